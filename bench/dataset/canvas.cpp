@@ -64,16 +64,6 @@ void standardise(std::span<float> values) {
 
 }  // namespace
 
-Colour hsv(float hue, float saturation, float value) {
-  const auto channel = [&](float offset) {
-    const float turns = hue + offset;
-    const float sector = 6 * (turns - std::floor(turns));
-    const float away = std::clamp(std::abs(sector - 3) - 1, 0.0F, 1.0F);
-    return value * (1 - saturation * (1 - away));
-  };
-  return {channel(0), channel(2.0F / 3), channel(1.0F / 3)};
-}
-
 Canvas::Canvas(std::int32_t width_, std::int32_t height_)
     : width(width_),
       height(height_),
@@ -102,37 +92,6 @@ std::vector<float> fractal_field(const Canvas& canvas, float gain, Random& rando
   }
   standardise(field);
   return field;
-}
-
-void paint_stroke(Canvas& canvas, const Stroke& stroke) {
-  const float length = std::hypot(stroke.dx, stroke.dy);
-  if (length < 1) return;
-  const auto steps = static_cast<std::int32_t>(length) + 1;
-  // Cross-sections run along x for steep strokes and along y for flat ones.
-  const bool steep = std::abs(stroke.dy) > std::abs(stroke.dx);
-  const float slant = length / std::max(std::abs(stroke.dx), std::abs(stroke.dy));
-  const float normal_x = -stroke.dy / length, normal_y = stroke.dx / length;
-  for (std::int32_t step = 0; step <= steps; ++step) {
-    const float t = static_cast<float>(step) / static_cast<float>(steps);
-    const float off = 4 * stroke.bend * t * (1 - t);
-    const float x = stroke.x + stroke.dx * t + normal_x * off;
-    const float y = stroke.y + stroke.dy * t + normal_y * off;
-    const float half = 0.5F * slant * stroke.width * (1 - t * t) + 0.4F;
-    const Colour colour = mix(stroke.root, stroke.tip, t);
-    const float middle = steep ? x : y;
-    const auto along = static_cast<std::int32_t>(std::floor(steep ? y : x));
-    if (along < 0 || along >= (steep ? canvas.height : canvas.width)) continue;
-    const std::int32_t end = steep ? canvas.width : canvas.height;
-    const auto first = std::max(0, static_cast<std::int32_t>(std::floor(middle - half)));
-    const auto last = std::min(end - 1, static_cast<std::int32_t>(std::ceil(middle + half)));
-    for (std::int32_t across = first; across <= last; ++across) {
-      const float distance = static_cast<float>(across) - middle;
-      const float cover = std::clamp(half + 0.5F - std::abs(distance), 0.0F, 1.0F);
-      const std::ptrdiff_t column = steep ? across : along, row = steep ? along : across;
-      Colour& pixel = canvas.rgb[static_cast<std::size_t>(row * canvas.width + column)];
-      pixel = mix(pixel, colour * (1 - 0.25F * distance / half), cover);  // looks rounder
-    }
-  }
 }
 
 }  // namespace penstock::dataset

@@ -22,8 +22,8 @@
 #include <vector>
 
 #include "bench/dataset/jpeg_file.h"
-#include "bench/dataset/scenes.h"
 #include "bench/dataset/synthetic_photo.h"
+#include "bench/dataset/textures.h"
 #include "dataflow/datasets/image_files.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/file_descriptor.h"
@@ -99,7 +99,7 @@ bool holds_something(const fs::path& path) {
 Json description_of(const DatasetParameters& parameters) {
   Json classes = Json::array();
   for (std::int32_t i = 0; i < parameters.classes; ++i) {
-    classes.push_back(scenes()[static_cast<std::size_t>(i)].name);
+    classes.push_back(texture_name(static_cast<std::size_t>(i)));
   }
   return {{"generator", kGenerator},
           {"version", kSyntheticPhotoVersion},
@@ -195,7 +195,7 @@ class Painters {
       : order_(order), into_(into), total_(order.parameters.images + order.parameters.val_images) {
     for (const std::string_view split : kSplits) {
       for (std::int32_t i = 0; i < order.parameters.classes; ++i) {
-        make_folder(into / split / scenes()[static_cast<std::size_t>(i)].name);
+        make_folder(into / split / texture_name(static_cast<std::size_t>(i)));
       }
     }
   }
@@ -242,10 +242,10 @@ class Painters {
     const DatasetParameters& parameters = order_.parameters;
     const std::size_t split = number < parameters.images ? 0 : 1;
     const std::int64_t index = split == 0 ? number : number - parameters.images;
-    const auto scene = static_cast<std::int32_t>(index % parameters.classes);
-    const std::string name(scenes()[static_cast<std::size_t>(scene)].name);
+    const auto label = static_cast<std::int32_t>(index % parameters.classes);
+    const std::string name(texture_name(static_cast<std::size_t>(label)));
     const Photo photo =
-        synthetic_photo(scene, parameters.seed, split, static_cast<std::uint64_t>(index));
+        synthetic_photo(label, parameters.seed, split, static_cast<std::uint64_t>(index));
     const JpegBytes jpeg = encode_jpeg(photo, parameters.quality);
     const std::string file = fmt::format("{}_{:06}.JPEG", name, index);
     write_file(into_ / kSplits[split] / name / file, jpeg.bytes());
@@ -325,7 +325,7 @@ void publish(const fs::path& from, const fs::path& to) {
 
 }  // namespace
 
-std::int32_t most_classes() { return static_cast<std::int32_t>(scenes().size()); }
+std::int32_t most_classes() { return static_cast<std::int32_t>(texture_count()); }
 
 MadeDataset make_dataset(const MakeDataset& order, const std::stop_token& stop) {
   fs::path directory = fs::path(order.directory).lexically_normal();

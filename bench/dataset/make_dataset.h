@@ -22,7 +22,7 @@ struct DatasetParameters {
   bool operator==(const DatasetParameters&) const = default;
 };
 
-/// The number of kinds of scenes.
+/// The number of textures.
 std::int32_t most_classes();
 
 struct MakeDataset {

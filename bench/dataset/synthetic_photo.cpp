@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bench/dataset/canvas.h"
-#include "bench/dataset/scenes.h"
+#include "bench/dataset/textures.h"
 #include "dataflow/error.h"
 
 namespace penstock::dataset {
@@ -60,8 +60,8 @@ struct Camera {
     // produce the long right tail of file sizes.
     float sum = 0;
     for (int i = 0; i < 4; ++i) sum += uniform(random, -1, 1);
-    detail = 0.055F * std::exp2(0.6F * sum);
-    grain = 0.018F * std::exp2(0.55F * sum);
+    detail = 0.047F * std::exp2(0.6F * sum);
+    grain = 0.0155F * std::exp2(0.55F * sum);
   }
   float exposure, warmth, contrast, vignette, light_x, light_y, blur;
   float detail = 0;  ///< standard deviation of the fine texture of all surfaces, relative
@@ -160,14 +160,14 @@ Photo expose(const Canvas& canvas, const Camera& camera, Random& random) {
 
 }  // namespace
 
-Photo synthetic_photo(std::int32_t scene, std::uint64_t seed, std::uint64_t split,
+Photo synthetic_photo(std::int32_t label, std::uint64_t seed, std::uint64_t split,
                       std::uint64_t index) {
-  PENSTOCK_ASSERT(scene >= 0 && static_cast<std::size_t>(scene) < scenes().size());
+  PENSTOCK_ASSERT(label >= 0 && static_cast<std::size_t>(label) < texture_count());
   Random random(seed, split, index);
   const Size size = draw_size(random);
   const Camera camera(random);
   Canvas canvas(size.width, size.height);
-  scenes()[static_cast<std::size_t>(scene)].paint(canvas, random);
+  paint_texture(canvas, static_cast<std::size_t>(label), random);
   light(canvas, camera, random);
   blur(canvas, camera.blur);
   return expose(canvas, camera, random);
