@@ -3,7 +3,7 @@
 //
 // To add one: a file in writers/ that ends in `extern constinit const DatasetWriterEntry
 // NAME_dataset_writer{...}`, and one line `penstock_component(dataset_writer NAME)` in
-// bench/CMakeLists.txt. The source with the same name must be able to read its files.
+// bench/dataset/CMakeLists.txt. The source with the same name must be able to read its files.
 #pragma once
 
 #include <cstddef>
@@ -36,12 +36,17 @@ class DatasetWriter {
   virtual void finish() = 0;
 };
 
+template <typename Writer>
+std::unique_ptr<DatasetWriter> make_writer(const WriterPlan& plan) {
+  return std::make_unique<Writer>(plan);
+}
+
 struct DatasetWriterEntry {
   std::string_view name{}, summary{};
   /// Above 0: the format holds interleaved RGB pixels. This is the default size.
   std::int32_t image_size = 0;
   std::uint64_t shards = 0;  ///< above 0: a fixed number of files
-  std::unique_ptr<DatasetWriter> (*make)(const WriterPlan&) = nullptr;
+  std::unique_ptr<DatasetWriter> (*make)(const WriterPlan&) = nullptr;  ///< usually make_writer
 };
 
 /// Every format in this build; generated from the component lists.

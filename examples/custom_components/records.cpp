@@ -77,9 +77,7 @@ extern constinit const SourceEntry records_source{
 extern constinit const dataset::DatasetWriterEntry records_dataset_writer{
     .name = "records",
     .summary = "files of JPEG files, each behind its length and its label",
-    .make = [](const dataset::WriterPlan& plan) -> std::unique_ptr<dataset::DatasetWriter> {
-      return std::make_unique<RecordsWriter>(plan);
-    },
+    .make = dataset::make_writer<RecordsWriter>,
 };
 
 }  // namespace penstock

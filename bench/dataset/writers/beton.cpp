@@ -99,16 +99,12 @@ class BetonWriter final : public DatasetWriter {
   std::uint64_t page_end_ = 0;
 };
 
-std::unique_ptr<DatasetWriter> make(const WriterPlan& plan) {
-  return std::make_unique<BetonWriter>(plan);
-}
-
 }  // namespace
 
 extern constinit const DatasetWriterEntry beton_dataset_writer{
     .name = "beton",
     .summary = "FFCV file with the JPEGs unchanged",
-    .make = make,
+    .make = make_writer<BetonWriter>,
 };
 
 }  // namespace penstock::dataset

@@ -39,10 +39,6 @@ class Cifar10Writer final : public ShardedWriter {
   }
 };
 
-std::unique_ptr<DatasetWriter> make(const WriterPlan& plan) {
-  return std::make_unique<Cifar10Writer>(plan);
-}
-
 }  // namespace
 
 extern constinit const DatasetWriterEntry cifar10_dataset_writer{
@@ -50,7 +46,7 @@ extern constinit const DatasetWriterEntry cifar10_dataset_writer{
     .summary = "the binary format of CIFAR-10: the centre of each image at 32x32",
     .image_size = 32,
     .shards = 5,
-    .make = make,
+    .make = make_writer<Cifar10Writer>,
 };
 
 }  // namespace penstock::dataset

@@ -48,16 +48,12 @@ class ImageFolderWriter final : public DatasetWriter {
   std::uint64_t samples_ = 0;
 };
 
-std::unique_ptr<DatasetWriter> make(const WriterPlan& plan) {
-  return std::make_unique<ImageFolderWriter>(plan);
-}
-
 }  // namespace
 
 extern constinit const DatasetWriterEntry image_folder_dataset_writer{
     .name = "image-folder",
     .summary = "one folder per class, one file per image",
-    .make = make,
+    .make = make_writer<ImageFolderWriter>,
 };
 
 }  // namespace penstock::dataset

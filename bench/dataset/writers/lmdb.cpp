@@ -81,17 +81,13 @@ class LmdbWriter final : public DatasetWriter {
   std::uint64_t samples_ = 0;
 };
 
-std::unique_ptr<DatasetWriter> make(const WriterPlan& plan) {
-  return std::make_unique<LmdbWriter>(plan);
-}
-
 }  // namespace
 
 extern constinit const DatasetWriterEntry lmdb_dataset_writer{
     .name = "lmdb",
     .summary = "an LMDB database of Caffe's Datum messages",
     .shards = 1,
-    .make = make,
+    .make = make_writer<LmdbWriter>,
 };
 
 }  // namespace penstock::dataset

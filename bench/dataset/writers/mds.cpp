@@ -83,16 +83,12 @@ class MdsWriter final : public ShardedWriter {
   Json described_ = Json::array();
 };
 
-std::unique_ptr<DatasetWriter> make(const WriterPlan& plan) {
-  return std::make_unique<MdsWriter>(plan);
-}
-
 }  // namespace
 
 extern constinit const DatasetWriterEntry mds_dataset_writer{
     .name = "mds",
     .summary = "MosaicML Streaming shards with index.json",
-    .make = make,
+    .make = make_writer<MdsWriter>,
 };
 
 }  // namespace penstock::dataset

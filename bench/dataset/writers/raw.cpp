@@ -61,17 +61,13 @@ class RawWriter final : public ShardedWriter {
   std::uint64_t shards_ = 0;
 };
 
-std::unique_ptr<DatasetWriter> make(const WriterPlan& plan) {
-  return std::make_unique<RawWriter>(plan);
-}
-
 }  // namespace
 
 extern constinit const DatasetWriterEntry raw_dataset_writer{
     .name = "raw",
     .summary = "pixels in NumPy files: the centre of each image, at --image-size",
     .image_size = 224,
-    .make = make,
+    .make = make_writer<RawWriter>,
 };
 
 }  // namespace penstock::dataset

@@ -86,16 +86,12 @@ class RecordIoWriter final : public ShardedWriter {
   std::uint64_t shards_ = 0;
 };
 
-std::unique_ptr<DatasetWriter> make(const WriterPlan& plan) {
-  return std::make_unique<RecordIoWriter>(plan);
-}
-
 }  // namespace
 
 extern constinit const DatasetWriterEntry recordio_dataset_writer{
     .name = "recordio",
     .summary = "MXNet RecordIO with an index file",
-    .make = make,
+    .make = make_writer<RecordIoWriter>,
 };
 
 }  // namespace penstock::dataset

@@ -52,16 +52,12 @@ class TfRecordWriter final : public ShardedWriter {
   }
 };
 
-std::unique_ptr<DatasetWriter> make(const WriterPlan& plan) {
-  return std::make_unique<TfRecordWriter>(plan);
-}
-
 }  // namespace
 
 extern constinit const DatasetWriterEntry tfrecord_dataset_writer{
     .name = "tfrecord",
     .summary = "TFRecord files of tf.train.Example, as for ImageNet",
-    .make = make,
+    .make = make_writer<TfRecordWriter>,
 };
 
 }  // namespace penstock::dataset

@@ -52,16 +52,12 @@ class WebDatasetWriter final : public ShardedWriter {
   void end_shard(ShardFile& shard) override { shard.append_zeros(2 * kBlock); }
 };
 
-std::unique_ptr<DatasetWriter> make(const WriterPlan& plan) {
-  return std::make_unique<WebDatasetWriter>(plan);
-}
-
 }  // namespace
 
 extern constinit const DatasetWriterEntry webdataset_dataset_writer{
     .name = "webdataset",
     .summary = "tar files of KEY.jpg and KEY.cls",
-    .make = make,
+    .make = make_writer<WebDatasetWriter>,
 };
 
 }  // namespace penstock::dataset
