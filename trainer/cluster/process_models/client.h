@@ -4,6 +4,7 @@
 // Thread-safety: one thread at a time.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,9 +16,12 @@
 
 #include "dataflow/clock.h"
 #include "dataflow/net/zmq_security.h"
-#include "trainer/cluster/process_models/server.h"
 
 namespace penstock::cluster {
+
+/// A server draws it at its start and tells it only to the processes of the run. A request without
+/// it gets no answer.
+using ModelToken = std::array<std::uint8_t, 16>;
 
 /// The address of a process's model server.
 struct ModelServerAddress {

@@ -1,18 +1,186 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <sys/random.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <exception>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <thread>
 #include <vector>
+#include <zmq.hpp>
 
 #include "dataflow/error.h"
+#include "dataflow/machine/event_fd.h"
 #include "trainer/cluster/process_models.h"
 #include "trainer/cluster/process_models/client.h"
-#include "trainer/cluster/process_models/server.h"
+#include "trainer/cluster/servers/sockets.h"
 
 namespace penstock::cluster {
 namespace {
 
 using Json = nlohmann::json;
+
+/// Limit of replies queued for one reader; a reader sends one request at a time.
+constexpr int kPendingReplies = 4;
+
+ModelToken draw_token() {
+  ModelToken token{};
+  if (getrandom(token.data(), token.size(), 0) != static_cast<ssize_t>(token.size())) {
+    throw Unavailable("drawing a token for the model server: the kernel gives no random bytes");
+  }
+  return token;
+}
+
+/// Memory of replies. libzmq returns it from one of its threads.
+class ReplyMemory {
+ public:
+  struct Block {
+    ReplyMemory* home;
+    std::unique_ptr<float[]> elements;
+    std::size_t size;
+  };
+  Block* take(std::size_t elements) {
+    {
+      const std::lock_guard lock(mutex_);
+      const auto fits = [&](const auto& block) { return block->size >= elements; };
+      const auto found = std::find_if(free_.begin(), free_.end(), fits);
+      if (found != free_.end()) {
+        Block* const block = found->release();
+        free_.erase(found);
+        return block;
+      }
+    }
+    return new Block{this, std::make_unique<float[]>(elements), elements};  // NOLINT: libzmq's
+  }
+  static void give_back(void*, void* hint) noexcept {
+    std::unique_ptr<Block> block(static_cast<Block*>(hint));
+    ReplyMemory& home = *block->home;
+    const std::lock_guard lock(home.mutex_);
+    home.free_.push_back(std::move(block));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Block>> free_;
+};
+
+/// Requests are far shorter.
+constexpr SocketLimits kLimits{
+    .frame = kTransportBytes, .queued = kPendingReplies, .watched = false, .linger = {}};
+
+/// A wait ends at a request or at the end of the server.
+constexpr Nanoseconds kForever = std::chrono::hours(1);
+
+/// The models that a server offers. The server's thread calls it.
+class PublishedModels {
+ public:
+  virtual ~PublishedModels() = default;
+  /// The length of that rank's models. Nothing: it is not a rank of this process, or has published
+  /// none.
+  virtual std::optional<std::size_t> elements(std::int32_t owner) = 0;
+  /// Copies the rank's newest model and returns its version. `into` is as long as `elements`
+  /// returned.
+  virtual std::int64_t copy_newest(std::int32_t owner, std::span<float> into) = 0;
+};
+
+/// Answers requests of other processes for the models of this process's ranks, on a separate
+/// thread. Processes of this host connect over an abstract Unix socket, those of other hosts over
+/// TCP with CURVE.
+///
+/// A request gets no answer if it lacks the server's token, has another form, or asks for a rank of
+/// another process. Such requests and readers that never fetch their reply block no other process:
+/// replies are copies.
+class ModelServer {
+ public:
+  /// Listens, and starts the thread. `models` and `refused`, which counts requests without an
+  /// answer, outlive the server. Other hosts can connect only if it has a CURVE server's keys.
+  /// Throws zmq::error_t.
+  ModelServer(PublishedModels& models, Counter& refused, const net::CurveSetup& network)
+      : models_(models), refused_(refused), token_(draw_token()), sockets_(network, {}, 1) {
+    endpoint_ = fmt::format("ipc://@penstock-models-{}-", getpid());
+    for (const std::uint8_t byte : draw_token()) endpoint_ += fmt::format("{:02x}", byte);
+    sockets_.listen(endpoint_, kLimits);
+    if (network) {
+      const std::string bound = sockets_.endpoint(sockets_.listen("tcp://0.0.0.0:*", kLimits));
+      const char* const begin = bound.data() + bound.rfind(':') + 1;
+      std::from_chars(begin, bound.data() + bound.size(), port_);
+      PENSTOCK_ASSERT(port_ != 0);
+    }
+    thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+  }
+  ModelServer(const ModelServer&) = delete;
+  ModelServer& operator=(const ModelServer&) = delete;
+  ~ModelServer() {
+    thread_.request_stop();
+    wake_.signal();
+  }
+
+  const std::string& local_endpoint() const noexcept { return endpoint_; }  // "ipc://@..."
+  std::uint16_t port() const noexcept { return port_; }  // for other hosts; 0: none
+  const ModelToken& token() const noexcept { return token_; }
+  /// Rethrows the exception that ended the thread early.
+  void check() const {
+    if (failed_.load(std::memory_order_acquire)) std::rethrow_exception(failure_);
+  }
+
+ private:
+  void run(const std::stop_token& stop) {
+    try {
+      while (!stop.stop_requested()) {
+        Received message;
+        while (!stop.stop_requested() && sockets_.receive(message)) answer(message);
+        if (!stop.stop_requested()) sockets_.wait(kForever, wake_);
+      }
+    } catch (...) {
+      failure_ = std::current_exception();
+      failed_.store(true, std::memory_order_release);
+    }
+  }
+
+  void answer(const Received& message) {
+    try {
+      if (message.frames > 2) return refused_.add();
+      const ServerHeader request = parse_header(message.header, message.data.bytes.size());
+      if (request.kind != MessageKind::read_model ||
+          !std::ranges::equal(message.data.bytes, std::as_bytes(std::span(token_)))) {
+        return refused_.add();
+      }
+      reply(message, request);
+    } catch (const DataError&) {
+      refused_.add();
+    }
+  }
+
+  void reply(const Received& to, const ServerHeader& request) {
+    ServerHeader header{.kind = MessageKind::no_model, .key = request.key, .step = request.step};
+    const auto owner = static_cast<std::int32_t>(request.key);
+    const std::optional<std::size_t> elements = models_.elements(owner);
+    if (!elements) return sockets_.send(to.socket, to.peer, header, {}, nullptr);
+    ReplyMemory::Block* const block = memory_.take(*elements);
+    const std::span<float> model(block->elements.get(), *elements);
+    header.kind = MessageKind::model;
+    header.version = static_cast<std::uint64_t>(models_.copy_newest(owner, model));
+    header.length = model.size_bytes();
+    const Borrowed borrowed{ReplyMemory::give_back, block};
+    sockets_.send(to.socket, to.peer, header, std::as_bytes(model), &borrowed);
+  }
+
+  PublishedModels& models_;
+  Counter& refused_;
+  const ModelToken token_;
+  EventFd wake_;
+  ReplyMemory memory_;      // outlives the sockets
+  MessageSockets sockets_;  // used only by the thread, once it runs
+  std::string endpoint_;
+  std::uint16_t port_ = 0;
+  std::atomic<bool> failed_{false};
+  std::exception_ptr failure_;
+  std::jthread thread_;  // last: it ends first
+};
 
 std::vector<Json> exchange(Processes& processes, const Json& mine) {
   std::vector<Json> all;
@@ -49,8 +217,13 @@ class ProcessModelStore final : public ModelStore, private PublishedModels {
     net::CurveSetup network;
     if (!std::all_of(hosts.begin(), hosts.end(), is_here)) network = network_of(keys, hosts);
     PublishedModels& published = *this;
-    server_ = std::make_unique<ModelServer>(published,
-                                            parts.probe.counter("model_requests_refused"), network);
+    try {
+      server_ = std::make_unique<ModelServer>(
+          published, parts.probe.counter("model_requests_refused"), network);
+    } catch (const zmq::error_t& error) {
+      throw Unavailable(std::string("opening the sockets of the model server: ") + error.what() +
+                        "; is the process out of file descriptors?");
+    }
     const std::vector<Json> servers =
         exchange(parts.processes, {{"name", parts.host.name},
                                    {"endpoint", server_->local_endpoint()},
