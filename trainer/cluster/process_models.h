@@ -14,8 +14,8 @@
 
 #include "dataflow/clock.h"
 #include "dataflow/probe.h"
+#include "trainer/cluster/host.h"
 #include "trainer/cluster/model_store.h"
-#include "trainer/cluster/process_models/host.h"
 #include "trainer/cluster/processes.h"
 
 namespace penstock::cluster {

@@ -3,8 +3,6 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -20,6 +18,7 @@
 #include <sstream>
 
 #include "dataflow/error.h"
+#include "trainer/cluster/host.h"
 
 namespace penstock::liveness {
 namespace {
@@ -68,20 +67,12 @@ bool connected(int file, const sockaddr* address, socklen_t length, Nanoseconds 
   return getsockopt(file, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
 }
 
-/// The addresses of all interfaces that are up, without loopback.
+/// Of all interfaces that are up, without loopback.
 std::string addresses_with(std::uint16_t port) {
   std::string text;
-  ifaddrs* first = nullptr;
-  if (getifaddrs(&first) != 0) return text;
-  for (const ifaddrs* each = first; each != nullptr; each = each->ifa_next) {
-    if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET) continue;
-    if ((each->ifa_flags & IFF_UP) == 0 || (each->ifa_flags & IFF_LOOPBACK) != 0) continue;
-    char name[INET_ADDRSTRLEN] = {};
-    const auto* const address = reinterpret_cast<const sockaddr_in*>(each->ifa_addr);
-    inet_ntop(AF_INET, &address->sin_addr, name, sizeof name);
-    text += fmt::format("{}{}:{}", text.empty() ? "" : " ", name, port);
+  for (const std::string& address : cluster::network_addresses()) {
+    text += fmt::format("{}{}:{}", text.empty() ? "" : " ", address, port);
   }
-  freeifaddrs(first);
   return text;
 }
 

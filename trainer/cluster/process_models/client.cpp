@@ -11,7 +11,7 @@
 
 #include "dataflow/error.h"
 #include "dataflow/machine/event_fd.h"
-#include "trainer/cluster/process_models/host.h"
+#include "trainer/cluster/host.h"
 #include "trainer/cluster/servers/sockets.h"
 
 namespace penstock::cluster {

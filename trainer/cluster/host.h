@@ -12,12 +12,15 @@
 
 namespace penstock::cluster {
 
+/// IPv4, of interfaces that are up, without loopback.
+std::vector<std::string> network_addresses();
+
 struct HostFacts {
   /// Equal for processes that reach each other without a network: same kernel, same network
   /// namespace.
   std::string identity;
   std::string name;                    ///< for messages
-  std::vector<std::string> addresses;  ///< IPv4, of interfaces that are up, without loopback
+  std::vector<std::string> addresses;  ///< network_addresses()
 };
 
 HostFacts read_host_facts();

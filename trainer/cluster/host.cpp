@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/cluster/process_models/host.h"
+#include "trainer/cluster/host.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -76,7 +76,9 @@ std::optional<std::string> first_of(std::vector<Attempt> attempts, Time deadline
   }
 }
 
-std::vector<std::string> own_addresses() {
+}  // namespace
+
+std::vector<std::string> network_addresses() {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return {};
   const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, freeifaddrs);
@@ -93,8 +95,6 @@ std::vector<std::string> own_addresses() {
   return addresses;
 }
 
-}  // namespace
-
 HostFacts read_host_facts() {
   HostFacts facts;
   std::array<char, 256> name{};
@@ -104,7 +104,7 @@ HostFacts read_host_facts() {
   std::error_code error;
   const auto network = std::filesystem::read_symlink("/proc/self/ns/net", error);
   facts.identity = facts.name + " " + boot + " " + network.native();
-  facts.addresses = own_addresses();
+  facts.addresses = network_addresses();
   return facts;
 }
 
