@@ -129,6 +129,16 @@ void refuse_label(const std::string& path, std::uint64_t offset, std::int32_t la
                     std::to_string(std::int64_t{label} + 1) + " or more, or choose other data");
 }
 
+void give_image(Sample& sample, std::span<const std::byte> image,
+                std::span<const std::byte> record) {
+  if (image.data() >= record.data() && image.data() < record.data() + record.size()) {
+    sample.lent = image;
+    return;
+  }
+  sample.bytes.assign(image.begin(), image.end());
+  sample.lent = {};
+}
+
 void refuse_record(const Sample& sample, std::string_view problem) {
   throw DataError("reading sample " + std::to_string(sample.index) + " of '" + sample.file +
                   "' at byte " + std::to_string(sample.offset) + ": " + std::string(problem) +

@@ -59,6 +59,10 @@ class RecordFormat {
 std::unique_ptr<Source> make_record_source(const DataPlan& plan, FileList shards,
                                            std::unique_ptr<RecordFormat> format);
 
+/// Makes `image` the sample's content: lent if it is a part of `record`, else a copy.
+void give_image(Sample& sample, std::span<const std::byte> image,
+                std::span<const std::byte> record);
+
 /// Throws ConfigError: the plan has no class for a label.
 [[noreturn]] void refuse_label(const std::string& path, std::uint64_t offset, std::int32_t label,
                                std::int32_t classes);

@@ -129,7 +129,8 @@ class ImageDatabase final : public RecordFormat {
       } else if (image.content.empty()) {
         problem = "its image is empty";
       } else {
-        lend(sample, value, image);
+        sample.layout = image.layout;
+        give_image(sample, image.content, value);
       }
     } catch (const DataError& error) {
       problem = std::string("it is ") + error.what();
@@ -145,17 +146,6 @@ class ImageDatabase final : public RecordFormat {
   }
 
  private:
-  static void lend(Sample& sample, std::span<const std::byte> value, const StoredImage& image) {
-    sample.layout = image.layout;
-    const std::byte* const begin = image.content.data();
-    if (begin >= value.data() && begin < value.data() + value.size()) {
-      sample.lent = image.content;
-      return;
-    }
-    sample.bytes.assign(image.content.begin(), image.content.end());
-    sample.lent = {};
-  }
-
   const Format format_;
   const bool bgr_;
   const SampleKind kind_;

@@ -144,13 +144,7 @@ class TfRecordFormat final : public RecordFormat {
       if (const std::string problem = rules_.problem_of(view); !problem.empty()) {
         throw DataError(problem);
       }
-      const std::byte* const begin = view.image->data();
-      if (begin >= data.data() && begin < data.data() + data.size()) {
-        sample.lent = *view.image;
-      } else {
-        sample.bytes.assign(view.image->begin(), view.image->end());
-        sample.lent = {};
-      }
+      give_image(sample, *view.image, data);
     } catch (const DataError& error) {
       refuse_record(sample, error.what());
     }
