@@ -40,8 +40,8 @@ constexpr std::string_view kDescription = "dataset.json";
 constexpr std::string_view kGenerator = "penstock synthetic photographs";
 constexpr std::string_view kStagingPrefix = ".making-";
 constexpr std::int64_t kMostThreads = 256;
-/// One photograph takes 0.011 s of CPU time on one core of an AMD EPYC (November 2026); nearly
-/// doubled for slower or busier machines.
+/// One photograph takes 0.014 s of CPU time on one core of an AMD EPYC (November 2026); half as
+/// much again for slower or busier machines.
 constexpr double kSecondsPerImage = 0.02;
 
 [[noreturn]] void cannot(std::string_view what, const fs::path& path, int error) {
