@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "bench/isolate/isolation_tables.h"
 #include "bench/isolate/verdict.h"
 #include "bench/record/report_text.h"
 #include "bench/report/figures/quantity.h"
@@ -80,36 +81,19 @@ void write_recommendations(const Isolation& isolation, std::ostream& out) {
 void write_ladder(const std::vector<RungFinding>& ladder, std::ostream& out) {
   if (ladder.empty()) return;
   report::write_heading(out, "The ladder");
-  report::PageTable table{{{"rung"},
-                           {"adds"},
-                           {"ms added", true},
-                           {"lost to the ceiling %", true},
-                           {"supply img/s", true}},
-                          {}};
+  report::write_table(out, ladder_table(ladder));
   std::vector<std::string> notes = unmeasured_rungs(ladder);
-  for (const RungFinding& rung : ladder) {
-    if (!rung.unavailable.empty()) continue;
-    if (rung.branch) notes.push_back(rung.name + ": compared with the ceiling only.");
-    table.rows.push_back(
-        {rung.name, rung.adds, rung.added_ms ? report::estimate_text(*rung.added_ms, "") : "-",
-         rung.cost ? format_estimate(rung.cost->percent, 1) : "-",
-         rung.supply_img_per_s ? report::estimate_text(*rung.supply_img_per_s, "", 0) : "-"});
-  }
-  if (!table.rows.empty()) report::write_table(out, table);
+  const bool branches = std::any_of(ladder.begin(), ladder.end(),
+                                    [](const RungFinding& rung) { return rung.branch; });
+  if (branches) notes.emplace_back("Branches are compared with the ceiling only.");
   report::write_list(out, notes);
 }
 
-void write_delivery(const std::optional<DeliveryFinding>& found, std::ostream& out) {
-  if (!found) return;
-  const DeliveryFinding& delivery = *found;
-  report::PageTable table{{{"a batch was"}, {"side"}, {"ms", true}, {"%", true}}, {}};
-  for (const DeliveryPart& part : delivery.parts) {
-    table.rows.push_back({part.name, part.side, report::estimate_text(part.ms, ""),
-                          report::fixed_text(part.percent, 0)});
-  }
-  report::write_table(out, table);
-  if (!delivery.not_known.empty()) {
-    report::write_paragraph(out, fmt::format("Not known: {}.", delivery.not_known), "soft");
+void write_delivery(const std::optional<DeliveryFinding>& delivery, std::ostream& out) {
+  if (!delivery) return;
+  report::write_table(out, delivery_table(delivery));
+  if (!delivery->not_known.empty()) {
+    report::write_paragraph(out, fmt::format("Not known: {}.", delivery->not_known), "soft");
   }
 }
 
@@ -121,17 +105,17 @@ std::string role_of(const Diagnosis& diagnosis, std::size_t stage) {
 void write_stages(const Diagnosis& diagnosis, std::ostream& out) {
   if (diagnosis.stages.empty()) return;
   report::write_heading(out, "Stages from source to device");
-  report::PageTable table{{{"stage"},
-                           {"run by"},
-                           {"could do img/s", true},
-                           {"working %", true},
-                           {"waiting for input %", true},
-                           {"waiting for room %", true},
-                           {"CPU us/image", true},
-                           {"us/image", true},
-                           {"kB/image", true},
-                           {"role"}},
-                          {}};
+  document::Table table{{{"stage"},
+                         {"run by"},
+                         {"could do img/s", true},
+                         {"working %", true},
+                         {"waiting for input %", true},
+                         {"waiting for room %", true},
+                         {"CPU us/image", true},
+                         {"us/image", true},
+                         {"kB/image", true},
+                         {"role"}},
+                        {}};
   for (std::size_t i = 0; i < diagnosis.stages.size(); ++i) {
     const StageFinding& stage = diagnosis.stages[i];
     table.rows.push_back(
@@ -155,12 +139,7 @@ void write_stages(const Diagnosis& diagnosis, std::ostream& out) {
 void write_depths(const std::vector<Prediction>& depths, std::ostream& out) {
   if (depths.empty()) return;
   report::begin_details(out, "What other queue depths would do");
-  report::PageTable table{{{"change"}, {"expected img/s", true}}, {}};
-  for (const Prediction& depth : depths) {
-    table.rows.push_back({depth.change.empty() ? "as measured" : depth.change,
-                          report::number_text(depth.img_per_s, 4)});
-  }
-  report::write_table(out, table);
+  report::write_table(out, depth_table(depths));
   report::write_paragraph(out, "By replaying the measured times of feeder and device.", "soft");
   report::end_details(out);
 }
@@ -175,14 +154,14 @@ void write_noise(const std::vector<BlockNoise>& noise, std::ostream& out) {
                                    [](const BlockNoise& block) { return block.throttled; });
   report::begin_details(out, fmt::format("Noise around each block{}",
                                          noisy > 0 ? ": processors were throttled" : ""));
-  report::PageTable table{{{"block"},
-                           {"taken by the hypervisor %", true},
-                           {"other processes %", true},
-                           {"CPU pressure %", true},
-                           {"I/O pressure %", true},
-                           {"MHz", true},
-                           {"throttled"}},
-                          {}};
+  document::Table table{{{"block"},
+                         {"taken by the hypervisor %", true},
+                         {"other processes %", true},
+                         {"CPU pressure %", true},
+                         {"I/O pressure %", true},
+                         {"MHz", true},
+                         {"throttled"}},
+                        {}};
   for (const BlockNoise& block : noise) {
     const bool clocked = block.mhz_low && block.mhz_high;
     table.rows.push_back({fmt::format("block {}", block.block + 1),

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "bench/document/document.h"
 #include "bench/record/compare.h"
 #include "bench/record/report_text.h"
 #include "dataflow/error.h"
@@ -34,88 +35,36 @@ std::string change(const RowChange& row) {
                      signed_percent(percent.high));
 }
 
-std::vector<std::vector<std::string>> cells(const Comparison& comparison) {
-  std::vector<std::vector<std::string>> table{
-      {"configuration", "img/s before", "img/s after", "change % [95 %]", "verdict"}};
+document::Table table_of(const Comparison& comparison) {
+  document::Table table{
+      {{"configuration"}, {"img/s before"}, {"img/s after"}, {"change % [95 %]"}, {"verdict"}}, {}};
   for (const RowChange& row : comparison.rows) {
     std::string verdict(to_string(row.verdict));
     if (!row.reason.empty()) verdict += ": " + row.reason;
-    table.push_back(
+    table.rows.push_back(
         {row.label, rate(row.before_img_per_s), rate(row.after_img_per_s), change(row), verdict});
   }
   return table;
 }
 
-/// Headings, each with its sentences.
-std::vector<std::pair<std::string, std::vector<std::string>>> sections(const Comparison& comparison,
-                                                                       const Names& names) {
-  std::vector<std::pair<std::string, std::vector<std::string>>> result;
-  const auto add = [&](std::string heading, const std::vector<std::string>& lines) {
-    if (!lines.empty()) result.emplace_back(std::move(heading), lines);
-  };
-  add("", {fmt::format("Before: {}; after: {}.", names.before, names.after)});
-  add("Not comparable: these settings differ, and rates of different workloads cannot be compared. "
-      "Measure both with the same settings, or list with --allow what may differ.",
-      comparison.obstacles);
-  add("Settings that changed:", comparison.settings);
-  add("Environment that changed:", comparison.environment);
-  add("In one of the two only:", comparison.unmatched);
-  return result;
-}
-
-std::string how_to_read(const Comparison& comparison) {
-  return fmt::format(
+document::Document document_of(const Comparison& comparison, const Names& names) {
+  document::Document result{
+      document::Paragraphs{{fmt::format("Before: {}; after: {}.", names.before, names.after)}},
+      document::List{
+          "Not comparable: these settings differ, and rates of different workloads cannot be "
+          "compared. Measure both with the same settings, or list with --allow what may differ.",
+          comparison.obstacles},
+      document::List{"Settings that changed:", comparison.settings},
+      document::List{"Environment that changed:", comparison.environment},
+      document::List{"In one of the two only:", comparison.unmatched}};
+  if (comparison.rows.empty()) return result;
+  result.emplace_back(table_of(comparison));
+  result.emplace_back(document::Paragraphs{{fmt::format(
       "Rates are geometric means over repetitions, intervals Welch's on their logarithms. slower "
       "and faster: the interval excludes 0 and the change exceeds the margin of {:g} %; equal: the "
       "90 % interval lies within it.",
-      100 * comparison.margin);
-}
-
-void write_text(const Comparison& comparison, const Names& names, std::ostream& out) {
-  for (const auto& [heading, lines] : sections(comparison, names)) {
-    if (!heading.empty()) out << heading << "\n";
-    for (const std::string& line : lines) out << (heading.empty() ? "" : "  ") << line << "\n";
-  }
-  if (comparison.rows.empty()) return;
-  const std::vector<std::vector<std::string>> table = cells(comparison);
-  std::vector<std::size_t> widths(table.front().size());
-  for (const auto& row : table) {
-    for (std::size_t i = 0; i + 1 < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  out << "\n";
-  for (const auto& row : table) {
-    for (std::size_t i = 0; i + 1 < row.size(); ++i)
-      out << fmt::format("{:<{}}  ", row[i], widths[i]);
-    out << row.back() << "\n";
-  }
-  out << "\n" << how_to_read(comparison) << "\n";
-}
-
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    if (std::string_view("|\\*_`<>[]").find(c) != std::string_view::npos) result += '\\';
-    result += c == '\n' || c == '\r' ? ' ' : c;
-  }
+      100 * comparison.margin)}});
   return result;
-}
-
-void write_markdown(const Comparison& comparison, const Names& names, std::ostream& out) {
-  for (const auto& [heading, lines] : sections(comparison, names)) {
-    if (!heading.empty()) out << heading << "\n\n";
-    for (const std::string& line : lines)
-      out << (heading.empty() ? "" : "- ") << escaped(line) << "\n";
-    out << "\n";
-  }
-  if (comparison.rows.empty()) return;
-  bool head = true;
-  for (const auto& row : cells(comparison)) {
-    out << "|";
-    for (const std::string& cell : row) out << " " << escaped(cell) << " |";
-    out << "\n" << (head ? "|---|---|---|---|---|\n" : "");
-    head = false;
-  }
-  out << "\n" << how_to_read(comparison) << "\n";
 }
 
 /// JSON has no infinity and no NaN, so these become null.
@@ -151,8 +100,8 @@ void write_json(const Comparison& comparison, const Names& names, std::ostream& 
 void write_comparison(const Comparison& comparison, std::string_view before, std::string_view after,
                       std::string_view format, std::ostream& out) {
   const Names names{before, after};
-  if (format == "text") return write_text(comparison, names, out);
-  if (format == "markdown") return write_markdown(comparison, names, out);
+  if (format == "text") return document::write_text(document_of(comparison, names), out);
+  if (format == "markdown") return document::write_markdown(document_of(comparison, names), out);
   if (format == "json") return write_json(comparison, names, out);
   throw ConfigError(
       fmt::format("--format is '{}'; comparisons come as text, markdown or json", format));

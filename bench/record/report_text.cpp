@@ -124,6 +124,27 @@ std::vector<std::string> notes_of_row(const SweepResult& sweep, const Row& row) 
   return notes;
 }
 
+std::vector<std::string> cells_of(const SweepResult& sweep, const Row& row) {
+  std::vector<std::string> cells;
+  for (const ConfigKey* key : sweep.varied) cells.push_back(key->get(row.config));
+  if (!row.img_per_s) {
+    cells.emplace_back("-");
+  } else if (row.repetitions.size() == 1) {
+    cells.push_back(format_fixed(row.img_per_s->median, 1) + " (once)");
+  } else {
+    cells.push_back(format_spread(*row.img_per_s, 1));
+  }
+  if (row.is_ceiling) {
+    cells.insert(cells.end(), {"(the ceiling)", ""});
+  } else {
+    cells.push_back(row.input_cost ? cost_cell(*row.input_cost) : "-");
+    cells.push_back(row.input_cost ? format_fixed(row.input_cost->ms_per_step.value, 2) : "-");
+  }
+  cells.push_back(device_idle_of(row));
+  cells.emplace_back(to_string(row.status));
+  return cells;
+}
+
 }  // namespace
 
 std::string format_fixed(double value, int decimals) {
@@ -299,36 +320,16 @@ std::string cost_sentence(const SweepResult& sweep, const Row& row) {
   return fmt::format("{}: {}.", label, undecided_text(cost));
 }
 
-std::vector<std::string> text_columns(const SweepResult& sweep) {
-  std::vector<std::string> columns;
+document::Table text_table(const SweepResult& sweep) {
+  document::Table table;
   for (const ConfigKey* key : sweep.varied) {
-    columns.push_back(key->name == "fake_location" ? "feeder" : kebab(key->name));
+    table.columns.push_back({key->name == "fake_location" ? "feeder" : kebab(key->name)});
   }
   for (const char* name : {"img/s", "input cost %", "ms/step lost", "idle %", "status"}) {
-    columns.emplace_back(name);
+    table.columns.push_back({name});
   }
-  return columns;
-}
-
-std::vector<std::string> text_cells(const SweepResult& sweep, const Row& row) {
-  std::vector<std::string> cells;
-  for (const ConfigKey* key : sweep.varied) cells.push_back(key->get(row.config));
-  if (!row.img_per_s) {
-    cells.emplace_back("-");
-  } else if (row.repetitions.size() == 1) {
-    cells.push_back(format_fixed(row.img_per_s->median, 1) + " (once)");
-  } else {
-    cells.push_back(format_spread(*row.img_per_s, 1));
-  }
-  if (row.is_ceiling) {
-    cells.insert(cells.end(), {"(the ceiling)", ""});
-  } else {
-    cells.push_back(row.input_cost ? cost_cell(*row.input_cost) : "-");
-    cells.push_back(row.input_cost ? format_fixed(row.input_cost->ms_per_step.value, 2) : "-");
-  }
-  cells.push_back(device_idle_of(row));
-  cells.emplace_back(to_string(row.status));
-  return cells;
+  for (const Row& row : sweep.rows) table.rows.push_back(cells_of(sweep, row));
+  return table;
 }
 
 std::vector<std::pair<std::string, std::string>> environment_lines(const SweepResult& sweep) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/document/document.h"
 #include "bench/record/sweep_result.h"
 
 namespace penstock {
@@ -19,10 +20,8 @@ std::vector<std::string> how_to_read(const SweepResult& sweep);
 /// The settings in which the row differs from the others: "zmq-consume, num-gpus 2".
 std::string label_of(const SweepResult& sweep, const Row& row);
 
-/// The column headings for text_cells.
-std::vector<std::string> text_columns(const SweepResult& sweep);
-/// One row of the table, as text: varied keys, img/s, input cost, ms a step, idle share, status.
-std::vector<std::string> text_cells(const SweepResult& sweep, const Row& row);
+/// The rows as text: varied keys, img/s, input cost, ms a step, idle share, status.
+document::Table text_table(const SweepResult& sweep);
 
 /// Remarkable facts about rows, each once: "queue; zmq-consume: fed by ...", "all rows: ...". They
 /// include the reason why a row has no cost.

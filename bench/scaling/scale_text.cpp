@@ -4,18 +4,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <vector>
 
+#include "bench/document/document.h"
 #include "bench/record/report_text.h"
 #include "bench/scaling/scale_files.h"
 #include "dataflow/error.h"
 
 namespace penstock::scaling {
 namespace {
-
-using Cells = std::array<std::string, 6>;
 
 std::string status_of(const Rung& rung) {
   if (!rung.failures.empty()) {
@@ -28,8 +26,9 @@ std::string status_of(const Rung& rung) {
   return draining ? "draining" : "ok";
 }
 
-Cells cells_of(const Rung& rung, const std::optional<IdealRate>& ideal) {
-  Cells cells{fmt::format("{}", rung.ranks), where_text(rung), "-", "-", "-", status_of(rung)};
+std::vector<std::string> cells_of(const Rung& rung, const std::optional<IdealRate>& ideal) {
+  std::vector<std::string> cells{
+      fmt::format("{}", rung.ranks), where_text(rung), "-", "-", "-", status_of(rung)};
   if (const std::optional<Spread> rate = rung.img_per_s()) {
     const double lossless = ideal->per_device_img_per_s * static_cast<double>(rung.devices());
     cells[2] = format_spread(*rate, 1);
@@ -50,16 +49,11 @@ void write_scale_text(const ScaleResult& result, std::ostream& out) {
                      result.batch_size, result.what, result.repetitions,
                      result.repetitions == 1 ? "" : "s");
   const std::optional<IdealRate> ideal = ideal_rate(result);
-  std::vector<Cells> rows{{"ranks", "hosts", "img/s", "ideal", "efficiency %", "status"}};
-  for (const Rung& rung : result.rungs) rows.push_back(cells_of(rung, ideal));
-  std::array<std::size_t, 6> widths{};
-  for (const Cells& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  for (const Cells& row : rows) {
-    out << fmt::format("{:>{}}  {:<{}}  {:<{}}  {:>{}}  {:>{}}  {}\n", row[0], widths[0], row[1],
-                       widths[1], row[2], widths[2], row[3], widths[3], row[4], widths[4], row[5]);
-  }
+  document::Table table{
+      {{"ranks", true}, {"hosts"}, {"img/s"}, {"ideal", true}, {"efficiency %", true}, {"status"}},
+      {}};
+  for (const Rung& rung : result.rungs) table.rows.push_back(cells_of(rung, ideal));
+  document::write_text(table, out);
   out << "\nimg/s: images of all ranks over the longest of their windows, measured; median of the "
          "repetitions (lowest..highest).\n";
   if (ideal) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // results.md: the table for a README, an issue or a chat.
-#include <fmt/format.h>
-
 #include <string>
+#include <utility>
 
+#include "bench/document/document.h"
 #include "bench/record/report_text.h"
 #include "bench/report/pages/sweep_costs.h"
 #include "bench/report/report.h"
@@ -11,44 +11,18 @@
 namespace penstock::report {
 namespace {
 
-/// Escapes text for a cell: characters that would end the cell or begin markup.
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    if (std::string_view("|\\*_`<>[]").find(c) != std::string_view::npos) result += '\\';
-    result += c == '\n' || c == '\r' ? ' ' : c;
-  }
-  return result;
-}
-
-void write_row(const std::vector<std::string>& cells, std::ostream& out) {
-  out << "|";
-  for (const std::string& cell : cells) out << " " << escaped(cell) << " |";
-  out << "\n";
-}
-
 void write(const SweepResult& sweep, const ReportStyle&, std::ostream& out) {
-  for (const std::string& sentence : answer_of(sweep)) out << escaped(sentence) << "\n\n";
-  const std::vector<std::string> columns = text_columns(sweep);
-  write_row(columns, out);
-  out << "|";
-  for (std::size_t column = 0; column < columns.size(); ++column) out << "---|";
-  out << "\n";
-  for (const Row& row : sweep.rows) write_row(text_cells(sweep, row), out);
-  out << "\n";
-  for (const Row* row : rows_by_cost(sweep)) {
-    out << "- " << escaped(cost_sentence(sweep, *row)) << "\n";
-  }
-  for (const std::string& note : notes_of(sweep)) out << "- " << escaped(note) << "\n";
-  for (const std::string& warning : sweep.warnings)
-    out << "- Warning: " << escaped(warning) << ".\n";
-  for (const std::string& line : how_to_read(sweep)) out << "- " << escaped(line) << "\n";
-  out << "- " << escaped(headline(sweep)) << "\n";
-  out << "\n";
-  for (const auto& [name, value] : environment_lines(sweep)) {
-    out << "- " << name << ": " << escaped(value) << "\n";
-  }
-  out << "- command: `" << sweep.command << "`\n";
+  std::vector<std::string> facts, places;
+  for (const Row* row : rows_by_cost(sweep)) facts.push_back(cost_sentence(sweep, *row));
+  for (std::string& note : notes_of(sweep)) facts.push_back(std::move(note));
+  for (const std::string& warning : sweep.warnings) facts.push_back("Warning: " + warning + ".");
+  for (std::string& line : how_to_read(sweep)) facts.push_back(std::move(line));
+  facts.push_back(headline(sweep));
+  for (const auto& [name, value] : environment_lines(sweep)) places.push_back(name + ": " + value);
+  document::write_markdown(
+      {document::Paragraphs{answer_of(sweep)}, text_table(sweep), document::List{.items = facts},
+       document::List{.items = places}, document::Verbatim{"command: ", sweep.command}},
+      out);
 }
 
 }  // namespace

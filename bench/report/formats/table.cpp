@@ -3,43 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "bench/document/document.h"
 #include "bench/record/report_text.h"
 #include "bench/report/pages/sweep_costs.h"
 #include "bench/report/report.h"
 
 namespace penstock::report {
 namespace {
-
-constexpr std::size_t kGap = 2;
-
-/// Wraps `text` into lines of at most `width` columns. A longer word gets a separate line.
-std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
-  std::vector<std::string> lines;
-  std::istringstream words(text);
-  for (std::string word; words >> word;) {
-    if (lines.empty() || lines.back().size() + 1 + word.size() > width) {
-      lines.push_back(word);
-    } else {
-      lines.back() += " " + word;
-    }
-  }
-  return lines;
-}
-
-void write_paragraph(std::string_view bullet, const std::string& text, const ReportStyle& style,
-                     std::ostream& out) {
-  const std::string indent(bullet.size(), ' ');
-  std::string_view lead = bullet;
-  for (const std::string& line :
-       wrapped(text, static_cast<std::size_t>(style.width) - indent.size())) {
-    out << lead << line << "\n";
-    lead = indent;
-  }
-}
 
 std::string coloured(const std::string& text, Status status, const ReportStyle& style) {
   constexpr std::string_view kGreen = "\x1b[32m", kYellow = "\x1b[33m", kRed = "\x1b[31m";
@@ -50,41 +24,21 @@ std::string coloured(const std::string& text, Status status, const ReportStyle& 
   return fmt::format("{}{}\x1b[0m", colour, text);
 }
 
-/// Writes columns as wide as their widest cell. The last column is the status.
-void write_rows(const SweepResult& sweep, const ReportStyle& style, std::ostream& out) {
-  const std::vector<std::string> heads = text_columns(sweep);
-  std::vector<std::size_t> widths;
-  for (const std::string& head : heads) widths.push_back(head.size());
-  for (const Row& row : sweep.rows) {
-    const std::vector<std::string> cells = text_cells(sweep, row);
-    for (std::size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], cells[i].size());
+void write(const SweepResult& sweep, const ReportStyle& style, std::ostream& out) {
+  document::Table table = text_table(sweep);
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    std::string& last = table.rows[i].back();  // no column follows that escapes would displace
+    last = coloured(last, sweep.rows[i].status, style);
   }
-  const auto write = [&](const std::vector<std::string>& cells, const std::string& last) {
-    for (std::size_t i = 0; i + 1 < cells.size(); ++i) {
-      out << fmt::format("{:<{}}", cells[i], widths[i] + kGap);
-    }
-    out << last << "\n";
-  };
-  write(heads, heads.back());
-  for (const Row& row : sweep.rows) {
-    const std::vector<std::string> cells = text_cells(sweep, row);
-    write(cells, coloured(cells.back(), row.status, style));
-  }
-}
-
-void write(const SweepResult& sweep, const ReportStyle& wanted, std::ostream& out) {
-  const ReportStyle style{std::max(40, wanted.width), wanted.colour};
+  std::vector<std::string> facts = notes_of(sweep), warnings;
+  for (std::string& line : how_to_read(sweep)) facts.push_back(std::move(line));
+  facts.push_back(headline(sweep));
+  for (const std::string& warning : sweep.warnings) warnings.push_back(warning + ".");
   out << "\n";
-  for (const std::string& sentence : answer_of(sweep)) write_paragraph("", sentence, style, out);
-  out << "\n";
-  write_rows(sweep, style, out);
-  out << "\n";
-  for (const std::string& note : notes_of(sweep)) write_paragraph("- ", note, style, out);
-  for (const std::string& line : how_to_read(sweep)) write_paragraph("- ", line, style, out);
-  write_paragraph("- ", headline(sweep), style, out);
-  for (const std::string& warning : sweep.warnings) {
-    write_paragraph("Warning: ", warning + ".", style, out);
-  }
+  document::write_text(
+      {document::Paragraphs{answer_of(sweep)}, std::move(table), document::List{.items = facts},
+       document::Paragraphs{.texts = warnings, .lead = "Warning: "}},
+      out, static_cast<std::size_t>(std::max(40, style.width)));
 }
 
 }  // namespace

@@ -121,7 +121,8 @@ void write_tiles(std::ostream& out, const std::vector<Tile>& tiles) {
   out << "</div>\n";
 }
 
-void write_table(std::ostream& out, const PageTable& table) {
+void write_table(std::ostream& out, const document::Table& table) {
+  if (table.rows.empty()) return;
   const auto classes = [&](std::size_t column) {
     return table.columns[column].number ? " class=\"number\"" : "";
   };

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/document/document.h"
 #include "bench/report/figures/svg.h"
 
 namespace penstock::report {
@@ -47,16 +48,8 @@ struct Tile {
 };
 void write_tiles(std::ostream& out, const std::vector<Tile>& tiles);
 
-struct PageTable {
-  struct Column {
-    std::string name;
-    bool number = false;  ///< aligned to the right
-  };
-  std::vector<Column> columns;
-  std::vector<std::vector<std::string>> rows;
-};
-/// On narrow screens, each row becomes a card.
-void write_table(std::ostream& out, const PageTable& table);
+/// On narrow screens, each row becomes a card. Writes nothing without rows.
+void write_table(std::ostream& out, const document::Table& table);
 
 void begin_details(std::ostream& out, std::string_view summary);
 void end_details(std::ostream& out);

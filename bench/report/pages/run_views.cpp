@@ -90,17 +90,17 @@ PageFigure queue_occupancy_of(const Row& row, std::string_view round) {
   return figure;
 }
 
-PageTable stages_of(const Row& row) {
-  PageTable table{{{"stage"},
-                   {"run by"},
-                   {"images", true},
-                   {"CPU us/image", true},
-                   {"us/image", true},
-                   {"kB/image", true},
-                   {"working %", true},
-                   {"waiting for input %", true},
-                   {"waiting for room %", true}},
-                  {}};
+document::Table stages_of(const Row& row) {
+  document::Table table{{{"stage"},
+                         {"run by"},
+                         {"images", true},
+                         {"CPU us/image", true},
+                         {"us/image", true},
+                         {"kB/image", true},
+                         {"working %", true},
+                         {"waiting for input %", true},
+                         {"waiting for room %", true}},
+                        {}};
   const Repetition* const run = typical_run(row);
   if (run == nullptr) return table;
   for (const StageUse& stage : run->result.stages) {
@@ -125,18 +125,18 @@ void write_repetitions(const SweepResult& sweep, std::ostream& out, std::string_
   for (const Row& row : sweep.rows) {
     if (row.repetitions.empty()) continue;
     begin_details(out, label_of(sweep, row));
-    PageTable table{{{std::string(round)},
-                     {"seed", true},
-                     {"started"},
-                     {"status"},
-                     {"img/s", true},
-                     {"sustained img/s", true},
-                     {"batches ready, start to end", true},
-                     {"steps", true},
-                     {"step ms, median", true},
-                     {"input wait ms, median", true},
-                     {"device idle %", true}},
-                    {}};
+    document::Table table{{{std::string(round)},
+                           {"seed", true},
+                           {"started"},
+                           {"status"},
+                           {"img/s", true},
+                           {"sustained img/s", true},
+                           {"batches ready, start to end", true},
+                           {"steps", true},
+                           {"step ms, median", true},
+                           {"input wait ms, median", true},
+                           {"device idle %", true}},
+                          {}};
     for (const Repetition& repetition : row.repetitions) {
       const RunResult& run = repetition.result;
       table.rows.push_back(

@@ -30,7 +30,7 @@ PageFigure queue_occupancy_of(const Row& row, std::string_view round = "round");
 
 /// The stages of the typical run from their counters: CPU time, waits and bytes per image. No rows
 /// if they were not recorded.
-PageTable stages_of(const Row& row);
+document::Table stages_of(const Row& row);
 
 /// Every repetition of every row, in collapsed sections.
 void write_repetitions(const SweepResult& sweep, std::ostream& out,

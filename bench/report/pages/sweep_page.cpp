@@ -119,17 +119,12 @@ SweepFigures figures_of(const SweepResult& sweep) {
 }
 
 /// The table of all rows, with the columns of the terminal.
-PageTable table_of(const SweepResult& sweep) {
-  PageTable table;
-  const std::vector<std::string> columns = text_columns(sweep);
-  const std::size_t keys = sweep.varied.size();
-  for (std::size_t i = 0; i + 1 < columns.size(); ++i) {  // notes are listed below, each once
-    table.columns.push_back({columns[i], i >= keys && i < keys + 4});
-  }
-  for (const Row& row : sweep.rows) {
-    std::vector<std::string> cells = text_cells(sweep, row);
-    cells.pop_back();
-    table.rows.push_back(std::move(cells));
+document::Table table_of(const SweepResult& sweep) {
+  document::Table table = text_table(sweep);
+  table.columns.pop_back();  // notes are listed below, each once
+  for (std::vector<std::string>& row : table.rows) row.pop_back();
+  for (std::size_t i = sweep.varied.size(); i < table.columns.size(); ++i) {
+    table.columns[i].number = i < sweep.varied.size() + 4;
   }
   return table;
 }
@@ -193,7 +188,7 @@ void write_sweep_page(const SweepResult& sweep, std::ostream& out) {
   if (!sweep.rows.empty()) write_paragraph(out, headline(sweep), "soft");
   write_how_to_read(sweep, out);
   if (figures.shown != nullptr) {
-    const PageTable stages = stages_of(*figures.shown);
+    const document::Table stages = stages_of(*figures.shown);
     if (!stages.rows.empty()) {
       write_heading(out, "Stages of " + label_of(sweep, *figures.shown));
       write_table(out, stages);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "bench/document/document.h"
 #include "bench/record/report_text.h"
 #include "bench/scaling/exchange/exchange_ways.h"
 
@@ -52,27 +53,22 @@ std::vector<std::string> cells(const ExchangeReport& report, std::size_t way) {
   return row;
 }
 
-void write_line(const std::vector<std::string>& row, const std::vector<std::size_t>& widths,
-                std::ostream& out) {
-  std::string line = fmt::format("{:<{}}", row[0], widths[0]);
-  for (std::size_t i = 1; i < row.size(); ++i) line += fmt::format("  {:>{}}", row[i], widths[i]);
-  out << line << "\n";
-}
-
-void write_table(const ExchangeReport& report, std::ostream& out) {
-  std::vector<std::vector<std::string>> rows{
-      {"algorithm", "wire", "ms (low..high)", "algbw GB/s", "busbw GB/s", "of bound"}};
-  std::vector<std::string>& head = rows.front();
-  if (find_times(report, kMpi) != nullptr) head.emplace_back("x mpi (low..high)");
-  head.insert(head.end(), {"steps", "MB moved", "iterations", "sums"});
+document::Table table_of(const ExchangeReport& report) {
+  document::Table table{{{"algorithm"},
+                         {"wire", true},
+                         {"ms (low..high)", true},
+                         {"algbw GB/s", true},
+                         {"busbw GB/s", true},
+                         {"of bound", true}},
+                        {}};
+  if (find_times(report, kMpi) != nullptr) table.columns.push_back({"x mpi (low..high)", true});
+  for (const char* const name : {"steps", "MB moved", "iterations", "sums"}) {
+    table.columns.push_back({name, true});
+  }
   for (std::size_t way = 0; way < report.times.size(); ++way) {
-    if (report.times[way].adds) rows.push_back(cells(report, way));
+    if (report.times[way].adds) table.rows.push_back(cells(report, way));
   }
-  std::vector<std::size_t> widths(rows.front().size());
-  for (const std::vector<std::string>& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  for (const std::vector<std::string>& row : rows) write_line(row, widths, out);
+  return table;
 }
 
 std::size_t elements_of(const ExchangePlan& plan) {
@@ -165,7 +161,7 @@ void write_exchange_text(const ExchangeReport& report, std::ostream& out) {
       report.model, elements_of(report.plan), report.bytes() / 1e6, buckets,
       buckets == 1 ? "" : "s", report.plan.ranks, report.ranks_are, report.local_ranks,
       report.plan.iterations, report.plan.warmup);
-  write_table(report, out);
+  document::write_text(table_of(report), out);
   out << "\nms: all buckets, from the first rank's begin to the last rank's end; median "
          "(lowest..highest).\n"
          "algbw = MB / ms of one rank's gradients; busbw = algbw * 2 (n - 1) / n for n ranks, as "

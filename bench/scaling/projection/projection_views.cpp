@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "bench/document/document.h"
 #include "bench/record/report_text.h"
 #include "bench/report/figures/scaling_curve.h"
 #include "bench/scaling/projection/projection.h"
@@ -70,22 +71,6 @@ std::string cell_of(const ProjectedRow& row) {
                      100 * row.efficiency, kMarks[static_cast<std::size_t>(row.limit)]);
 }
 
-using Cells = std::vector<std::vector<std::string>>;
-
-void write_table(const Cells& table, std::ostream& out) {
-  std::vector<std::size_t> widths(table.front().size());
-  for (const std::vector<std::string>& row : table) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  for (const std::vector<std::string>& row : table) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      line += fmt::format("{}{:>{}}", i == 0 ? "" : "  ", row[i], widths[i]);
-    }
-    out << line << "\n";
-  }
-}
-
 double megabytes(const MeasuredStep& step) {
   double bytes = 0;
   for (const ReadyBucket& bucket : step.buckets) bytes += bucket.bytes;
@@ -105,11 +90,11 @@ void write_projection_text(const Projection& projection, std::ostream& out) {
       "device{} in {}.\n\n",
       step.model, step.batch, step.what, step.img_per_s, step.ranks, step.ranks == 1 ? "" : "s",
       projection.record);
-  Cells table{{"ranks", "hosts"}};
+  document::Table table{{{"ranks", true}, {"hosts", true}}, {}};
   for (const ExchangeModel* exchange : projection.plan.exchanges) {
-    table.front().push_back(fmt::format("{} img/s (%)", exchange->name));
+    table.columns.push_back({fmt::format("{} img/s (%)", exchange->name), true});
   }
-  table.front().emplace_back("status");
+  table.columns.push_back({"status", true});
   for (const std::int32_t ranks : projection.plan.ranks) {
     std::vector<std::string> cells{fmt::format("{}", ranks),
                                    fmt::format("{}", projection.plan.topology.hosts_of(ranks))};
@@ -117,9 +102,9 @@ void write_projection_text(const Projection& projection, std::ostream& out) {
       cells.push_back(cell_of(*find_row(projection, exchange->name, ranks)));
     }
     cells.emplace_back(kProjected);
-    table.push_back(std::move(cells));
+    table.rows.push_back(std::move(cells));
   }
-  write_table(table, out);
+  document::write_text(table, out);
   out << "\n%: of ideal scaling, in which no device waits; x: exchange shows; f: feeders are the "
          "limit.\n";
   for (const ExchangeModel* exchange : projection.plan.exchanges) {

@@ -347,7 +347,7 @@ TEST(SweepStatements, ARateAtTheCeilingCostsNothing) {
     repetition.result.reserve_end = 2;
   }
   summarise(sweep);
-  EXPECT_EQ(text_cells(sweep, sweep.rows[1])[2], "0.0 (0.0..0.0)");
+  EXPECT_EQ(text_table(sweep).rows[1][2], "0.0 (0.0..0.0)");
 }
 
 // ---- isolate

@@ -230,7 +230,7 @@ TEST(MarkdownReport, HasCellsThatEndWhereTheyShould) {
     for (std::size_t i = 1; i < line.size(); ++i) {
       bars += line[i] == '|' && line[i - 1] != '\\' ? 1 : 0;
     }
-    EXPECT_EQ(bars, text_columns(make_sweep()).size() + 1) << line;
+    EXPECT_EQ(bars, text_table(make_sweep()).columns.size() + 1) << line;
   }
 }
 
