@@ -8,8 +8,8 @@
 #include <iterator>
 #include <utility>
 
-#include "bench/report/figures/figure_style.h"
 #include "bench/report/figures/markup.h"
+#include "penstock_figure_css.h"
 
 namespace penstock::report {
 namespace {
@@ -131,7 +131,7 @@ std::string Svg::finish(double height) && {
     space = R"( xmlns="http://www.w3.org/2000/svg")";
     ground =
         fmt::format("<style>\n{}</style>\n<rect width=\"100%\" height=\"100%\" class=\"paper\"/>\n",
-                    figure_style());
+                    kFigureCss);
   }
   const std::string across = coordinate(size_.width), down = coordinate(std::ceil(height));
   return fmt::format(

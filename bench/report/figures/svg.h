@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes SVG. Elements have classes only; figure_style.h has their rules, so that the surrounding
+// Writes SVG. Elements have classes only; figure.css has their rules, so that the surrounding
 // page chooses light or dark. Coordinates are written with two decimals and are always finite.
 #pragma once
 

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cctype>
 
-#include "bench/report/figures/figure_style.h"
 #include "bench/report/figures/markup.h"
-#include "bench/report/pages/page_style.h"
+#include "penstock_figure_css.h"
+#include "penstock_page_css.h"
 
 namespace penstock::report {
 namespace {
@@ -44,8 +44,7 @@ void begin_page(std::ostream& out, std::string_view title) {
          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
          "<meta name=\"color-scheme\" content=\"light dark\">\n<title>"
       << escaped(title) << "</title>\n<style>\n"
-      << page_style() << figure_style() << "</style>\n</head>\n<body>\n<h1>" << escaped(title)
-      << "</h1>\n";
+      << kPageCss << kFigureCss << "</style>\n</head>\n<body>\n<h1>" << escaped(title) << "</h1>\n";
 }
 
 void end_page(std::ostream& out) { out << "</body>\n</html>\n"; }

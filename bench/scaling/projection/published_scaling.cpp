@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "penstock_published_scaling.h"
+#include "penstock_published_scaling_json.h"
 
 namespace penstock::scaling {
 namespace {
