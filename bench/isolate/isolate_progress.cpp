@@ -5,7 +5,6 @@
 
 #include "bench/isolate/isolation_files.h"
 #include "bench/isolate/verdict.h"
-#include "dataflow/error.h"
 
 namespace penstock::isolate {
 
@@ -28,17 +27,8 @@ void IsolateProgress::run_ended(const SweepMoment&, const RunResult& result) {
 }
 
 void IsolateProgress::results_changed(const SweepResult& sweep) {
-  try {
-    write_runs(sweep, folder_.path());
-    saved_ = true;
-  } catch (const DataError& error) {
-    if (!begun_) {
-      throw ConfigError(fmt::format("{}; give --out a folder that can be written", error.what()));
-    }
-    if (saved_) line_.print(fmt::format("penstock: {}; the measurement goes on", error.what()));
-    saved_ = false;
-  }
-  begun_ = true;
+  saver_.save([&] { write_runs(sweep, folder_.path()); },
+              [this](const std::string& text) { line_.print(text); });
 }
 
 }  // namespace penstock::isolate

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "bench/isolate/isolator.h"
+#include "bench/run/result_saver.h"
 #include "bench/run/run_line.h"
 #include "bench/sweep/result_folder.h"
 
@@ -27,7 +28,7 @@ class IsolateProgress final : public IsolateListener {
   void running(const Progress& progress) { line_.running(progress); }
 
   /// Have all results so far been saved?
-  bool saved() const noexcept { return saved_; }
+  bool saved() const noexcept { return saver_.saved(); }
 
  private:
   const ResultFolder& folder_;
@@ -35,7 +36,7 @@ class IsolateProgress final : public IsolateListener {
   const bool shows_runs_;
   std::string phase_, where_;
   double budget_s_ = 0;
-  bool saved_ = true, begun_ = false;
+  ResultSaver saver_;
 };
 
 }  // namespace penstock::isolate

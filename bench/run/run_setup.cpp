@@ -11,7 +11,7 @@
 
 #include "bench/config/training_rules.h"
 #include "bench/report/step_table.h"
-#include "bench/run/compile_progress.h"
+#include "bench/run/job_line.h"
 #include "bench/run/run_exchange.h"
 #include "bench/run/step_log.h"
 #include "dataflow/error.h"
@@ -132,7 +132,7 @@ ExecutableSpec RunSetup::executable_spec(const BatchSpec& batches, std::int32_t 
 
 std::unique_ptr<Executable> RunSetup::compile(const BatchSpec& batches, std::int32_t rank,
                                               Device& device, bool reports) {
-  CompileProgress progress(stderr, config.model);
+  JobLine line(stderr);
   ExecutableSpec compilation = executable_spec(batches, rank);
   const bool shows = reports && (global_rank(rank) == 0 || processes() == nullptr);
   compilation.progress = [&](std::size_t done, std::size_t total) {
@@ -140,7 +140,7 @@ std::unique_ptr<Executable> RunSetup::compile(const BatchSpec& batches, std::int
       throw Error(
           fmt::format("stopped while {} was compiled; the results so far are kept", config.model));
     }
-    if (shows) progress.update(done, total);
+    if (shows) line.update("compiling " + config.model, done, total, "operators");
   };
   return backend->compile(graph, compilation, device);
 }

@@ -10,7 +10,6 @@
 #include "bench/document/document.h"
 #include "bench/record/report_text.h"
 #include "bench/scaling/scale_files.h"
-#include "dataflow/error.h"
 
 namespace penstock::scaling {
 namespace {
@@ -91,19 +90,8 @@ void ScaleProgress::run_ended(const Rung& rung, bool stopped) {
 }
 
 void ScaleProgress::result_changed(const ScaleResult& result) {
-  try {
-    write_scale_files(result, folder_);
-    saved_ = true;
-  } catch (const DataError& error) {
-    if (!written_) {
-      throw ConfigError(fmt::format("{}; give --out a folder that can be written", error.what()));
-    }
-    if (saved_) {
-      line_.print(fmt::format("penstock: {}; the files are those before this run", error.what()));
-    }
-    saved_ = false;
-  }
-  written_ = true;
+  saver_.save([&] { write_scale_files(result, folder_); },
+              [this](const std::string& text) { line_.print(text); });
 }
 
 }  // namespace penstock::scaling

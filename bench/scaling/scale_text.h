@@ -6,6 +6,7 @@
 #include <string>
 
 #include "bench/run/live_line.h"
+#include "bench/run/result_saver.h"
 #include "bench/scaling/scale_runner.h"
 
 namespace penstock::scaling {
@@ -28,7 +29,7 @@ class ScaleProgress final : public ScaleListener {
 
   void finish() { line_.clear(); }
   /// Have all results so far been saved?
-  bool saved() const noexcept { return saved_; }
+  bool saved() const noexcept { return saver_.saved(); }
 
  private:
   const std::filesystem::path folder_;
@@ -36,7 +37,7 @@ class ScaleProgress final : public ScaleListener {
   LiveLine line_;
   std::string where_;  // the run under way
   std::size_t begun_ = 0;
-  bool written_ = false, saved_ = true;
+  ResultSaver saver_;
 };
 
 }  // namespace penstock::scaling

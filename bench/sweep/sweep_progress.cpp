@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "bench/record/report_text.h"
-#include "dataflow/error.h"
 
 namespace penstock {
 namespace {
@@ -43,21 +42,8 @@ void SweepProgress::run_ended(const SweepMoment& moment, const RunResult& result
 
 void SweepProgress::results_changed(const SweepResult& sweep) {
   sweep_ = &sweep;
-  try {
-    folder_.write(sweep);
-    saved_ = true;
-  } catch (const DataError& error) {
-    if (!begun_) {
-      throw ConfigError(fmt::format("{}; give --out a folder that can be written", error.what()));
-    }
-    if (saved_) {
-      line_.print(fmt::format(
-          "penstock: {}; the results on disk are those before this run, and the sweep goes on",
-          error.what()));
-    }
-    saved_ = false;
-  }
-  begun_ = true;
+  saver_.save([&] { folder_.write(sweep); },
+              [this](const std::string& text) { line_.print(text); });
 }
 
 }  // namespace penstock

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "bench/run/progress.h"
+#include "bench/run/result_saver.h"
 #include "bench/run/run_line.h"
 #include "bench/sweep/result_folder.h"
 #include "bench/sweep/sweep_runner.h"
@@ -32,14 +33,15 @@ class SweepProgress final : public SweepListener {
   void finish() { line_.finish(); }
 
   /// True if all results so far are on disk.
-  bool saved() const noexcept { return saved_; }
+  bool saved() const noexcept { return saver_.saved(); }
 
  private:
   const ResultFolder& folder_;
   RunLine line_;
   const SweepResult* sweep_ = nullptr;
   std::string where_;  // the current run
-  bool begun_ = false, saved_ = true, rests_ = false;
+  ResultSaver saver_;
+  bool rests_ = false;
 };
 
 }  // namespace penstock

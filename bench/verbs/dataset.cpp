@@ -2,9 +2,7 @@
 // penstock dataset: makes a synthetic data set, and inspects data sets of any format. Other
 // subcommands are in separate files.
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -13,46 +11,13 @@
 #include "bench/dataset/inspect_dataset.h"
 #include "bench/dataset/make_dataset.h"
 #include "bench/record/machine.h"
+#include "bench/run/job_line.h"
 #include "bench/verbs/dataset_words.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 
 namespace penstock {
 namespace {
-
-/// Prints what begins. Then rewrites one line on a terminal, or prints a line every few seconds
-/// elsewhere.
-class Progress {
- public:
-  Progress(const dataset::MakeDataset& order, const bool& brief) : order_(order), brief_(brief) {}
-
-  void operator()(std::int64_t done, std::int64_t total) {
-    const auto now = std::chrono::steady_clock::now();
-    if (done == 0 && !announced_) {
-      const dataset::DatasetParameters& parameters = order_.parameters;
-      fmt::print(stderr, "penstock: making {} + {} synthetic photographs in {}, about {:.0f} s\n",
-                 parameters.images, parameters.val_images, order_.directory,
-                 std::ceil(dataset::estimated_seconds(parameters, order_.threads)));
-      announced_ = true;
-    } else if (!brief_ && terminal_) {
-      fmt::print(stderr, "\r{} of {} images", done, total);
-      erasable_ = true;
-    } else if (!brief_ && now - last_ >= std::chrono::seconds(5)) {
-      fmt::print(stderr, "{} of {} images\n", done, total);
-      last_ = now;
-    }
-  }
-  void erase() const {
-    if (erasable_) fmt::print(stderr, "\r{:40}\r", "");
-  }
-
- private:
-  const dataset::MakeDataset& order_;
-  const bool& brief_;
-  const bool terminal_ = isatty(STDERR_FILENO) == 1;
-  bool announced_ = false, erasable_ = false;
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-};
 
 int make(const Invocation& invocation) {
   constexpr std::int64_t kMany = 10'000'000;
@@ -78,10 +43,19 @@ int make(const Invocation& invocation) {
                    flags, invocation.arguments)) {
     return 0;
   }
-  Progress progress(order, brief);
-  order.on_progress = std::ref(progress);
+  JobLine line(stderr);
+  order.on_progress = [&](std::int64_t done, std::int64_t total) {
+    if (done == 0) {  // images are really made: they were not there already
+      fmt::print(stderr, "penstock: making {} + {} synthetic photographs in {}, about {:.0f} s\n",
+                 parameters.images, parameters.val_images, order.directory,
+                 std::ceil(dataset::estimated_seconds(parameters, order.threads)));
+    } else if (!brief) {
+      line.update("making photographs", static_cast<std::uint64_t>(done),
+                  static_cast<std::uint64_t>(total), "images");
+    }
+  };
   const dataset::MadeDataset made = dataset::make_dataset(order, invocation.stop);
-  progress.erase();
+  line.clear();
   if (made.outcome == dataset::MadeDataset::Outcome::stopped) {
     fmt::print(stderr, "penstock: stopped; nothing of {} was kept\n", order.directory);
     return 130;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // penstock dataset check: checks whether every sample is usable.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 
 #include "bench/dataset/check_dataset.h"
 #include "bench/record/machine.h"
-#include "bench/run/live_line.h"
+#include "bench/run/job_line.h"
 #include "bench/verbs/dataset_words.h"
 
 namespace penstock {
@@ -49,9 +48,9 @@ int check_word(const Invocation& invocation) {
                    flags, invocation.arguments)) {
     return 0;
   }
-  LiveLine line(stderr, isatty(STDERR_FILENO) == 1);
+  JobLine line(stderr);
   order.on_progress = [&line](std::uint64_t done, std::uint64_t total, std::uint64_t bad) {
-    if (line.single()) line.pass(fmt::format("{} of {} samples, {} bad", done, total, bad));
+    line.update("checking", done, total, fmt::format("samples, {} bad", bad));
   };
   const dataset::CheckedDataset checked = dataset::check_dataset(order, invocation.stop);
   line.clear();

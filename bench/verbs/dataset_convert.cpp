@@ -2,41 +2,18 @@
 // penstock dataset convert: converts a data set to another format, and says how much time that
 // saves.
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 
 #include "bench/dataset/convert_dataset.h"
 #include "bench/record/machine.h"
-#include "bench/run/live_line.h"
+#include "bench/run/job_line.h"
 #include "bench/verbs/dataset_words.h"
 
 namespace penstock {
 namespace {
 
 constexpr int kStopped = 130;
-
-/// On a terminal a line that changes; elsewhere one line per phase.
-class Progress {
- public:
-  void operator()(std::string_view phase, std::uint64_t done, std::uint64_t total) {
-    if (phase != phase_) {
-      phase_ = phase;
-      if (!line_.single()) line_.print(fmt::format("penstock: {} {} samples", phase, total));
-    }
-    const auto now = std::chrono::steady_clock::now();
-    if (!line_.single() || now - last_ < std::chrono::milliseconds(100)) return;
-    last_ = now;
-    line_.pass(fmt::format("{}: {} of {} samples", phase, done, total));
-  }
-  void clear() { line_.clear(); }
-
- private:
-  LiveLine line_{stderr, isatty(STDERR_FILENO) == 1};
-  std::string phase_;
-  std::chrono::steady_clock::time_point last_{};
-};
 
 std::string words() {
   std::vector<std::string> names;
@@ -104,11 +81,13 @@ int convert_word(const Invocation& invocation) {
   if (order.out.empty()) throw ConfigError("--out is not stated; expected a new folder");
   const dataset::DatasetWriterEntry& writer = find_entry(dataset::dataset_writer_table(), to);
   order.shard_bytes = parse_bytes(shard_size, "--shard-size");
-  Progress progress;
-  order.on_progress = std::ref(progress);
+  JobLine line(stderr);
+  order.on_progress = [&](std::string_view phase, std::uint64_t done, std::uint64_t total) {
+    line.update(phase, done, total, "samples");
+  };
   const dataset::ConvertedDataset converted =
       dataset::convert_dataset(order, writer, invocation.stop);
-  progress.clear();
+  line.clear();
   if (converted.stopped) {
     fmt::print(stderr, "penstock: stopped; nothing of {} was kept\n", order.out);
     return kStopped;
