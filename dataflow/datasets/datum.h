@@ -18,7 +18,7 @@ struct Datum {
   bool has_floats = false;  ///< the pixels are in float_data
 };
 
-/// `data` is a view of `message`. Throws DataError with the offset if `message` is not a Datum.
+/// `data` is a view of `message`. Throws DataError if `message` is not a Datum.
 Datum parse_datum(std::span<const std::byte> message);
 
 }  // namespace penstock::datasets

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "dataflow/datasets/protobuf.h"
 #include "dataflow/error.h"
 #include "dataflow/values/crc32c.h"
 
@@ -17,74 +18,8 @@ std::uint32_t u32_at(const std::byte* at) noexcept {
   return value;
 }
 
-/// Iterates over the fields of a protocol buffer message.
-class MessageFields {
- public:
-  explicit MessageFields(Bytes message) : rest_(message) {}
-
-  /// False: there are no more. Throws DataError for an invalid field.
-  bool next() {
-    if (rest_.empty()) return false;
-    const std::uint64_t tag = read_varint();
-    number_ = tag >> 3;
-    type_ = static_cast<int>(tag & 7);
-    if (number_ == 0 || number_ >= 1U << 29) throw DataError("it is not a protocol buffer");
-    switch (type_) {
-      case kVarint:
-        value_ = read_varint();
-        break;
-      case kFixed64:
-        take(8);
-        break;
-      case kBytes:
-        bytes_ = take(read_varint());
-        break;
-      case kFixed32:
-        take(4);
-        break;
-      default:
-        throw DataError("it has a field of a type that protocol buffers do not have");
-    }
-    return true;
-  }
-
-  /// True if this is field `number` with bytes (a text, a message, packed numbers).
-  bool is_bytes(std::uint64_t number) const noexcept {
-    return number_ == number && type_ == kBytes;
-  }
-  bool is_varint(std::uint64_t number) const noexcept {
-    return number_ == number && type_ == kVarint;
-  }
-  Bytes bytes() const noexcept { return bytes_; }
-  std::uint64_t value() const noexcept { return value_; }
-
-  /// A varint at the front of the rest: seven bits per byte, the lowest first.
-  std::uint64_t read_varint() {
-    std::uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-      const auto byte = static_cast<std::uint64_t>(take(1)[0]);
-      value |= (byte & 0x7f) << shift;
-      if (byte < 0x80) return value;
-    }
-    throw DataError("it has a number of more than 64 bits");
-  }
-
-  bool empty() const noexcept { return rest_.empty(); }
-
- private:
-  enum : int { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
-
-  Bytes take(std::uint64_t count) {
-    if (count > rest_.size()) throw DataError("a field extends beyond its message");
-    const Bytes taken = rest_.first(count);
-    rest_ = rest_.subspan(count);
-    return taken;
-  }
-
-  Bytes rest_, bytes_;
-  std::uint64_t number_ = 0, value_ = 0;
-  int type_ = 0;
-};
+constexpr auto kBytes = protozero::pbf_wire_type::length_delimited;
+constexpr auto kNumber = protozero::pbf_wire_type::varint;
 
 std::string_view text_of(Bytes bytes) noexcept {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -93,31 +28,36 @@ std::string_view text_of(Bytes bytes) noexcept {
 /// Calls `use(key, feature)` for each entry of the map in each Features of an Example.
 template <typename Use>
 void for_each_feature(Bytes example, const Use& use) {
-  for (MessageFields fields(example); fields.next();) {
-    if (!fields.is_bytes(1)) continue;  // Example.features
-    for (MessageFields features(fields.bytes()); features.next();) {
-      if (!features.is_bytes(1)) continue;  // Features.feature
-      Bytes key, feature;
-      for (MessageFields entry(features.bytes()); entry.next();) {
-        if (entry.is_bytes(1)) key = entry.bytes();
-        if (entry.is_bytes(2)) feature = entry.bytes();
+  using protozero::pbf_reader;
+  read_message("it", [&] {
+    for (pbf_reader fields(view_of(example)); fields.next(1, kBytes);) {  // Example.features
+      for (pbf_reader features = fields.get_message(); features.next(1, kBytes);) {  // .feature
+        Bytes key, feature;
+        for (pbf_reader entry = features.get_message(); entry.next();) {
+          const bool is_key = entry.tag() == 1 && has_bytes(entry);
+          const bool is_value = entry.tag() == 2 && has_bytes(entry);
+          if (is_key) key = bytes_of(entry.get_view());
+          if (is_value) feature = bytes_of(entry.get_view());
+          if (!is_key && !is_value) entry.skip();
+        }
+        use(text_of(key), feature);
       }
-      use(text_of(key), feature);
     }
-  }
+  });
 }
 
 /// Calls `use` for each message of field `number` of a Feature. A Feature has only one of the three
 /// kinds, so the others must not appear.
 template <typename Use>
-void for_each_list(Bytes feature, std::uint64_t number, const std::string& expected,
+void for_each_list(Bytes feature, protozero::pbf_tag_type number, const std::string& expected,
                    const Use& use) {
-  for (MessageFields fields(feature); fields.next();) {
-    if (fields.is_bytes(number)) {
-      use(fields.bytes());
-    } else if (fields.is_bytes(1) || fields.is_bytes(2) || fields.is_bytes(3)) {
-      throw DataError(expected + " is of another type");
+  for (protozero::pbf_reader fields(view_of(feature)); fields.next();) {
+    if (fields.tag() > 3 || !has_bytes(fields)) {
+      fields.skip();
+      continue;
     }
+    if (fields.tag() != number) throw DataError(expected + " is of another type");
+    use(fields.get_message());
   }
 }
 
@@ -131,10 +71,8 @@ void take_one(std::optional<Value>& taken, Value value, const std::string& expec
 std::optional<Bytes> image_of(Bytes feature, std::string_view key) {
   const std::string expected = "the feature '" + std::string(key) + "', one of bytes,";
   std::optional<Bytes> image;
-  for_each_list(feature, 1, expected, [&](Bytes list) {
-    for (MessageFields fields(list); fields.next();) {
-      if (fields.is_bytes(1)) take_one(image, fields.bytes(), expected);
-    }
+  for_each_list(feature, 1, expected, [&](protozero::pbf_reader list) {
+    while (list.next(1, kBytes)) take_one(image, bytes_of(list.get_view()), expected);
   });
   return image;
 }
@@ -146,11 +84,15 @@ std::optional<std::int64_t> label_of(Bytes feature, std::string_view key) {
   const auto take = [&](std::uint64_t value) {
     take_one(label, static_cast<std::int64_t>(value), expected);
   };
-  for_each_list(feature, 3, expected, [&](Bytes list) {
-    for (MessageFields fields(list); fields.next();) {
-      if (fields.is_varint(1)) take(fields.value());
-      if (!fields.is_bytes(1)) continue;
-      for (MessageFields packed(fields.bytes()); !packed.empty();) take(packed.read_varint());
+  for_each_list(feature, 3, expected, [&](protozero::pbf_reader list) {
+    while (list.next(1)) {
+      if (list.wire_type() == kNumber) {
+        take(list.get_uint64());
+      } else if (has_bytes(list)) {
+        for (const std::uint64_t value : list.get_packed_uint64()) take(value);
+      } else {
+        list.skip();
+      }
     }
   });
   return label;

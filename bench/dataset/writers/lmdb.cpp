@@ -8,9 +8,9 @@
 
 #include <cerrno>
 #include <memory>
+#include <protozero/pbf_writer.hpp>
 
 #include "bench/dataset/dataset_writer.h"
-#include "bench/dataset/protobuf_text.h"
 #include "dataflow/error.h"
 
 namespace penstock::dataset {
@@ -34,9 +34,10 @@ class LmdbWriter final : public DatasetWriter {
   void add(std::span<const std::byte> image, std::int32_t label) override {
     if (!transaction_) begin();
     std::string key = fmt::format("{:08}", samples_), datum;
-    append_field(datum, 4, {reinterpret_cast<const char*>(image.data()), image.size()});
-    append_number_field(datum, 5, static_cast<std::uint64_t>(label));
-    append_number_field(datum, 7, 1);
+    protozero::pbf_writer fields(datum);
+    fields.add_bytes(4, reinterpret_cast<const char*>(image.data()), image.size());
+    fields.add_int32(5, label);
+    fields.add_bool(7, true);
     MDB_val name{key.size(), key.data()}, value{datum.size(), datum.data()};
     check(mdb_put(transaction_.get(), table_, &name, &value, MDB_APPEND));
     if (++samples_ % kSamplesATransaction == 0) commit();

@@ -6,7 +6,8 @@
 //   } } } }
 #include <fmt/format.h>
 
-#include "bench/dataset/protobuf_text.h"
+#include <protozero/pbf_writer.hpp>
+
 #include "bench/dataset/shard_file.h"
 #include "dataflow/values/crc32c.h"
 
@@ -15,14 +16,22 @@ namespace {
 
 constexpr std::string_view kTrainName = "train";
 
-/// An entry of the map of features; `kind` is 1 for bytes, 3 for whole numbers.
-void add_feature(std::string& to, std::string_view key, unsigned kind, std::string_view value) {
-  std::string list, feature, entry;
-  append_field(list, 1, value);
-  append_field(feature, kind, list);
-  append_field(entry, 1, key);
-  append_field(entry, 2, feature);
-  append_field(to, 1, entry);
+/// An entry of the map of features. `kind` is the field of the list in a Feature: 1 for bytes, 3
+/// for whole numbers.
+void add_feature(protozero::pbf_writer& features, std::string_view key, unsigned kind,
+                 const std::string& list) {
+  std::string feature, entry;
+  protozero::pbf_writer(feature).add_message(kind, list);
+  protozero::pbf_writer fields(entry);
+  fields.add_string(1, key.data(), key.size());
+  fields.add_message(2, feature);
+  features.add_message(1, entry);
+}
+
+std::string list_of(const char* bytes, std::size_t size) {
+  std::string list;
+  protozero::pbf_writer(list).add_bytes(1, bytes, size);
+  return list;
 }
 
 std::uint32_t masked(std::uint32_t crc) { return (crc >> 15 | crc << 17) + 0xa282ead8U; }
@@ -37,13 +46,15 @@ class TfRecordWriter final : public ShardedWriter {
   }
   void write(ShardFile& shard, std::uint64_t, std::span<const std::byte> image,
              std::int32_t label) override {
-    std::string number, features, example;
-    append_varint(number, static_cast<std::uint64_t>(label) + 1);
-    add_feature(features, "image/class/label", 3, number);
-    add_feature(features, "image/encoded", 1,
-                {reinterpret_cast<const char*>(image.data()), image.size()});
-    add_feature(features, "image/format", 1, "JPEG");
-    append_field(example, 1, features);
+    const std::int64_t number = std::int64_t{label} + 1;
+    std::string numbers, features, example;
+    protozero::pbf_writer(numbers).add_packed_int64(1, &number, &number + 1);
+    protozero::pbf_writer map(features);
+    add_feature(map, "image/class/label", 3, numbers);
+    add_feature(map, "image/encoded", 1,
+                list_of(reinterpret_cast<const char*>(image.data()), image.size()));
+    add_feature(map, "image/format", 1, list_of("JPEG", 4));
+    protozero::pbf_writer(example).add_message(1, features);
     const std::uint64_t length = example.size();
     shard.append_number(length);
     shard.append_number(masked(values::crc32c(std::as_bytes(std::span(&length, 1)))));
