@@ -5,18 +5,114 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
 #include <optional>
+#include <stop_token>
+#include <thread>
 #include <utility>
 
 #include "dataflow/error.h"
 #include "dataflow/probe.h"
 #include "trainer/cluster/model_store.h"
+#include "trainer/update_strategy.h"
 #include "trainer/updates/arena_copy.h"
-#include "trainer/updates/model_prefetch.h"
 #include "trainer/updates/peer_choice.h"
 
 namespace penstock::updates {
 namespace {
+
+/// Reads another rank's model on a separate thread while the rank computes.
+///
+/// Thread-safety: the rank's thread calls begin and finish, alternately.
+class ModelPrefetch {
+ public:
+  /// Needs the context's device.
+  ModelPrefetch(const UpdateContext& context, const PeerModels& models);
+  /// Waits for a read in progress, which ends by itself if the run is being stopped.
+  ~ModelPrefetch();
+
+  /// Begins to copy the owner's newest model into `into`, after the work that is already enqueued
+  /// on `stream`.
+  void begin(std::int32_t owner, const Tensor& into, Stream& stream);
+  /// Blocks until the copy is enqueued, makes `stream` wait for it, and returns the version.
+  /// Nothing: the owner has not published. Rethrows the exception of the read.
+  std::optional<std::int64_t> finish(Stream& stream);
+
+ private:
+  void run(const std::stop_token& stop);
+
+  const std::int32_t reader_;
+  cluster::ModelStore& models_;
+  Clock& clock_;
+  const std::unique_ptr<Stream> stream_;      // of the thread
+  const std::unique_ptr<Event> free_, done_;  // on the rank's stream; on the thread's
+
+  std::mutex mutex_;
+  Gate gate_;
+  // All below are protected by mutex_. While a read is wanted, only the thread changes them.
+  bool wanted_ = false;  // a read has begun and has not ended
+  std::int32_t owner_ = 0;
+  Tensor into_;
+  std::optional<std::int64_t> version_;
+  std::exception_ptr failure_;
+
+  std::jthread thread_;  // last: it ends first
+};
+
+ModelPrefetch::ModelPrefetch(const UpdateContext& context, const PeerModels& models)
+    : reader_(context.collective.world().rank),
+      models_(models.store),
+      clock_(models.clock),
+      stream_(context.device->make_stream()),
+      free_(context.device->make_event()),
+      done_(context.device->make_event()) {
+  thread_ = std::jthread(
+      [this, participant = Clock::Participant(clock_)](const std::stop_token& stop) { run(stop); });
+}
+
+ModelPrefetch::~ModelPrefetch() = default;
+
+void ModelPrefetch::begin(std::int32_t owner, const Tensor& into, Stream& stream) {
+  stream.record(*free_);
+  const std::lock_guard lock(mutex_);
+  PENSTOCK_ASSERT(!wanted_);
+  owner_ = owner;
+  into_ = into;
+  wanted_ = true;
+  clock_.wake(gate_);
+}
+
+std::optional<std::int64_t> ModelPrefetch::finish(Stream& stream) {
+  std::unique_lock lock(mutex_);
+  clock_.wait(lock, gate_, {}, [this] { return !wanted_; });
+  if (failure_ != nullptr) std::rethrow_exception(failure_);
+  stream.wait_for(*done_);
+  return version_;
+}
+
+void ModelPrefetch::run(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (clock_.wait(lock, gate_, stop, [this] { return wanted_; }) && !stop.stop_requested()) {
+    lock.unlock();
+    std::optional<std::int64_t> version;
+    std::exception_ptr failure;
+    try {
+      stream_->wait_for(*free_);
+      version = models_.read(reader_, owner_, into_, *stream_);
+      stream_->record(*done_);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    lock.lock();
+    version_ = version;
+    failure_ = failure;
+    wanted_ = false;
+    clock_.wake(gate_);
+  }
+}
 
 /// Counts the staleness of the models that ranks averaged with.
 class StalenessCounters {

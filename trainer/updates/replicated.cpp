@@ -3,12 +3,15 @@
 // sum, so ranks step together. If there is an overlapped exchange, buckets of gradients are
 // exchanged during backward; otherwise all are exchanged after it. Several systems have this update
 // under different names.
+#include <optional>
+#include <utility>
+
 #include "dataflow/error.h"
 #include "dataflow/probe.h"
 #include "trainer/exchange.h"
 #include "trainer/update_strategy.h"
+#include "trainer/updates/arena_copy.h"
 #include "trainer/updates/byteps.h"
-#include "trainer/updates/deferred.h"
 
 namespace penstock::updates {
 namespace {
@@ -49,6 +52,58 @@ class Replicated final : public UpdateStrategy {
   const float scale_;
 };
 
+/// Replicas that apply the gradients of the previous step: --variable-consistency relaxed of
+/// tf_cnn_benchmarks. With G_t the reduced gradients that step t, from 0, computes with weights
+/// w_t,
+///   w_1 = w_0,  w_{t+1} = update of w_t by G_{t-1}.
+/// Staleness is exactly 1. The last step's gradients are never applied. Weight decay uses the
+/// weights that are being updated, as in all updates of Penstock; in tf_cnn_benchmarks it is part
+/// of the gradients and as old as they are. A checkpoint saves the gradients that are not yet
+/// applied.
+class Deferred final : public UpdateStrategy {
+ public:
+  explicit Deferred(const UpdateContext& context)
+      : collective_(context.collective),
+        optimizer_(context.optimizer),
+        scale_(gradient_scale(context)),
+        before_(context) {}
+
+  /// The first step differs from later steps.
+  bool recordable() const noexcept override { return false; }
+
+  void start(Executable& executable, Stream& stream) override {
+    collective_.broadcast(executable.parameters().weights, 0, stream);
+    collective_.broadcast(executable.parameters().running, 0, stream);
+  }
+  KeptArenas kept(const ParameterSet& set) override {
+    return {.weights = set.weights,
+            .carried = before_.beside(set.gradients),
+            .carries = "deferred_gradient"};
+  }
+  void resume() override { has_before_ = true; }
+  void finish_step(Executable& executable, Stream& stream, StepResult& result) override {
+    const ParameterSet& set = executable.parameters();
+    if (!before_set_) {
+      before_set_.emplace(in_arenas(set, set.weights, before_.beside(set.gradients)));
+    }
+    collective_.all_reduce_sum(set.gradients, stream);
+    if (std::exchange(has_before_, true)) {
+      optimizer_.apply(*before_set_, scale_, stream, result);
+    } else {
+      optimizer_.report_decay(set, stream, result);
+    }
+    copy(before_set_->gradients, set.gradients, stream);
+  }
+
+ private:
+  Collective& collective_;
+  Optimizer& optimizer_;
+  const float scale_;
+  ArenaCopy before_;  ///< reduced gradients of the previous step
+  std::optional<ParameterSet> before_set_;
+  bool has_before_ = false;
+};
+
 std::unique_ptr<UpdateStrategy> make_replicated(const UpdateContext& context) {
   return std::make_unique<Replicated>(context);
 }
@@ -78,7 +133,7 @@ extern constinit const UpdateEntry replicated_update{
     .options = kReplicatedOptions,
     .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
       const std::string& consistency = context.options.text("consistency");
-      if (consistency == "relaxed") return make_deferred(context);
+      if (consistency == "relaxed") return std::make_unique<Deferred>(context);
       if (consistency == "strong") return make_replicated(context);
       throw ConfigError("replicated:consistency is '" + consistency +
                         "'; expected strong or relaxed");

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeders/remote/producer/batch_sender.h"
 
+#include <unistd.h>
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <fstream>
 #include <limits>
 #include <memory>
 #include <random>
@@ -11,7 +14,6 @@
 #include "dataflow/values/crc32c.h"
 #include "feeders/remote/producer/connections.h"
 #include "feeders/remote/producer/failure.h"
-#include "feeders/remote/producer/hello.h"
 
 namespace penstock::producer {
 namespace {
@@ -46,6 +48,37 @@ std::string seconds_text(milliseconds time) {
   if (text.back() == '.') text.pop_back();
   return text + " s";
 }
+
+constexpr std::size_t kMaxName = 255;
+
+std::string quoted(std::string_view text) {
+  std::string result = "\"";
+  for (const char c : text.substr(0, kMaxName)) {
+    if (c == '"' || c == '\\') result += '\\';
+    result += c >= ' ' && c <= '~' ? c : '?';
+  }
+  return result + '"';
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+/// What a producer says about itself before its first batch. JSON of at most kMaxFramedText bytes:
+/// name, host, pid, and boot id if /proc tells it. Other characters than printable ASCII become
+/// '?', and names are cut after 255 characters.
+std::string hello_text(std::string_view name) {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  std::string text = "{\"name\": " + quoted(name) + ", \"host\": " + quoted(host_name()) +
+                     ", \"pid\": " + std::to_string(getpid());
+  if (!boot.empty()) text += ", \"boot\": " + quoted(boot);
+  return text + "}";
+}
+
+/// The name of this process's program.
+std::string program_name() { return program_invocation_short_name; }
 
 remote::FramedHeader header_of(const PixelShape& shape) {
   return {.encoding = remote::FramedEncoding::pixels,

@@ -8,23 +8,125 @@
 // exceeds the slack of the queue.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
+#include "dataflow/clock.h"
 #include "dataflow/error.h"
+#include "dataflow/host_device.h"
 #include "dataflow/pace.h"
 #include "trainer/backend.h"
-#include "trainer/backends/emulated/executable.h"
+#include "trainer/backends/emulated/pace.h"
 #include "trainer/backends/emulated/presets.h"
 #include "trainer/backends/emulated/recording.h"
-#include "trainer/backends/emulated/waits.h"
 #include "trainer/optimizer.h"
 
 namespace penstock {
 namespace emulated {
 namespace {
+
+/// Statistics of the host's threads that waited for an emulated device: how late they woke, and how
+/// long they spun.
+///
+/// Thread-safety: any thread may call anything; nothing locks or allocates.
+class Waits {
+ public:
+  void add(Nanoseconds late, Nanoseconds spun) noexcept {
+    const auto us = static_cast<std::size_t>(std::max<std::int64_t>(0, late.count() / 1000));
+    buckets_[std::min(us, buckets_.size() - 1)].fetch_add(1, std::memory_order_relaxed);
+    late_ns_.fetch_add(late.count(), std::memory_order_relaxed);
+    spun_ns_.fetch_add(spun.count(), std::memory_order_relaxed);
+    std::int64_t longest = longest_ns_.load(std::memory_order_relaxed);
+    while (late.count() > longest && !longest_ns_.compare_exchange_weak(longest, late.count())) {
+    }
+  }
+
+  /// The quantile `share` of the delays, in whole microseconds; delays beyond 2 ms count as 2 ms. 0
+  /// without delays.
+  double late_us_quantile(double share) const noexcept {
+    const auto wanted = static_cast<std::uint64_t>(std::ceil(share * count()));
+    std::uint64_t seen = 0;
+    for (std::size_t us = 0; us < buckets_.size(); ++us) {
+      seen += buckets_[us];
+      if (seen >= wanted) return static_cast<double>(us);
+    }
+    return 0;
+  }
+  double late_us_mean() const noexcept {
+    return count() > 0 ? static_cast<double>(late_ns_) / 1e3 / count() : 0;
+  }
+  double late_us_longest() const noexcept { return static_cast<double>(longest_ns_) / 1e3; }
+  double spun_s() const noexcept { return static_cast<double>(spun_ns_) / 1e9; }
+
+ private:
+  double count() const noexcept {
+    std::uint64_t total = 0;
+    for (const auto& bucket : buckets_) total += bucket;
+    return static_cast<double>(total);
+  }
+
+  std::array<std::atomic<std::uint64_t>, 2000> buckets_{};
+  std::atomic<std::int64_t> late_ns_{0}, spun_ns_{0}, longest_ns_{0};
+};
+
+/// Host memory, with the number of the rank that uses it.
+class EmulatedDevice final : public Device {
+ public:
+  EmulatedDevice(Clock& clock, HostDeviceOptions options, std::int32_t ordinal)
+      : host_(clock, std::move(options)), ordinal_(ordinal) {}
+
+  Buffer allocate(std::size_t bytes, MemoryKind kind) override {
+    return host_.allocate(bytes, kind);
+  }
+  bool takes_any_memory() const noexcept override { return true; }
+  std::unique_ptr<Stream> make_stream() override { return host_.make_stream(); }
+  std::unique_ptr<Event> make_event() override { return host_.make_event(); }
+  std::int32_t ordinal() const noexcept { return ordinal_; }
+
+ private:
+  HostDevice host_;
+  const std::int32_t ordinal_;
+};
+
+/// Occupies the stream for the time of a step, in every phase. Losses and counts are 0.
+class EmulatedExecutable final : public Executable {
+ public:
+  /// `pace` is null if the model computes nothing; it outlives the executable.
+  EmulatedExecutable(const Pace* pace, std::uint64_t seed, std::int32_t rank)
+      : pace_(pace), seed_(seed), rank_(static_cast<std::uint64_t>(rank)) {}
+
+  const ParameterSet& parameters() const noexcept override { return no_weights_; }
+
+  void run(Phase, const Batch& batch, Stream& stream, const GradientReady&,
+           StepResult& result) override {
+    if (pace_ != nullptr) {
+      static_cast<Timeline*>(stream.native())
+          ->occupy(pace_->step_time(seed_, rank_, step_, batch.valid));
+    }
+    ++step_;
+    result = {.images = batch.valid};
+  }
+
+  void read(const ParameterSpec&, const Tensor&, std::span<float>) override {}
+  void write(const ParameterSpec&, const Tensor&, std::span<const float>) override {}
+  void set_step(std::int64_t step) override { step_ = static_cast<std::uint64_t>(step); }
+
+ private:
+  const ParameterSet no_weights_;
+  const Pace* const pace_;
+  const std::uint64_t seed_, rank_;
+  std::uint64_t step_ = 0;
+};
 
 constexpr OptionSpec kOptions[] = {
     {"preset", "h100-mlperf-storage", "published rate of one device", kPresetValues},
