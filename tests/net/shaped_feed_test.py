@@ -105,15 +105,16 @@ def link_bounds_the_rate(pair, for_run, for_serve):
 
 
 def the_link_is_blamed(pair):
-    """`penstock isolate` must blame the network if a device and a producer are many times faster than the link."""
+    """`penstock isolate` must blame the network if a device and a producer are many times faster than the link. The steps
+    of the device are long enough that it keeps its rate on a busy machine, so that a verdict needs few blocks."""
     serve = pair.start(pair.producing, "serve", [
         pair.penstock, "serve", "--image-size", "224", "--batch-size", str(BATCH), "--fake-location", "host", "--hwm",
         "2", "--format", "framed", "--endpoint", pair.endpoint])
     isolate = pair.start(pair.consuming, "isolate", [
         pair.penstock, "isolate", "--out", str(pair.folder / "isolate"), "--model", "trivial", "--image-size", "224",
-        "--device", "emulated:img_per_s=100000", "--batch-size", str(BATCH), "--budget", "6s",
+        "--device", "emulated:img_per_s=2000", "--batch-size", str(BATCH), "--budget", "6s",
         "--fake-location", f"zmq-consume:endpoint={pair.endpoint},hwm=2,insecure"])
-    check(isolate.wait(LIMIT_S) in (0, 7), pair.text("isolate.err"))
+    check(isolate.wait(LIMIT_S) == 0, pair.text("isolate.out") + pair.text("isolate.err"))
     check(serve.poll() is None, pair.text("serve.err"))
     delivery = json.loads(pair.text("isolate/isolation.json"))["delivery"]
     print({key: delivery[key] for key in ("blame", "making_percent", "held_percent", "waits_in_percent",
