@@ -124,6 +124,7 @@ BatchRing::BatchRing(const BatchSpec& spec, std::size_t slots, Device& memory, M
     for (Device* reader : readers) slot.read.push_back(reader->make_event());
     free_.push(index);
   }
+  levels_.free = slots;
 }
 
 BatchRing::~BatchRing() {
@@ -150,22 +151,22 @@ std::size_t BatchRing::readers_ahead_of(std::size_t reader) const noexcept {
                     [&](std::uint64_t ask) { return ask != 0 && ask < asked_[reader]; }));
 }
 
-/// Blocks until `ready` or stopped. Calls account() before each change of an accounted value, and
-/// only then.
+/// Blocks until `ready` or stopped. Calls account() before each change of a level, and only then.
 template <typename Ready>
 void BatchRing::wait(std::unique_lock<std::mutex>& lock, Gate& gate, std::int64_t& waiting,
                      const std::stop_token& stop, Ready ready) {
   if (ready()) return;
-  account();
+  monitor_.account();
   ++waiting;
   clock_.wait(lock, gate, stop, ready);
-  account();
+  monitor_.account();
   --waiting;
 }
 
 WriteLease BatchRing::acquire(std::stop_token stop) {
   std::unique_lock lock(mutex_);
-  wait(lock, free_gate_, waiting_producers_, stop, [this] { return free_.size() > 0 || closed_; });
+  wait(lock, free_gate_, levels_.waiting_producers, stop,
+       [this] { return levels_.free > 0 || closed_; });
   return take_free(stop);
 }
 
@@ -174,16 +175,16 @@ WriteLease BatchRing::acquire(std::stop_token stop, const std::function<void()>&
   class Away {
    public:
     Away(BatchRing& ring, std::unique_lock<std::mutex>& lock) : ring_(ring), lock_(lock) {
-      ring_.account();
-      ++ring_.waiting_producers_;
+      ring_.monitor_.account();
+      ++ring_.levels_.waiting_producers;
       lock_.unlock();
     }
     Away(const Away&) = delete;
     Away& operator=(const Away&) = delete;
     ~Away() {
       lock_.lock();
-      ring_.account();
-      --ring_.waiting_producers_;
+      ring_.monitor_.account();
+      --ring_.levels_.waiting_producers;
     }
 
    private:
@@ -191,7 +192,7 @@ WriteLease BatchRing::acquire(std::stop_token stop, const std::function<void()>&
     std::unique_lock<std::mutex>& lock_;
   };
   std::unique_lock lock(mutex_);
-  while (free_.size() == 0 && !closed_ && !stop.stop_requested()) {
+  while (levels_.free == 0 && !closed_ && !stop.stop_requested()) {
     const Away away(*this, lock);
     meanwhile();
   }
@@ -200,9 +201,10 @@ WriteLease BatchRing::acquire(std::stop_token stop, const std::function<void()>&
 
 /// The lease is empty if no slot is available. Under mutex_.
 WriteLease BatchRing::take_free(const std::stop_token& stop) {
-  if (closed_ || stop.stop_requested() || free_.size() == 0) return {};
-  account();
+  if (closed_ || stop.stop_requested() || levels_.free == 0) return {};
+  monitor_.account();
   const std::size_t slot = free_.pop();
+  --levels_.free;
   slots_[slot].batch.valid = spec_.images;
   slots_[slot].batch.offered = {};
   return {*this, slot};
@@ -212,7 +214,7 @@ ReadLease BatchRing::next(std::size_t reader, std::stop_token stop) {
   std::unique_lock lock(mutex_);
   Fifo& queue = queue_of(reader);
   asked_[reader] = ++asks_;
-  wait(lock, filled_gate_, waiting_readers_, stop,
+  wait(lock, filled_gate_, levels_.waiting_readers, stop,
        [&] { return queue.size() > readers_ahead_of(reader) || closed_; });
   asked_[reader] = 0;
   if (stop.stop_requested()) {
@@ -220,9 +222,10 @@ ReadLease BatchRing::next(std::size_t reader, std::stop_token stop) {
     return {};
   }
   if (queue.size() > 0) {
-    account();
+    monitor_.account();
     const std::size_t slot = queue.pop();
-    note_depth();
+    --levels_.filled;
+    monitor_.note_depth();
     return {*this, slot, reader};
   }
   if (failure_) std::rethrow_exception(failure_);
@@ -240,18 +243,20 @@ void BatchRing::publish(std::size_t index, Stream* writer) {
   }
   if (slot.batch.offered == Time{}) slot.batch.offered = clock_.now();
   const std::lock_guard lock(mutex_);
-  account();
-  slot.batch.sequence = published_++;
+  monitor_.account();
+  slot.batch.sequence = levels_.published++;
   queue_of(slot.batch.sequence % reader_count_).push(index);
-  note_depth();
+  ++levels_.filled;
+  monitor_.note_depth();
   clock_.wake(filled_gate_);
 }
 
 void BatchRing::give_back(std::size_t slot) noexcept {
   const std::lock_guard lock(mutex_);
-  account();
+  monitor_.account();
   end_loan(slots_[slot], slots_[slot].last_read);
   free_.push(slot);
+  ++levels_.free;
   clock_.wake(free_gate_);
 }
 
@@ -269,76 +274,6 @@ void BatchRing::fail(std::exception_ptr reason) noexcept {
   closed_ = true;
   clock_.wake(free_gate_);
   clock_.wake(filled_gate_);
-}
-
-std::uint64_t BatchRing::filled_slots() const noexcept {
-  std::uint64_t filled = 0;
-  for (const Fifo& queue : filled_) filled += queue.size();
-  return filled;
-}
-
-RingStats BatchRing::stats() const {
-  const std::lock_guard lock(mutex_);
-  RingStats stats = sums_;
-  stats.published = published_;
-  stats.filled_slots = filled_slots();
-  return stats;
-}
-
-// ---- watching ---------------------------------------------------------------
-
-/// Adds up the time since the last call. Under mutex_.
-void BatchRing::account() noexcept {
-  if (!watching_) return;
-  const Time now = clock_.now();
-  const Nanoseconds passed = now - std::exchange(accounted_, now);
-  const auto filled = static_cast<std::int64_t>(filled_slots());
-  sums_.watched += passed;
-  sums_.filled_time += filled * passed;
-  if (filled == 0) sums_.empty_time += passed;
-  if (free_.size() == 0) sums_.full_time += passed;
-  sums_.producer_wait += waiting_producers_ * passed;
-  sums_.consumer_wait += waiting_readers_ * passed;
-  history_.add(filled, passed);
-}
-
-void BatchRing::log_depths(DepthLog& log, std::int32_t ring) {
-  const std::lock_guard lock(mutex_);
-  depths_ = &log;
-  number_ = ring;
-}
-
-void BatchRing::log_depth() {
-  const std::lock_guard lock(mutex_);
-  note_depth();
-}
-
-/// Under mutex_.
-void BatchRing::note_depth() noexcept {
-  if (depths_ == nullptr || !depths_->is_open()) return;
-  depths_->add({clock_.now(), number_, static_cast<std::int32_t>(filled_slots())});
-}
-
-void BatchRing::watch(bool afresh) {
-  const std::lock_guard lock(mutex_);
-  account();
-  if (afresh) {
-    sums_ = {};
-    history_.clear();
-  }
-  accounted_ = clock_.now();
-  watching_ = true;
-}
-
-void BatchRing::stop_watching() {
-  const std::lock_guard lock(mutex_);
-  account();
-  watching_ = false;
-}
-
-std::vector<double> BatchRing::filled_over_time(std::size_t parts) const {
-  const std::lock_guard lock(mutex_);
-  return history_.means(parts);
 }
 
 }  // namespace penstock

@@ -11,13 +11,9 @@
 // A slot may show borrowed pixels instead of its own. The ring tells their owner when the readers
 // are done with them. The labels are always the slot's own.
 //
-// While a ring is watched, it integrates over time how full it is, and how long its producers and
-// readers wait.
-//
-// Thread-safety: acquire, close, fail, stats and the functions for watching may be called from any
-// thread; next(r) from one thread per reader r. A lease belongs to one thread at a time. The ring
-// must outlive its leases. The ring allocates nothing after construction, and holds no lock while
-// pixels move.
+// Thread-safety: acquire, close, fail and monitor may be called from any thread; next(r) from one
+// thread per reader r. A lease belongs to one thread at a time. The ring must outlive its leases.
+// The ring allocates nothing after construction, and holds no lock while pixels move.
 #pragma once
 
 #include <array>
@@ -33,10 +29,9 @@
 
 #include "dataflow/batch.h"
 #include "dataflow/clock.h"
-#include "dataflow/depth_log.h"
 #include "dataflow/device.h"
 #include "dataflow/foreign_pixels.h"
-#include "dataflow/level_history.h"
+#include "dataflow/ring_monitor.h"
 
 namespace penstock {
 
@@ -116,18 +111,6 @@ class ReadLease {
 /// strict: batch k goes to reader k mod R. relaxed: to the reader that has waited longest.
 enum class Order : std::uint8_t { strict, relaxed };
 
-struct RingStats {
-  std::uint64_t published = 0;     ///< batches since construction
-  std::uint64_t filled_slots = 0;  ///< published, but not yet taken by a reader
-  // While the ring was watched, up to the end of watching or else to the last change:
-  Nanoseconds watched{};
-  Nanoseconds filled_time{};    ///< the number of filled slots, integrated over time
-  Nanoseconds empty_time{};     ///< time in which no slot was filled
-  Nanoseconds full_time{};      ///< time in which no slot was free
-  Nanoseconds producer_wait{};  ///< summed over the threads that block in acquire: back-pressure
-  Nanoseconds consumer_wait{};  ///< summed over the threads that block in next: starvation
-};
-
 class BatchRing {
  public:
   /// `memory` owns the slots. `readers` are the devices that read them, one per reader; they make
@@ -171,19 +154,8 @@ class BatchRing {
   /// counts.
   void fail(std::exception_ptr reason) noexcept;
 
-  RingStats stats() const;
-
-  /// Starts or continues watching. `afresh` forgets what was seen before.
-  void watch(bool afresh);
-  void stop_watching();
-  /// The mean number of filled slots in each of `parts` equal parts of the watched time.
-  std::vector<double> filled_over_time(std::size_t parts) const;
-
-  /// While `log` is open, every change in the number of filled slots goes there, under the ring
-  /// number `ring`. Call it before any thread uses the ring. The log must outlive the ring.
-  void log_depths(DepthLog& log, std::int32_t ring);
-  /// Logs the current number of filled slots too. Needs log_depths.
-  void log_depth();
+  RingMonitor& monitor() noexcept { return monitor_; }
+  const RingMonitor& monitor() const noexcept { return monitor_; }
 
  private:
   friend class WriteLease;
@@ -222,9 +194,6 @@ class BatchRing {
   template <typename Ready>
   void wait(std::unique_lock<std::mutex>& lock, Gate& gate, std::int64_t& waiting,
             const std::stop_token& stop, Ready ready);
-  std::uint64_t filled_slots() const noexcept;
-  void account() noexcept;
-  void note_depth() noexcept;
   Fifo& queue_of(std::size_t reader) noexcept;
   std::size_t readers_ahead_of(std::size_t reader) const noexcept;
 
@@ -235,21 +204,15 @@ class BatchRing {
   bool accepts_foreign_ = false;
   std::vector<Slot> slots_;
 
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   // mutex_ protects everything below.
   Gate free_gate_, filled_gate_;
   Fifo free_;
   std::vector<Fifo> filled_;          // one per reader if strict, else one
   std::vector<std::uint64_t> asked_;  // per reader: the number of its current request; 0: none
   std::uint64_t asks_ = 0;
-  std::uint64_t published_ = 0;
-  std::int64_t waiting_producers_ = 0, waiting_readers_ = 0;
-  bool watching_ = false;
-  Time accounted_{};  // the sums hold the time up to here
-  RingStats sums_{};
-  LevelHistory history_;
-  DepthLog* depths_ = nullptr;
-  std::int32_t number_ = 0;  // this ring's number in depths_
+  RingLevels levels_;
+  RingMonitor monitor_{levels_, mutex_, clock_};
   bool closed_ = false;
   std::exception_ptr failure_;
 };

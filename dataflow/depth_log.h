@@ -19,7 +19,7 @@ namespace penstock {
 /// The number of filled slots of a ring after a change.
 struct Depth {
   Time time{};
-  std::int32_t ring = 0;  ///< the number given to BatchRing::log_depths
+  std::int32_t ring = 0;  ///< the number given to RingMonitor::log_depths
   std::int32_t filled = 0;
 };
 

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/level_history.h"
+#include "dataflow/ring_monitor.h"
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace penstock {
+
+// ---- history ----------------------------------------------------------------
 
 void LevelHistory::add(std::int64_t level, Nanoseconds duration) {
   while (duration.count() > 0) {
@@ -53,6 +56,68 @@ std::vector<double> LevelHistory::means(std::size_t parts) const {
     before = until;
   }
   return result;
+}
+
+// ---- monitor ----------------------------------------------------------------
+
+void RingMonitor::account() noexcept {
+  if (!watching_) return;
+  const Time now = clock_.now();
+  const Nanoseconds passed = now - std::exchange(accounted_, now);
+  const auto filled = static_cast<std::int64_t>(levels_.filled);
+  sums_.watched += passed;
+  sums_.filled_time += filled * passed;
+  if (filled == 0) sums_.empty_time += passed;
+  if (levels_.free == 0) sums_.full_time += passed;
+  sums_.producer_wait += levels_.waiting_producers * passed;
+  sums_.consumer_wait += levels_.waiting_readers * passed;
+  history_.add(filled, passed);
+}
+
+void RingMonitor::note_depth() noexcept {
+  if (depths_ == nullptr || !depths_->is_open()) return;
+  depths_->add({clock_.now(), number_, static_cast<std::int32_t>(levels_.filled)});
+}
+
+RingStats RingMonitor::stats() const {
+  const std::lock_guard lock(mutex_);
+  RingStats stats = sums_;
+  stats.published = levels_.published;
+  stats.filled_slots = levels_.filled;
+  return stats;
+}
+
+void RingMonitor::watch(bool afresh) {
+  const std::lock_guard lock(mutex_);
+  account();
+  if (afresh) {
+    sums_ = {};
+    history_.clear();
+  }
+  accounted_ = clock_.now();
+  watching_ = true;
+}
+
+void RingMonitor::stop_watching() {
+  const std::lock_guard lock(mutex_);
+  account();
+  watching_ = false;
+}
+
+std::vector<double> RingMonitor::filled_over_time(std::size_t parts) const {
+  const std::lock_guard lock(mutex_);
+  return history_.means(parts);
+}
+
+void RingMonitor::log_depths(DepthLog& log, std::int32_t ring) {
+  const std::lock_guard lock(mutex_);
+  depths_ = &log;
+  number_ = ring;
+}
+
+void RingMonitor::log_depth() {
+  const std::lock_guard lock(mutex_);
+  note_depth();
 }
 
 }  // namespace penstock

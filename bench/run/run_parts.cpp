@@ -409,16 +409,16 @@ std::vector<Feeder*> RunParts::feeders() const {
 }
 
 std::uint64_t RunParts::published() const {
-  if (feed.host_ring) return feed.host_ring->stats().published;
+  if (feed.host_ring) return feed.host_ring->monitor().stats().published;
   std::uint64_t sum = 0;
-  for (const Rank& rank : ranks) sum += rank.ring->stats().published;
+  for (const Rank& rank : ranks) sum += rank.ring->monitor().stats().published;
   return sum;
 }
 
 std::uint64_t RunParts::taken() const {
   std::uint64_t sum = 0;
   for (const Rank& rank : ranks) {
-    const RingStats ring = rank.ring->stats();
+    const RingStats ring = rank.ring->monitor().stats();
     sum += ring.published - ring.filled_slots;
   }
   return sum;

@@ -133,7 +133,7 @@ double Runner::examples_per_epoch() const noexcept {
 std::vector<QueueGauge> Runner::queues() const {
   std::vector<QueueGauge> gauges;
   for (auto& [name, ring] : wiring_->parts.rings()) {
-    const RingStats stats = ring->stats();
+    const RingStats stats = ring->monitor().stats();
     gauges.push_back(
         {.name = std::move(name),
          .slots = static_cast<std::int32_t>(ring->slots()),

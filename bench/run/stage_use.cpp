@@ -149,7 +149,7 @@ double instrumentation_seconds(const TimingCost& cost, std::span<const StageSums
 }
 
 QueueUse queue_use(std::string name, const BatchRing& ring) {
-  const RingStats stats = ring.stats();
+  const RingStats stats = ring.monitor().stats();
   const auto watched = static_cast<double>(std::max<std::int64_t>(1, stats.watched.count()));
   const auto share = [&](Nanoseconds time) { return static_cast<double>(time.count()) / watched; };
   return {.name = std::move(name),
@@ -159,7 +159,7 @@ QueueUse queue_use(std::string name, const BatchRing& ring) {
           .full_percent = 100 * share(stats.full_time),
           .producer_wait_s = seconds(stats.producer_wait.count()),
           .consumer_wait_s = seconds(stats.consumer_wait.count()),
-          .filled = ring.filled_over_time(kParts)};
+          .filled = ring.monitor().filled_over_time(kParts)};
 }
 
 }  // namespace penstock

@@ -53,7 +53,7 @@ Trace::Trace(std::size_t steps, const Clock& clock)
       depths_(std::min(kMostDepths, steps * kDepthsPerStep)) {}
 
 void Trace::watch(BatchRing& ring, std::string name, std::int32_t rank) {
-  ring.log_depths(depths_, static_cast<std::int32_t>(rings_.size()));
+  ring.monitor().log_depths(depths_, static_cast<std::int32_t>(rings_.size()));
   rings_.push_back({&ring, std::move(name), rank});
 }
 
@@ -64,7 +64,7 @@ void Trace::begin_leg(Backend& backend, Probe& probe) {
   if (!reason.empty()) probe.note("the trace has no kernels: " + reason);
   spans_.open();
   depths_.open();
-  for (const WatchedRing& each : rings_) each.ring->log_depth();
+  for (const WatchedRing& each : rings_) each.ring->monitor().log_depth();
 }
 
 void Trace::end_leg(Backend& backend, std::span<const Leg> ranks) {

@@ -34,7 +34,7 @@ void WindowRecorder::begin_leg(std::size_t steps, std::size_t extended_to) {
   }
   log_ = &reporter_.begin_leg(window_.steps(), steps, parts_.ranks.size(), extended_to);
   if (parts_.setup.config.instrument) {
-    for (auto& [name, ring] : parts_.rings()) ring->watch(window_.legs.empty());
+    for (auto& [name, ring] : parts_.rings()) ring->monitor().watch(window_.legs.empty());
   }
   window_.legs.push_back({.begin = snapshot(), .end = {}, .log = log_, .ranks = {}});
   leg_open_ = true;
@@ -44,7 +44,7 @@ void WindowRecorder::end_leg() {
   if (!std::exchange(leg_open_, false)) return;
   WindowLeg& leg = window_.legs.back();
   leg.end = snapshot();
-  for (auto& [name, ring] : parts_.rings()) ring->stop_watching();
+  for (auto& [name, ring] : parts_.rings()) ring->monitor().stop_watching();
   for (RunParts::Rank& rank : parts_.ranks) leg.ranks.push_back(std::move(rank.leg));
   if (std::exchange(tracing_, false)) parts_.setup.trace->end_leg(*parts_.setup.backend, leg.ranks);
   std::exchange(log_, nullptr)->close();

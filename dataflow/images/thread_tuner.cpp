@@ -9,13 +9,13 @@ void ThreadTuner::begin(BatchRing& ring) {
   const std::lock_guard lock(mutex_);
   ring_ = &ring;
   choice_.emplace(most_, ring.readers());
-  ring.watch(false);
+  ring.monitor().watch(false);
 }
 
 std::int32_t ThreadTuner::observe(Time now) {
   const std::lock_guard lock(mutex_);
   if (choice_->is_settled()) return choice_->threads();
-  choice_->observe(ring_->stats(), now);
+  choice_->observe(ring_->monitor().stats(), now);
   if (choice_->is_settled()) say();
   return choice_->threads();
 }
@@ -37,7 +37,7 @@ std::int32_t ThreadTuner::settle() {
 /// itself.
 void ThreadTuner::say() {
   if (std::exchange(said_, true)) return;
-  if (ring_ != nullptr) ring_->stop_watching();
+  if (ring_ != nullptr) ring_->monitor().stop_watching();
   probe_.note("decode threads: " + choice_->text());
   probe_.fact("decode_threads_chosen", choice_->threads());
   probe_.fact("decode_threads_most", most_);

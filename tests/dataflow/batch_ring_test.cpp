@@ -46,12 +46,12 @@ class Ring : public ::testing::Test {
 TEST_F(Ring, DeliversInOrderOfPublication) {
   const auto ring = make(3);
   for (const std::int32_t label : {7, 8, 9}) publish(*ring, label);
-  EXPECT_EQ(ring->stats().filled_slots, 3U);
+  EXPECT_EQ(ring->monitor().stats().filled_slots, 3U);
   EXPECT_EQ(take(*ring), 7);
   EXPECT_EQ(take(*ring), 8);
   EXPECT_EQ(take(*ring), 9);
-  EXPECT_EQ(ring->stats().published, 3U);
-  EXPECT_EQ(ring->stats().filled_slots, 0U);
+  EXPECT_EQ(ring->monitor().stats().published, 3U);
+  EXPECT_EQ(ring->monitor().stats().filled_slots, 0U);
 }
 
 TEST_F(Ring, SlotsCoverWholeBatchesWithoutOverlap) {
@@ -72,7 +72,7 @@ TEST_F(Ring, UnpublishedLeaseGivesTheSlotBackAndSendsNothing) {
   { const WriteLease lease = ring->acquire({}); }
   publish(*ring, 4);
   EXPECT_EQ(take(*ring), 4);
-  EXPECT_EQ(ring->stats().published, 1U);
+  EXPECT_EQ(ring->monitor().stats().published, 1U);
 }
 
 TEST_F(Ring, EmptyLeaseAfterCloseOnceAllIsRead) {
@@ -277,7 +277,7 @@ class WatchedRing : public ::testing::Test {
 };
 
 TEST_F(WatchedRing, IntegratesHowFullItIs) {
-  ring_.watch(true);
+  ring_.monitor().watch(true);
   pass(1ms);  // none is ready
   publish();
   pass(2ms);  // one is ready
@@ -288,30 +288,31 @@ TEST_F(WatchedRing, IntegratesHowFullItIs) {
     const WriteLease held = ring_.acquire({});
     pass(4ms);  // one is ready, and no slot is free
   }
-  ring_.stop_watching();
+  ring_.monitor().stop_watching();
   pass(100ms);
-  const RingStats stats = ring_.stats();
+  const RingStats stats = ring_.monitor().stats();
   EXPECT_EQ(stats.watched, 10ms);
   EXPECT_EQ(stats.filled_time, (1 * 2 + 2 * 3 + 1 * 4) * 1ms);
   EXPECT_EQ(stats.empty_time, 1ms);
   EXPECT_EQ(stats.full_time, (3 + 4) * 1ms);
-  EXPECT_EQ(ring_.filled_over_time(10), (std::vector<double>{0, 1, 1, 2, 2, 2, 1, 1, 1, 1}));
+  EXPECT_EQ(ring_.monitor().filled_over_time(10),
+            (std::vector<double>{0, 1, 1, 2, 2, 2, 1, 1, 1, 1}));
 }
 
 TEST_F(WatchedRing, LeavesOutPausesAndForgetsWhatItIsToldTo) {
-  ring_.watch(true);
+  ring_.monitor().watch(true);
   pass(7ms);
-  ring_.watch(true);
+  ring_.monitor().watch(true);
   pass(1ms);
-  ring_.stop_watching();
+  ring_.monitor().stop_watching();
   publish();
   pass(1h);
-  ring_.watch(false);
+  ring_.monitor().watch(false);
   pass(3ms);
-  ring_.stop_watching();
-  EXPECT_EQ(ring_.stats().watched, 4ms);
-  EXPECT_EQ(ring_.stats().empty_time, 1ms);
-  EXPECT_EQ(ring_.filled_over_time(4), (std::vector<double>{0, 1, 1, 1}));
+  ring_.monitor().stop_watching();
+  EXPECT_EQ(ring_.monitor().stats().watched, 4ms);
+  EXPECT_EQ(ring_.monitor().stats().empty_time, 1ms);
+  EXPECT_EQ(ring_.monitor().filled_over_time(4), (std::vector<double>{0, 1, 1, 1}));
 }
 
 TEST_F(WatchedRing, CountsWaitsAsFarAsTheyLieInside) {
@@ -320,14 +321,14 @@ TEST_F(WatchedRing, CountsWaitsAsFarAsTheyLieInside) {
     while (ring_.next(0, {})) clock_.sleep_until(clock_.now() + 1ms);
   });
   pass(50ms);
-  ring_.watch(true);
+  ring_.monitor().watch(true);
   pass(4ms);  // the reader waits all the time
   for (int i = 0; i < 5; ++i) publish();
   // One batch was taken immediately and two were ready. The reader waited for each of the others.
   pass(100ms);
-  ring_.stop_watching();
+  ring_.monitor().stop_watching();
   ring_.close();
-  const RingStats stats = ring_.stats();
+  const RingStats stats = ring_.monitor().stats();
   EXPECT_EQ(stats.producer_wait, 2ms);
   EXPECT_EQ(stats.consumer_wait, 4ms + (102ms - 5ms));
 }

@@ -176,7 +176,7 @@ TEST_F(RingLoans, TheRingKeepsALenderThatEverybodyElseLeft) {
 
 TEST_F(RingLoans, AThreadThatWaitsForASlotDoesOtherThingsAndCountsAsWaiting) {
   const auto ring = make(1);
-  ring->watch(true);
+  ring->monitor().watch(true);
   publish(*ring, 1);
   std::atomic<int> rounds{0};
   std::jthread writer([&] {
@@ -193,8 +193,8 @@ TEST_F(RingLoans, AThreadThatWaitsForASlotDoesOtherThingsAndCountsAsWaiting) {
   EXPECT_TRUE(shows(ring->next(0, {}).batch(), 1));
   EXPECT_TRUE(shows(ring->next(0, {}).batch(), 2));
   writer.join();
-  ring->stop_watching();
-  EXPECT_GT(ring->stats().producer_wait, 0ns);
+  ring->monitor().stop_watching();
+  EXPECT_GT(ring->monitor().stats().producer_wait, 0ns);
 }
 
 TEST_F(RingLoans, WaitingWithOtherThingsToDoEndsWithAStopOrTheRing) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/level_history.h"
+#include "dataflow/ring_monitor.h"
 
 #include <gtest/gtest.h>
 

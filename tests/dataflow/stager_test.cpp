@@ -80,7 +80,7 @@ TEST_F(StagerTest, EndsWhenItsReaderLeaves) {
   first_.close();
   host_.close();
   thread.join();
-  EXPECT_EQ(first_.stats().published, 1U);
+  EXPECT_EQ(first_.monitor().stats().published, 1U);
 }
 
 TEST_F(StagerTest, HoldsNoBatchWhileItsDeviceIsFull) {

@@ -302,7 +302,7 @@ TEST_F(PoolTest, OtherFailuresGoThrough) {
 /// Checks that every slot is either filled or free.
 void expect_no_lease_is_kept(BatchRing& ring) {
   std::vector<WriteLease> leases;
-  const std::size_t free = ring.slots() - ring.stats().filled_slots;
+  const std::size_t free = ring.slots() - ring.monitor().stats().filled_slots;
   for (std::size_t i = 0; i < free; ++i) {
     leases.push_back(ring.acquire({}));
     EXPECT_TRUE(leases.back());
@@ -319,9 +319,10 @@ TEST_F(PoolTest, StopsWhileTheRingIsFull) {
     std::stop_source stop;
     std::jthread stopper([&] {
       const auto deadline = std::chrono::steady_clock::now() + 20s;
-      while (ring_->stats().filled_slots < 3 && std::chrono::steady_clock::now() < deadline)
+      while (ring_->monitor().stats().filled_slots < 3 &&
+             std::chrono::steady_clock::now() < deadline)
         std::this_thread::yield();
-      EXPECT_EQ(ring_->stats().filled_slots, 3U);
+      EXPECT_EQ(ring_->monitor().stats().filled_slots, 3U);
       stop.request_stop();
     });
     pool.run(*ring_, stop.get_token());
@@ -338,7 +339,7 @@ TEST_F(PoolTest, StopsWhenTheRingIsClosed) {
     ring_->close();
   });
   pool.run(*ring_, {});
-  EXPECT_GE(ring_->stats().published, 20U);
+  EXPECT_GE(ring_->monitor().stats().published, 20U);
 }
 
 TEST_F(PoolTest, AStopRequestedBeforehandStopsAtOnce) {
@@ -348,7 +349,7 @@ TEST_F(PoolTest, AStopRequestedBeforehandStopsAtOnce) {
   std::stop_source stop;
   stop.request_stop();
   pool.run(*ring_, stop.get_token());
-  EXPECT_EQ(ring_->stats().published, 0U);
+  EXPECT_EQ(ring_->monitor().stats().published, 0U);
   expect_no_lease_is_kept(*ring_);
 }
 
