@@ -65,11 +65,11 @@ class Clock {
   /// thread owns it.
   class Participant {
    public:
-    explicit Participant(Clock& clock) : clock_(&clock) { clock_->enter(); }
+    explicit Participant(Clock& clock) : clock_(&clock) { clock_->count_participants(1); }
     Participant(Participant&& other) noexcept : clock_(std::exchange(other.clock_, nullptr)) {}
     Participant& operator=(Participant&&) = delete;
     ~Participant() {
-      if (clock_ != nullptr) clock_->leave();
+      if (clock_ != nullptr) clock_->count_participants(-1);
     }
 
    private:
@@ -84,8 +84,8 @@ class Clock {
   };
   virtual bool wait_for_condition(std::unique_lock<std::mutex>& lock, Gate& gate,
                                   std::stop_token stop, Condition ready) = 0;
-  virtual void enter() noexcept {}
-  virtual void leave() noexcept {}
+  /// The number of participants changes by `change`: 1 or -1.
+  virtual void count_participants(int /*change*/) noexcept {}
 };
 
 /// The machine's steady clock. Sleeps have absolute deadlines and never end early. They end late by

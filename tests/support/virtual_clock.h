@@ -46,13 +46,9 @@ class VirtualClock final : public Clock {
     return ready();
   }
 
-  void enter() noexcept override {
+  void count_participants(int change) noexcept override {
     const std::lock_guard lock(mutex_);
-    ++runnable_;
-  }
-  void leave() noexcept override {
-    const std::lock_guard lock(mutex_);
-    --runnable_;
+    runnable_ += change;
     advance_if_all_wait();
   }
 
