@@ -13,16 +13,10 @@ std::string_view to_string(Precision precision) {
 }
 
 std::unique_ptr<CollectiveGroup> Backend::make_group(std::span<Device* const> devices,
-                                                     const ExchangeSpec& spec, Clock& clock,
+                                                     const GroupSpec& spec, Clock& clock,
                                                      std::stop_token stop) {
-  return make_thread_group(devices, spec, clock, std::move(stop));
-}
-
-std::unique_ptr<CollectiveGroup> Backend::make_process_group(std::span<Device* const> /*devices*/,
-                                                             const ProcessRanks& ranks,
-                                                             Clock& /*clock*/,
-                                                             std::stop_token /*stop*/) {
-  return ranks.make_host_group();
+  if (spec.processes != nullptr) return spec.processes->make_host_group();
+  return make_thread_group(devices, spec.exchange, clock, std::move(stop));
 }
 
 }  // namespace penstock

@@ -139,16 +139,21 @@ std::unique_ptr<CollectiveGroup> make_thread_group(std::span<Device* const> devi
                                                    const ExchangeSpec& spec, Clock& clock,
                                                    std::stop_token stop);
 
-/// The ranks of a run of several processes, from the view of one process.
+/// The ranks of several processes, from the view of one process.
 struct ProcessRanks {
   std::int32_t first = 0;  ///< first rank of this process
   std::int32_t size = 1;   ///< ranks of all processes
-  ExchangeSpec spec{};     ///< equal in all processes
   /// Returns the text of every process, in the order of their ranks. All processes call it
   /// together. Throws TimeoutError if one does not arrive.
   std::function<std::vector<std::string>(std::string_view text)> all_gather{};
   /// Makes the exchange of tensors in host memory.
   std::function<std::unique_ptr<CollectiveGroup>()> make_host_group{};
+};
+
+/// Who exchanges with whom, and how.
+struct GroupSpec {
+  ExchangeSpec exchange{};                  ///< equal in all processes
+  const ProcessRanks* processes = nullptr;  ///< null: the ranks are threads of this process
 };
 
 /// The state of the devices during a measurement.
@@ -157,30 +162,14 @@ struct Condition {
   std::vector<std::string> notes{};       ///< sentences for readers of the numbers
 };
 
-class Backend {
+/// What devices tell about themselves. By default nothing.
+class DeviceMonitor {
  public:
-  virtual ~Backend() = default;
-  virtual std::int32_t device_count() const = 0;
-  /// `ordinal` is in [0, device_count). Throws DeviceError.
-  virtual std::unique_ptr<Device> open(std::int32_t ordinal) = 0;
-  /// Throws ConfigError if batch and model exceed the device's memory; the message names a batch
-  /// size that fits. Throws Unavailable if the device lacks the precision. Several threads may call
-  /// it at the same time, each for another device, unless the device consists of the host's cores.
-  virtual std::unique_ptr<Executable> compile(const Graph&, const ExecutableSpec&, Device&) = 0;
-  virtual std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice&, const ExecutableSpec&,
-                                                    Device&) = 0;
-  /// Makes the exchange among ranks that are threads of this process, one device each. A stop
-  /// request makes every waiting rank leave with an Error. The default goes through host memory.
-  virtual std::unique_ptr<CollectiveGroup> make_group(std::span<Device* const> devices,
-                                                      const ExchangeSpec& spec, Clock& clock,
-                                                      std::stop_token stop);
-  /// Makes the exchange among the ranks of several processes; `devices` are the devices of this
-  /// process. All processes call it together. By default tensors lie in host memory.
-  virtual std::unique_ptr<CollectiveGroup> make_process_group(std::span<Device* const> devices,
-                                                              const ProcessRanks& ranks,
-                                                              Clock& clock, std::stop_token stop);
+  virtual ~DeviceMonitor() = default;
   /// Facts about the device for the result: figures with their unit in the name.
   virtual std::map<std::string, double> facts() const { return {}; }
+  /// Sentences for the result about choices that the backend made for the user.
+  virtual std::vector<std::string> notes() const { return {}; }
   /// The state of the devices between two moments of the steady clock.
   virtual Condition condition(Time /*from*/, Time /*to*/) const { return {}; }
   /// The marks of the profiler for this kind of device; null: none.
@@ -190,8 +179,26 @@ class Backend {
   /// return an empty string too.
   virtual std::string start_activity(ActivityDetail) { return {}; }
   virtual std::vector<ActivityRecord> finish_activity() { return {}; }
-  /// Sentences for the result about choices that the backend made for the user.
-  virtual std::vector<std::string> notes() const { return {}; }
+};
+
+/// A kind of device that can train.
+class Backend : public DeviceMonitor {
+ public:
+  virtual std::int32_t device_count() const = 0;
+  /// `ordinal` is in [0, device_count). Throws DeviceError.
+  virtual std::unique_ptr<Device> open(std::int32_t ordinal) = 0;
+  /// Throws ConfigError if batch and model exceed the device's memory; the message names a batch
+  /// size that fits. Throws Unavailable if the device lacks the precision. Several threads may call
+  /// it at the same time, each for another device, unless the device consists of the host's cores.
+  virtual std::unique_ptr<Executable> compile(const Graph&, const ExecutableSpec&, Device&) = 0;
+  virtual std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice&, const ExecutableSpec&,
+                                                    Device&) = 0;
+  /// Makes the exchange among ranks, one per device; `devices` are the devices of this process. If
+  /// there are several processes, all call it together. A stop request makes every waiting rank
+  /// leave with an Error. By default tensors lie in host memory.
+  virtual std::unique_ptr<CollectiveGroup> make_group(std::span<Device* const> devices,
+                                                      const GroupSpec& spec, Clock& clock,
+                                                      std::stop_token stop);
 };
 
 struct BackendEntry {

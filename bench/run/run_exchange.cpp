@@ -28,7 +28,8 @@ collectives::ExchangeChoice choice_for(const RunExchange& run, std::int32_t rank
 
 std::unique_ptr<CollectiveGroup> make_thread_group(const RunExchange& run) {
   if (!chooses_exchange(run.config) || exchanges_on_gpus(run.config)) {
-    return run.backend.make_group(run.devices, exchange_spec(run.config), run.clock, run.abandon);
+    return run.backend.make_group(run.devices, {.exchange = exchange_spec(run.config)}, run.clock,
+                                  run.abandon);
   }
   const auto ranks = static_cast<std::int32_t>(run.devices.size());
   const collectives::ExchangeChoice choice = choice_for(run, ranks, ranks);
@@ -111,14 +112,14 @@ std::unique_ptr<CollectiveGroup> make_exchange(const RunExchange& run) {
     return run.processes->all_gather(text, cluster::Processes::kRendezvous,
                                      "choosing how ranks exchange");
   };
-  return run.backend.make_process_group(
-      run.devices,
-      {.first = launch.rank * ranks,
-       .size = launch.size * ranks,
-       .spec = exchange_spec(run.config),
-       .all_gather = gather,
-       .make_host_group = [&run] { return std::make_unique<HostGroup>(run); }},
-      run.clock, run.abandon);
+  const ProcessRanks processes{
+      .first = launch.rank * ranks,
+      .size = launch.size * ranks,
+      .all_gather = gather,
+      .make_host_group = [&run] { return std::make_unique<HostGroup>(run); }};
+  return run.backend.make_group(run.devices,
+                                {.exchange = exchange_spec(run.config), .processes = &processes},
+                                run.clock, run.abandon);
 }
 
 }  // namespace penstock

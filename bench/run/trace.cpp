@@ -57,17 +57,17 @@ void Trace::watch(BatchRing& ring, std::string name, std::int32_t rank) {
   rings_.push_back({&ring, std::move(name), rank});
 }
 
-void Trace::begin_leg(Backend& backend, Probe& probe) {
+void Trace::begin_leg(DeviceMonitor& devices, Probe& probe) {
   const auto detail =
       steps_ > kMostStepsOfOperations ? ActivityDetail::programs : ActivityDetail::operations;
-  const std::string reason = backend.start_activity(detail);
+  const std::string reason = devices.start_activity(detail);
   if (!reason.empty()) probe.note("the trace has no kernels: " + reason);
   spans_.open();
   depths_.open();
   for (const WatchedRing& each : rings_) each.ring->monitor().log_depth();
 }
 
-void Trace::end_leg(Backend& backend, std::span<const Leg> ranks) {
+void Trace::end_leg(DeviceMonitor& devices, std::span<const Leg> ranks) {
   spans_.close();
   depths_.close();
   std::size_t steps = 0;
@@ -76,7 +76,7 @@ void Trace::end_leg(Backend& backend, std::span<const Leg> ranks) {
     steps = std::max(steps, ranks[rank].steps.size());
   }
   steps_left_ -= std::min(steps_left_, steps);
-  for (ActivityRecord& record : backend.finish_activity()) {
+  for (ActivityRecord& record : devices.finish_activity()) {
     Event event{std::move(record.name), record.begin, record.end};
     if (record.bytes > 0) event.arguments["bytes"] = static_cast<std::int64_t>(record.bytes);
     tracks_[{kFirstDevice + record.device, static_cast<std::int32_t>(record.stream)}].push_back(

@@ -46,9 +46,9 @@ class Trace {
 
   /// Call before a traced leg, with idle devices. If something cannot be recorded, adds a note to
   /// `probe`.
-  void begin_leg(Backend& backend, Probe& probe);
+  void begin_leg(DeviceMonitor& devices, Probe& probe);
   /// Call after that leg, with idle devices. `ranks` is indexed by rank.
-  void end_leg(Backend& backend, std::span<const Leg> ranks);
+  void end_leg(DeviceMonitor& devices, std::span<const Leg> ranks);
 
   /// Call after the run. Throws DataError if writing to `out` fails.
   void write(std::ostream& out) const;

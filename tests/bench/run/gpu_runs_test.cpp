@@ -97,7 +97,7 @@ class Meeting final : public Backend {
     return inner_->make_optimizer(choice, spec, device);
   }
   std::unique_ptr<CollectiveGroup> make_group(std::span<Device* const> devices,
-                                              const ExchangeSpec& spec, Clock& clock,
+                                              const GroupSpec& spec, Clock& clock,
                                               std::stop_token stop) override {
     return inner_->make_group(devices, spec, clock, std::move(stop));
   }

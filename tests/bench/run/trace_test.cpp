@@ -198,18 +198,9 @@ TEST_F(TraceTest, LeavesTheRestOfTheWindowAsItWas) {
 
 // ---- what a backend records --------------------------------------------------
 
-/// A backend that only records activity.
-class Recording final : public Backend {
+/// Devices that only record activity.
+class Recording final : public DeviceMonitor {
  public:
-  std::int32_t device_count() const override { return 1; }
-  std::unique_ptr<Device> open(std::int32_t) override { return nullptr; }
-  std::unique_ptr<Executable> compile(const Graph&, const ExecutableSpec&, Device&) override {
-    return nullptr;
-  }
-  std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice&, const ExecutableSpec&,
-                                            Device&) override {
-    return nullptr;
-  }
   std::string start_activity(ActivityDetail wanted) override {
     detail = wanted;
     return refuses;

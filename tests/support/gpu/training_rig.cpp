@@ -80,7 +80,7 @@ TrainingRig::TrainingRig(const Graph& graph, const RigOptions& options,
     rank.device = backend_->open(index);
     devices.push_back(rank.device.get());
   }
-  group_ = backend_->make_group(devices, options.exchange, clock_, stop_.get_token());
+  group_ = backend_->make_group(devices, {.exchange = options.exchange}, clock_, stop_.get_token());
   host_ring_ = std::make_unique<BatchRing>(spec.batch, options.host_slots, *devices.front(),
                                            MemoryKind::pinned, devices, Order::strict, clock_);
   for (std::int32_t index = 0; index < options.ranks; ++index) {

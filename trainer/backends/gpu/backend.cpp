@@ -106,46 +106,37 @@ std::unique_ptr<Optimizer> GpuBackend::make_optimizer(const OptimizerChoice& cho
   return make_gpu_optimizer(choice, rules, static_cast<GpuDevice&>(device));
 }
 
-std::unique_ptr<CollectiveGroup> GpuBackend::make_group(std::span<Device* const> devices,
-                                                        const ExchangeSpec& spec, Clock& clock,
-                                                        std::stop_token stop) {
+ExchangeChoice GpuBackend::choose_exchange(std::span<Device* const> devices,
+                                           const GroupSpec& spec) const {
+  const Exchange wanted = wanted_exchange(exchange_, spec.exchange);
   std::vector<std::int32_t> gpus;
   std::vector<Driver*> drivers;
+  std::vector<std::string> buses;
   for (Device* const device : devices) {
     gpus.push_back(gpu_of_.at(device));
     drivers.push_back(&static_cast<GpuDevice*>(device)->driver());
+    buses.push_back(drivers.back()->facts().pci_bus);
   }
-  const ExchangeChoice choice =
-      choose_exchange(wanted_exchange(exchange_, spec), gpus, drivers, *library_);
-  if (devices.size() > 1) note_exchange(choice, spec);
-  switch (choice.exchange) {
-    case Exchange::nccl:
-      return make_nccl_group(devices,
-                             {.size = static_cast<std::int32_t>(devices.size()), .spec = spec},
-                             choice.id, clock, std::move(stop));
-    case Exchange::host:
-      return std::make_unique<collectives::StagedGroup>(
-          devices, 0, Backend::make_group(devices, spec, clock, std::move(stop)));
-    default:
-      return std::make_unique<DeviceGroup>(devices, spec.wire, clock, std::move(stop));
-  }
+  return spec.processes != nullptr
+             ? choose_process_exchange(wanted, buses, *spec.processes, *library_)
+             : gpu::choose_exchange(wanted, gpus, drivers, *library_);
 }
 
-std::unique_ptr<CollectiveGroup> GpuBackend::make_process_group(std::span<Device* const> devices,
-                                                                const ProcessRanks& ranks,
-                                                                Clock& clock,
-                                                                std::stop_token stop) {
-  std::vector<std::string> buses;
-  for (Device* const device : devices) {
-    buses.push_back(static_cast<GpuDevice*>(device)->driver().facts().pci_bus);
+std::unique_ptr<CollectiveGroup> GpuBackend::make_group(std::span<Device* const> devices,
+                                                        const GroupSpec& spec, Clock& clock,
+                                                        std::stop_token stop) {
+  const ExchangeChoice choice = choose_exchange(devices, spec);
+  if (spec.processes != nullptr || devices.size() > 1) note_exchange(choice, spec.exchange);
+  switch (choice.exchange) {
+    case Exchange::nccl:
+      return make_nccl_group(devices, spec, choice.id, clock, std::move(stop));
+    case Exchange::host:
+      return std::make_unique<collectives::StagedGroup>(
+          devices, spec.processes != nullptr ? spec.processes->first : 0,
+          Backend::make_group(devices, spec, clock, std::move(stop)));
+    default:
+      return std::make_unique<DeviceGroup>(devices, spec.exchange.wire, clock, std::move(stop));
   }
-  const ExchangeChoice choice =
-      choose_process_exchange(wanted_exchange(exchange_, ranks.spec), buses, ranks, *library_);
-  note_exchange(choice, ranks.spec);
-  if (choice.exchange == Exchange::nccl) {
-    return make_nccl_group(devices, ranks, choice.id, clock, std::move(stop));
-  }
-  return std::make_unique<collectives::StagedGroup>(devices, ranks.first, ranks.make_host_group());
 }
 
 void GpuBackend::note_exchange(const ExchangeChoice& choice, const ExchangeSpec& spec) {
@@ -155,17 +146,20 @@ void GpuBackend::note_exchange(const ExchangeChoice& choice, const ExchangeSpec&
 }
 
 std::unique_ptr<CollectiveGroup> GpuBackend::make_nccl_group(std::span<Device* const> devices,
-                                                             const ProcessRanks& ranks,
+                                                             const GroupSpec& spec,
                                                              const CommunicatorId& id, Clock& clock,
                                                              std::stop_token stop) {
   std::vector<std::int32_t> gpus;
   for (Device* const device : devices) gpus.push_back(gpu_of_.at(device));
+  const ProcessRanks ranks = spec.processes != nullptr
+                                 ? *spec.processes
+                                 : ProcessRanks{.size = static_cast<std::int32_t>(devices.size())};
   return std::make_unique<NcclGroup>(
       devices,
       NcclGroup::Rules{.first_rank = ranks.first,
                        .ranks = ranks.size,
                        .timeout = nccl_timeout_,
-                       .wire = ranks.spec.wire},
+                       .wire = spec.exchange.wire},
       [library = library_, id, gpus, first = ranks.first](const CommunicatorPlace& place) {
         return library->make_communicator(id, place,
                                           gpus[static_cast<std::size_t>(place.rank - first)]);

@@ -51,11 +51,8 @@ class GpuBackend final : public Backend {
   std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice& choice,
                                             const ExecutableSpec& spec, Device& device) override;
   std::unique_ptr<CollectiveGroup> make_group(std::span<Device* const> devices,
-                                              const ExchangeSpec& spec, Clock& clock,
+                                              const GroupSpec& spec, Clock& clock,
                                               std::stop_token stop) override;
-  std::unique_ptr<CollectiveGroup> make_process_group(std::span<Device* const> devices,
-                                                      const ProcessRanks& ranks, Clock& clock,
-                                                      std::stop_token stop) override;
   std::map<std::string, double> facts() const override { return facts_; }
   Condition condition(Time from, Time to) const override {
     return watch_ ? watch_->condition(from, to) : Condition{};
@@ -68,10 +65,10 @@ class GpuBackend final : public Backend {
   std::vector<std::string> notes() const override { return notes_; }
 
  private:
+  ExchangeChoice choose_exchange(std::span<Device* const> devices, const GroupSpec& spec) const;
   std::unique_ptr<CollectiveGroup> make_nccl_group(std::span<Device* const> devices,
-                                                   const ProcessRanks& ranks,
-                                                   const CommunicatorId& id, Clock& clock,
-                                                   std::stop_token stop);
+                                                   const GroupSpec& spec, const CommunicatorId& id,
+                                                   Clock& clock, std::stop_token stop);
   void note_exchange(const ExchangeChoice& choice, const ExchangeSpec& spec);
 
   /// State that the ranks on one GPU share.

@@ -143,7 +143,7 @@ TEST(ProcessExchange, TheBackendsGroup_CountsRanksOfAllProcesses) {
       ranks.make_host_group = [&] {
         return std::make_unique<collectives::ThreadsGroup>(all, clock, std::stop_token());
       };
-      const auto group = backend.make_process_group(devices, ranks, clock, {});
+      const auto group = backend.make_group(devices, {.processes = &ranks}, clock, {});
       EXPECT_EQ(group->join(rank)->world().rank, rank);
       EXPECT_EQ(group->join(rank)->world().size, 2);
       ASSERT_EQ(backend.notes().size(), 1U);
