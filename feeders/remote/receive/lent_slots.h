@@ -13,8 +13,8 @@
 #include <mutex>
 #include <vector>
 
+#include "dataflow/batch_ring.h"
 #include "dataflow/clock.h"
-#include "dataflow/foreign_pixels.h"
 #include "dataflow/machine/event_fd.h"
 
 namespace penstock::remote {

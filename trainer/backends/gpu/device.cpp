@@ -8,7 +8,6 @@
 #include <optional>
 #include <utility>
 
-#include "dataflow/closure.h"
 #include "dataflow/error.h"
 
 namespace penstock::gpu {
