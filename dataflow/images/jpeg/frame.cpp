@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/images/jpeg_frame.h"
+#include "dataflow/images/jpeg/baseline.h"
 
 #include <cstdio>
 // jpeglib.h needs size_t and FILE from the header above.
@@ -7,11 +7,11 @@
 
 #include <algorithm>
 
-namespace penstock {
+namespace penstock::jpeg {
 namespace {
 
-jpeg::HuffmanSpec spec_of(const JHUFF_TBL& table) {
-  jpeg::HuffmanSpec spec;
+HuffmanSpec spec_of(const JHUFF_TBL& table) {
+  HuffmanSpec spec;
   std::copy(std::begin(table.bits) + 1, std::end(table.bits), spec.counts.begin() + 1);
   std::copy(std::begin(table.huffval), std::end(table.huffval), spec.values.begin());
   return spec;
@@ -25,7 +25,7 @@ bool is_baseline(const jpeg_decompress_struct& headers) {
 
 }  // namespace
 
-bool read_frame(const jpeg_decompress_struct& headers, jpeg::Frame& frame) {
+bool read_frame(const jpeg_decompress_struct& headers, Frame& frame) {
   const bool grey = headers.num_components == 1 && headers.jpeg_color_space == JCS_GRAYSCALE;
   const bool colour = headers.num_components == 3 && headers.jpeg_color_space == JCS_YCbCr;
   if (!is_baseline(headers) || (!grey && !colour)) return false;
@@ -60,4 +60,4 @@ bool read_frame(const jpeg_decompress_struct& headers, jpeg::Frame& frame) {
   return true;
 }
 
-}  // namespace penstock
+}  // namespace penstock::jpeg
