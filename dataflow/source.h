@@ -79,6 +79,8 @@ class Source {
 struct SourceEntry {
   std::string_view name{}, summary{};
   std::span<const OptionSpec> options{};
+  /// True for the name of a file that shows this format. A folder's name ends with a slash.
+  bool (*detects)(std::string_view name) = nullptr;
   bool in_memory = false;  ///< holds the samples of another source in memory
   /// Reads directory/<class>/<image>: each sample is a whole file.
   bool class_folders = false;

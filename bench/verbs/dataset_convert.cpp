@@ -17,13 +17,13 @@ constexpr int kStopped = 130;
 
 std::string words() {
   std::vector<std::string> names;
-  for (const dataset::DatasetWriterEntry* entry : dataset::dataset_writer_table().entries) {
+  for (const datasets::DatasetWriterEntry* entry : datasets::dataset_writer_table().entries) {
     names.emplace_back(entry->name);
   }
   return join(names);
 }
 
-void print_result(const dataset::ConvertDataset& order, const dataset::DatasetWriterEntry& to,
+void print_result(const dataset::ConvertDataset& order, const datasets::DatasetWriterEntry& to,
                   const dataset::ConvertedDataset& converted) {
   for (const std::string& reason : converted.left_out) fmt::print("left out: {}\n", reason);
   fmt::print("{}: {} samples{}, read back and equal; {:.1f} MB from {:.1f} MB\n", order.out,
@@ -79,7 +79,7 @@ int convert_word(const Invocation& invocation) {
   }
   if (to.empty()) throw ConfigError("--to is not stated; expected one of " + words());
   if (order.out.empty()) throw ConfigError("--out is not stated; expected a new folder");
-  const dataset::DatasetWriterEntry& writer = find_entry(dataset::dataset_writer_table(), to);
+  const datasets::DatasetWriterEntry& writer = find_entry(datasets::dataset_writer_table(), to);
   order.shard_bytes = parse_bytes(shard_size, "--shard-size");
   JobLine line(stderr);
   order.on_progress = [&](std::string_view phase, std::uint64_t done, std::uint64_t total) {

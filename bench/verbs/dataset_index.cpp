@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "bench/verbs/dataset_words.h"
-#include "dataflow/datasets/image_manifest.h"
+#include "dataflow/datasets/manifest.h"
 
 namespace penstock {
 

@@ -59,6 +59,11 @@ class RecordFormat {
 std::unique_ptr<Source> make_record_source(const DataPlan& plan, FileList shards,
                                            std::unique_ptr<RecordFormat> format);
 
+/// Calls work(0) to work(shards - 1) on up to `threads` threads. If several calls throw, rethrows
+/// the error of the lowest shard, so that the message is the same in each run.
+void for_each_shard(std::size_t shards, std::int32_t threads,
+                    const std::function<void(std::size_t)>& work);
+
 /// Makes `image` the sample's content: lent if it is a part of `record`, else a copy.
 void give_image(Sample& sample, std::span<const std::byte> image,
                 std::span<const std::byte> record);

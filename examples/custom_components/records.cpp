@@ -9,7 +9,7 @@
 #include <cstring>
 #include <limits>
 
-#include "bench/dataset/shard_file.h"
+#include "dataflow/datasets/dataset_writer.h"
 #include "dataflow/datasets/record_source.h"
 #include "dataflow/datasets/shard_list.h"
 
@@ -46,15 +46,15 @@ class Records final : public datasets::RecordFormat {
   }
 };
 
-class RecordsWriter final : public dataset::ShardedWriter {
+class RecordsWriter final : public datasets::ShardedWriter {
  public:
-  using dataset::ShardedWriter::ShardedWriter;
+  using datasets::ShardedWriter::ShardedWriter;
 
  private:
   std::string shard_name(std::uint64_t number) const override {
     return fmt::format("train-{:06}.records", number);
   }
-  void write(dataset::ShardFile& shard, std::uint64_t, std::span<const std::byte> image,
+  void write(datasets::ShardFile& shard, std::uint64_t, std::span<const std::byte> image,
              std::int32_t label) override {
     shard.append_number(RecordHeader{static_cast<std::uint32_t>(image.size()), label});
     shard.append(image);
@@ -66,6 +66,7 @@ class RecordsWriter final : public dataset::ShardedWriter {
 extern constinit const SourceEntry records_source{
     .name = "records",
     .summary = "files of JPEG files, each behind its length and its label",
+    .detects = [](std::string_view name) { return name.ends_with(".records"); },
     .make = [](const DataPlan& plan, const Options&) -> std::unique_ptr<Source> {
       const auto accepts = [](std::string_view name) { return name.ends_with(".records"); };
       return datasets::make_record_source(
@@ -74,10 +75,10 @@ extern constinit const SourceEntry records_source{
     },
 };
 
-extern constinit const dataset::DatasetWriterEntry records_dataset_writer{
+extern constinit const datasets::DatasetWriterEntry records_dataset_writer{
     .name = "records",
     .summary = "files of JPEG files, each behind its length and its label",
-    .make = dataset::make_writer<RecordsWriter>,
+    .make = datasets::make_writer<RecordsWriter>,
 };
 
 }  // namespace penstock

@@ -10,10 +10,10 @@
 #include <memory>
 #include <protozero/pbf_writer.hpp>
 
-#include "bench/dataset/dataset_writer.h"
+#include "dataflow/datasets/dataset_writer.h"
 #include "dataflow/error.h"
 
-namespace penstock::dataset {
+namespace penstock::datasets {
 namespace {
 
 /// The largest size of the database; the file has only the pages in use.
@@ -91,4 +91,4 @@ extern constinit const DatasetWriterEntry lmdb_dataset_writer{
     .make = make_writer<LmdbWriter>,
 };
 
-}  // namespace penstock::dataset
+}  // namespace penstock::datasets

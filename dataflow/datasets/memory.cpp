@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "dataflow/datasets/detect_source.h"
-#include "dataflow/datasets/open_image_folder.h"
+#include "dataflow/datasets/image_folder.h"
 #include "dataflow/datasets/sample_order.h"
 #include "dataflow/decoder.h"
 #include "dataflow/error.h"

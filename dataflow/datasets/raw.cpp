@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The source for pixels in NumPy files, for runs without decoding: images of one shape in files
-// such as images.npy, [N,H,W,C], [N,C,H,W] or [N,H,W] of uint8, and a label for each in labels.npy
-// beside it. Several pairs form one set: a-images.npy and a-labels.npy, b-images.npy and
-// b-labels.npy.
+// Pixels in NumPy files, for runs without decoding: images of one shape in files such as
+// images.npy, [N,H,W,C], [N,C,H,W] or [N,H,W] of uint8, and a label for each in labels.npy beside
+// it. Several pairs form one set: a-images.npy and a-labels.npy, b-images.npy and b-labels.npy.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "dataflow/datasets/dataset_writer.h"
 #include "dataflow/datasets/record_source.h"
 #include "dataflow/datasets/shard_list.h"
 #include "dataflow/error.h"
-#include "dataflow/values/npy.h"
+#include "dataflow/values/numpy_array.h"
 
 namespace penstock::datasets {
 namespace {
@@ -57,6 +60,7 @@ std::string labels_beside(const std::string& images) {
 PixelLayout layout_of(const MappedFile& file, const values::NumpyArray& array,
                       const Options& options) {
   const std::string& wanted = options.text("layout");
+  const bool bgr = options.choice("channels", {{"rgb"}, {"bgr"}}) == 1;
   const std::vector<std::int64_t>& shape = array.shape;
   if (array.type != values::NumpyType{'u', 1, array.type.big_endian}) {
     refuse(file.path(), "does not hold uint8 values");
@@ -82,7 +86,7 @@ PixelLayout layout_of(const MappedFile& file, const values::NumpyArray& array,
           .height = static_cast<std::int32_t>(height),
           .channels = static_cast<std::int32_t>(channels),
           .planar = chw,
-          .bgr = options.text("channels") == "bgr"};
+          .bgr = bgr};
 }
 
 class ImageArrays final : public RecordFormat {
@@ -146,15 +150,60 @@ class ImageArrays final : public RecordFormat {
 };
 
 std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
-  if (const std::string& channels = options.text("channels");
-      channels != "rgb" && channels != "bgr") {
-    throw ConfigError("raw: option 'channels' is '" + channels + "'; expected rgb or bgr");
-  }
   FileList files = list_shards(plan, is_images, "NumPy", "images.npy");
   const MappedFile first(files.path(0));
   const PixelLayout layout = layout_of(first, parse_file(first), options);
   return make_record_source(plan, std::move(files), std::make_unique<ImageArrays>(layout, options));
 }
+
+// ---- writer -----------------------------------------------------------------
+
+constexpr std::size_t kHeaderBytes = 128;
+
+/// The header of a .npy file, padded to kHeaderBytes.
+std::string header(std::string_view type, const std::string& shape) {
+  std::string text =
+      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", type, shape);
+  constexpr std::string_view kMagic("\x93NUMPY\x01\x00", 8);
+  constexpr auto kLength = static_cast<std::uint16_t>(kHeaderBytes - kMagic.size() - 2);
+  text.resize(kLength - 1, ' ');
+  std::string bytes(kMagic);
+  bytes += static_cast<char>(kLength & 0xff);
+  bytes += static_cast<char>(kLength >> 8);
+  return bytes + text + '\n';
+}
+
+class RawWriter final : public ShardedWriter {
+ public:
+  using ShardedWriter::ShardedWriter;
+
+ private:
+  std::string name(std::uint64_t shard, std::string_view what) const {
+    return plan_.shards == 1 ? fmt::format("{}.npy", what)
+                             : fmt::format("{:05}-{}.npy", shard, what);
+  }
+  std::string shard_name(std::uint64_t number) const override { return name(number, "images"); }
+
+  void write(ShardFile& shard, std::uint64_t, std::span<const std::byte> image,
+             std::int32_t label) override {
+    if (labels_.empty()) shard.append_zeros(kHeaderBytes);  // until the labels are counted
+    labels_.push_back(label);
+    shard.append(image);
+  }
+  void end_shard(ShardFile& shard) override {
+    const std::string images = header(
+        "|u1", fmt::format("{}, {}, {}, 3", labels_.size(), plan_.image_size, plan_.image_size));
+    shard.overwrite(0, std::as_bytes(std::span(images)));
+    ShardFile labels(plan_.directory + "/" + name(shards_++, "labels"));
+    labels.append(header("<i4", fmt::format("{},", labels_.size())));
+    labels.append(std::as_bytes(std::span(labels_)));
+    labels.close();
+    labels_.clear();
+  }
+
+  std::vector<std::int32_t> labels_;  // of this shard
+  std::uint64_t shards_ = 0;
+};
 
 }  // namespace
 
@@ -162,7 +211,15 @@ extern constinit const SourceEntry raw_source{
     .name = "raw",
     .summary = "pixels in NumPy files: images.npy and labels.npy",
     .options = kOptions,
+    .detects = [](std::string_view name) { return name.ends_with(".npy"); },
     .make = make,
+};
+
+extern constinit const DatasetWriterEntry raw_dataset_writer{
+    .name = "raw",
+    .summary = "pixels in NumPy files: the centre of each image, at --image-size",
+    .image_size = 224,
+    .make = make_writer<RawWriter>,
 };
 
 }  // namespace penstock::datasets

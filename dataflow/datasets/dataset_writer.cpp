@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/dataset/shard_file.h"
+#include "dataflow/datasets/dataset_writer.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 
 #include "dataflow/error.h"
 
-namespace penstock::dataset {
+namespace penstock::datasets {
 
 static_assert(std::endian::native == std::endian::little,
               "numbers are written in native byte order, which must be little-endian");
@@ -71,4 +71,4 @@ void ShardedWriter::close_shard() {
   shard_.reset();
 }
 
-}  // namespace penstock::dataset
+}  // namespace penstock::datasets

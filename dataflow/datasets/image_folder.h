@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists a folder of classes, as ImageNet is unpacked: `directory/<class>/<image>`. Classes in byte
-// order get the labels 0, 1, ..., as in torchvision's ImageFolder. Names that begin with a dot are
+// A folder of classes, as ImageNet is unpacked: `directory/<class>/<image>`. Classes in byte order
+// get the labels 0, 1, ..., as in torchvision's ImageFolder. Names that begin with a dot are
 // ignored. Files are listed by their extension; only the decoder checks whether they are images.
 //
 // Memory: the names of all files in one block, and an offset for every sixteenth name.
@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "dataflow/file_list.h"
+#include "dataflow/options.h"
+#include "dataflow/source.h"
 
 namespace penstock::datasets {
 
@@ -44,5 +46,9 @@ std::vector<std::string> list_image_names(const std::string& directory);
 
 /// Fills `bytes` with the whole file. Throws DataError with the path.
 void read_image_file(const std::string& path, std::vector<std::byte>& bytes);
+
+/// The images of a folder by the options of the source `image-folder`. Throws ConfigError as the
+/// functions above do.
+ImageFiles open_image_folder(const DataPlan& plan, const Options& options);
 
 }  // namespace penstock::datasets

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The source for CIFAR-10 as it is distributed (Krizhevsky, "Learning multiple layers of features
-// from tiny images", 2009): five training files and one test file of 10,000 images, each of 32x32
-// pixels in three planes. In the binary version a record is a byte of label and the pixels. In the
-// Python version a file is a pickle: a dictionary with `data`, an array, and `labels`, a list.
+// CIFAR-10 as it is distributed (Krizhevsky, "Learning multiple layers of features from tiny
+// images", 2009): five training files and one test file of 10,000 images, each of 32x32 pixels in
+// three planes. In the binary version, which is also written, a record is a byte of label and the
+// pixels. In the Python version a file is a pickle: a dictionary with `data`, an array, and
+// `labels`, a list.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <filesystem>
 #include <string>
 
+#include "dataflow/datasets/dataset_writer.h"
 #include "dataflow/datasets/record_source.h"
 #include "dataflow/error.h"
 #include "dataflow/values/pickle.h"
@@ -136,11 +140,14 @@ Version find_version(const std::string& place) {
       "there or in cifar-10-batches-bin or cifar-10-batches-py; check --data-dir");
 }
 
+bool is_cifar10(std::string_view name) {
+  return name.starts_with("data_batch_") || name == "test_batch" || name == "test_batch.bin" ||
+         (name.starts_with("cifar-10-batches-") && name.ends_with('/'));
+}
+
 bool is_test(const DataPlan& plan, const Options& options) {
-  const std::string& split = options.text("split");
-  if (split == "auto") return !plan.augment;
-  if (split == "train" || split == "test") return split == "test";
-  throw ConfigError("cifar10: option 'split' is '" + split + "'; expected train, test or auto");
+  const std::size_t split = options.choice("split", {{"train"}, {"test"}, {"auto"}});
+  return split == 2 ? !plan.augment : split == 1;
 }
 
 std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
@@ -166,13 +173,50 @@ std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
   return make_record_source(plan, std::move(files), std::move(format));
 }
 
+// ---- writer -----------------------------------------------------------------
+
+class Cifar10Writer final : public ShardedWriter {
+ public:
+  explicit Cifar10Writer(const WriterPlan& plan) : ShardedWriter(plan) {
+    if (plan.classes <= kClasses && plan.image_size == 32 && plan.shards == 5) return;
+    throw ConfigError(fmt::format(
+        "the data have {} classes and {} samples; CIFAR-10 has at most {} classes, at least five "
+        "samples, and images of 32x32; choose other data or another format",
+        plan.classes, plan.samples, kClasses));
+  }
+
+ private:
+  std::string shard_name(std::uint64_t number) const override {
+    return fmt::format("data_batch_{}.bin", number + 1);
+  }
+  void write(ShardFile& shard, std::uint64_t, std::span<const std::byte> image,
+             std::int32_t label) override {
+    constexpr std::size_t kPixels = kLayout.bytes() / 3;
+    std::array<std::byte, 1 + kLayout.bytes()> record{};
+    record[0] = static_cast<std::byte>(label);
+    for (std::size_t i = 0; i < kPixels; ++i) {
+      for (std::size_t c = 0; c < 3; ++c) record[1 + c * kPixels + i] = image[3 * i + c];
+    }
+    shard.append(record);
+  }
+};
+
 }  // namespace
 
 extern constinit const SourceEntry cifar10_source{
     .name = "cifar10",
     .summary = "CIFAR-10 as distributed, in the binary or Python version: 32x32 pixels",
     .options = kOptions,
+    .detects = is_cifar10,
     .make = make,
+};
+
+extern constinit const DatasetWriterEntry cifar10_dataset_writer{
+    .name = "cifar10",
+    .summary = "the binary format of CIFAR-10: the centre of each image at 32x32",
+    .image_size = 32,
+    .shards = 5,
+    .make = make_writer<Cifar10Writer>,
 };
 
 }  // namespace penstock::datasets
