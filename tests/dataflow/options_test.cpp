@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "dataflow/error.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -71,8 +72,7 @@ TEST(Options, UnknownKeysNameTheNearest) {
     options("zmq-consume:hvm=3");
     FAIL() << "accepted";
   } catch (const ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find("did you mean 'hwm'"), std::string::npos)
-        << error.what();
+    EXPECT_TRUE(says(std::string(error.what()), "did you mean 'hwm'")) << error.what();
   }
   EXPECT_THROW(options("x:hwm=1,hwm=2"), ConfigError);
 }

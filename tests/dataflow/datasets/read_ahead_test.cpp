@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/datasets/read_ahead.h"
+#include "dataflow/datasets/source_over.h"
 
 #include <gtest/gtest.h>
 
@@ -64,18 +64,18 @@ TEST(ReadAhead, KeepsTheOrderWhateverTheReaders) {
       }
       if (index % 7 == 0 && readers > 1) latest.wait(index);  // another reader overtakes it
     };
-    datasets::ReadAhead source(std::move(inner),
-                               {.samples = 8, .bytes = 1 << 20, .readers = readers});
-    EXPECT_EQ(source.size(), 200U);
+    const auto source = datasets::read_ahead(std::move(inner),
+                                             {.samples = 8, .bytes = 1 << 20, .readers = readers});
+    EXPECT_EQ(source->size(), 200U);
     Sample sample;
     for (std::uint64_t index = 0; index < 200; ++index) {
-      ASSERT_TRUE(source.next(sample));
+      ASSERT_TRUE(source->next(sample));
       EXPECT_EQ(sample.index, index);
       ASSERT_EQ(sample.bytes.size(), 10U);
       EXPECT_EQ(sample.bytes[0], static_cast<std::byte>(index));
     }
-    EXPECT_FALSE(source.next(sample));
-    EXPECT_FALSE(source.next(sample)) << "the end stays";
+    EXPECT_FALSE(source->next(sample));
+    EXPECT_FALSE(source->next(sample)) << "the end stays";
   }
 }
 
@@ -85,21 +85,22 @@ TEST(ReadAhead, HasAsManyRequestsInHandAsReaders) {
   std::latch all(kReaders);
   inner->on_load = [&](std::uint64_t) { all.arrive_and_wait(); };  // blocks forever with fewer
                                                                    // readers
-  datasets::ReadAhead source(std::move(inner), {.samples = kReaders, .readers = kReaders});
+  const auto source =
+      datasets::read_ahead(std::move(inner), {.samples = kReaders, .readers = kReaders});
   Sample sample;
-  for (int i = 0; i < kReaders; ++i) EXPECT_TRUE(source.next(sample));
+  for (int i = 0; i < kReaders; ++i) EXPECT_TRUE(source->next(sample));
 }
 
 TEST(ReadAhead, ReadsNoFurtherThanItMay) {
   for (const auto& [plan, most] :
-       {std::pair{datasets::ReadAhead::Plan{.samples = 5, .bytes = 1 << 20, .readers = 2}, 5U},
-        {datasets::ReadAhead::Plan{.samples = 50, .bytes = 30, .readers = 1}, 3U}}) {
+       {std::pair{datasets::ReadAheadPlan{.samples = 5, .bytes = 1 << 20, .readers = 2}, 5U},
+        {datasets::ReadAheadPlan{.samples = 50, .bytes = 30, .readers = 1}, 3U}}) {
     auto inner = std::make_unique<Counting>(1000);
     const Counting& counting = *inner;
-    datasets::ReadAhead source(std::move(inner), plan);
+    const auto source = datasets::read_ahead(std::move(inner), plan);
     Sample sample;
     for (std::uint64_t given = 1; given < 20; ++given) {
-      ASSERT_TRUE(source.next(sample));
+      ASSERT_TRUE(source->next(sample));
       EXPECT_TRUE(await([&] { return counting.chosen >= given + most; })) << "it is not read ahead";
       EXPECT_LE(counting.chosen, given + most);
     }
@@ -107,38 +108,39 @@ TEST(ReadAhead, ReadsNoFurtherThanItMay) {
 }
 
 TEST(ReadAhead, ASampleLargerThanAllThatMayBeHeldStillPasses) {
-  datasets::ReadAhead source(std::make_unique<Counting>(20),
-                             {.samples = 4, .bytes = 1, .readers = 3});
+  const auto source = datasets::read_ahead(std::make_unique<Counting>(20),
+                                           {.samples = 4, .bytes = 1, .readers = 3});
   Sample sample;
   for (std::uint64_t i = 0; i < 20; ++i) {
-    ASSERT_TRUE(source.next(sample));
+    ASSERT_TRUE(source->next(sample));
     EXPECT_EQ(sample.index, i);
   }
-  EXPECT_FALSE(source.next(sample));
+  EXPECT_FALSE(source->next(sample));
 }
 
 TEST(ReadAhead, BadSamplesFailInTheirTurn) {
-  datasets::ReadAhead source(
+  const auto source = datasets::read_ahead(
       std::make_unique<Counting>(6, std::set<std::uint64_t>{1}, std::set<std::uint64_t>{4}),
       {.samples = 4, .readers = 2});
   Sample sample;
   std::string seen;
   for (int i = 0; i < 6; ++i) {
     try {
-      ASSERT_TRUE(source.next(sample));
+      ASSERT_TRUE(source->next(sample));
       seen += std::to_string(sample.index);
     } catch (const DataError& error) {
       seen += std::string("(") + std::to_string(sample.index) + " " + error.what() + ")";
     }
   }
   EXPECT_EQ(seen, "0(1 not to be chosen)23(4 not to be read)5");
-  EXPECT_FALSE(source.next(sample));
+  EXPECT_FALSE(source->next(sample));
 }
 
 TEST(ReadAhead, EndsWhileItsReadersWaitForRoom) {
-  datasets::ReadAhead source(std::make_unique<Counting>(1000), {.samples = 3, .readers = 5});
+  const auto source =
+      datasets::read_ahead(std::make_unique<Counting>(1000), {.samples = 3, .readers = 5});
   Sample sample;
-  EXPECT_TRUE(source.next(sample));
+  EXPECT_TRUE(source->next(sample));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/datasets/repeated_sample.h"
+#include "dataflow/datasets/source_over.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 
 #include "dataflow/error.h"
-#include "tests/support/temp_folder.h"
+#include "tests/support/source_fixture.h"
 #include "tests/support/text_files.h"
 #include "tests/support/thrown_by.h"
 
@@ -16,7 +16,7 @@ namespace penstock {
 namespace {
 
 /// Seven files; each file holds its name.
-class RepeatedSampleTest : public testing::Test {
+class RepeatedSampleTest : public SourceFixture {
  protected:
   RepeatedSampleTest() {
     for (const char* const name : {"ant/1", "ant/2", "bee/0", "bee/1", "bee/2", "bee/3", "cat/9"}) {
@@ -24,7 +24,8 @@ class RepeatedSampleTest : public testing::Test {
       std::filesystem::create_directories((folder_ / file).parent_path());
       write_text(folder_ / file, file);
     }
-    plan_.directory = folder_.path().string();
+    plan_.epochs = -1;
+    plan_.shuffle = true;
   }
   std::unique_ptr<Source> open(const std::string& source = "image-folder") const {
     const SourceEntry& entry = find_entry(source_table(), source);
@@ -32,9 +33,6 @@ class RepeatedSampleTest : public testing::Test {
                                 Options(entry.name, entry.options, {source, {}}));
     return datasets::repeat_first_sample(*set, plan_);
   }
-
-  TempFolder folder_;
-  DataPlan plan_;
 };
 
 TEST_F(RepeatedSampleTest, EveryRankGetsTheFirstSampleForEverAtPositionsOfTheSet) {
@@ -49,8 +47,8 @@ TEST_F(RepeatedSampleTest, EveryRankGetsTheFirstSampleForEverAtPositionsOfTheSet
     EXPECT_EQ(source->kind(), SampleKind::encoded);
     EXPECT_EQ(source->size(), plan_.rank == 0 ? 4U : 3U);
     EXPECT_EQ(source->size_over_ranks(), 7U);
-    EXPECT_NE(source->note().find("ant/1.JPEG'"), std::string::npos) << source->note();
-    EXPECT_NE(source->note().find(" 10 bytes"), std::string::npos) << source->note();
+    EXPECT_TRUE(says(source->note(), "ant/1.JPEG'"));
+    EXPECT_TRUE(says(source->note(), " 10 bytes"));
     Sample sample;
     const std::byte* first = nullptr;
     for (std::uint64_t i = 0; i < 3 * source->size(); ++i) {
@@ -88,11 +86,11 @@ TEST_F(RepeatedSampleTest, EndsAndGoesOnWhereTheSetWould) {
 TEST_F(RepeatedSampleTest, AFirstSampleThatCannotBeReadIsRefused) {
   write_text(folder_ / "ant/1.JPEG", "");
   const std::string error = thrown_by<ConfigError>([&] { open(); });
-  EXPECT_NE(error.find("ant/1.JPEG"), std::string::npos) << error;
-  EXPECT_NE(error.find("leave repeat_cached_sample out"), std::string::npos) << error;
+  EXPECT_TRUE(says(error, "ant/1.JPEG"));
+  EXPECT_TRUE(says(error, "leave repeat_cached_sample out"));
   plan_.rank = 7;
   plan_.ranks = 8;
-  EXPECT_NE(thrown_by<ConfigError>([&] { open(); }).find("ranks"), std::string::npos);
+  EXPECT_TRUE(says(thrown_by<ConfigError>([&] { open(); }), "ranks"));
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "dataflow/error.h"
 #include "dataflow/host_device.h"
 #include "tests/dataflow/images/index_decoder.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -245,7 +246,7 @@ TEST_F(PoolTest, SkippedSamplesAreCountedNamedAndReplaced) {
   EXPECT_EQ(counter("bad_samples"), 4 * 15);
   const std::vector<std::string> notes = probe_.notes();
   ASSERT_FALSE(notes.empty());
-  EXPECT_NE(notes.front().find("cannot read 0"), std::string::npos) << notes.front();
+  EXPECT_TRUE(says(notes.front(), "cannot read 0"));
 }
 
 TEST_F(PoolTest, MoreThanTheLimitFails) {
@@ -254,8 +255,8 @@ TEST_F(PoolTest, MoreThanTheLimitFails) {
     run(source, {.threads = 2, .bad_samples_allowed = 4}, refuse({3}));
     FAIL() << "went on";
   } catch (const DataError& error) {
-    EXPECT_NE(std::string(error.what()).find("limit=4"), std::string::npos) << error.what();
-    EXPECT_NE(std::string(error.what()).find("damaged 3"), std::string::npos) << error.what();
+    EXPECT_TRUE(says(std::string(error.what()), "limit=4")) << error.what();
+    EXPECT_TRUE(says(std::string(error.what()), "damaged 3")) << error.what();
   }
   EXPECT_GE(counter("bad_samples"), 5);
 }
