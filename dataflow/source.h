@@ -79,14 +79,14 @@ class Source {
 struct SourceEntry {
   std::string_view name{}, summary{};
   std::span<const OptionSpec> options{};
-  /// True for the name of a file that shows this format. A folder's name ends with a slash.
-  bool (*detects)(std::string_view name) = nullptr;
   bool in_memory = false;  ///< holds the samples of another source in memory
   /// Reads directory/<class>/<image>: each sample is a whole file.
   bool class_folders = false;
   /// Throws ConfigError with the path if there is no such data. Throws Error if the plan's stop is
   /// requested before the initial reading ends.
   std::unique_ptr<Source> (*make)(const DataPlan&, const Options&) = nullptr;
+  /// True for the name of a file that shows this format. A folder's name ends with a slash.
+  bool (*detects)(std::string_view name) = nullptr;
 };
 
 /// Every source of this program. The build generates the table from the component lists.

@@ -377,8 +377,8 @@ extern constinit const SourceEntry beton_source{
     .name = "beton",
     .summary = "FFCV .beton files, version 2, with JPEG images",
     .options = kOptions,
-    .detects = is_beton,
     .make = make,
+    .detects = is_beton,
 };
 
 extern constinit const DatasetWriterEntry beton_dataset_writer{

@@ -207,8 +207,8 @@ extern constinit const SourceEntry cifar10_source{
     .name = "cifar10",
     .summary = "CIFAR-10 as distributed, in the binary or Python version: 32x32 pixels",
     .options = kOptions,
-    .detects = is_cifar10,
     .make = make,
+    .detects = is_cifar10,
 };
 
 extern constinit const DatasetWriterEntry cifar10_dataset_writer{

@@ -380,8 +380,8 @@ extern constinit const SourceEntry lmdb_source{
     .name = "lmdb",
     .summary = "LMDB databases of Caffe (Datum) and of tensorpack (LMDBSerializer)",
     .options = kOptions,
-    .detects = is_lmdb,
     .make = make,
+    .detects = is_lmdb,
 };
 
 }  // namespace penstock::datasets

@@ -491,8 +491,8 @@ extern constinit const SourceEntry mds_source{
     .name = "mds",
     .summary = "MosaicML Streaming MDS shards, uncompressed, with index.json",
     .options = kOptions,
-    .detects = [](std::string_view name) { return name.ends_with(".mds"); },
     .make = make,
+    .detects = [](std::string_view name) { return name.ends_with(".mds"); },
 };
 
 extern constinit const DatasetWriterEntry mds_dataset_writer{

@@ -211,8 +211,8 @@ extern constinit const SourceEntry raw_source{
     .name = "raw",
     .summary = "pixels in NumPy files: images.npy and labels.npy",
     .options = kOptions,
-    .detects = [](std::string_view name) { return name.ends_with(".npy"); },
     .make = make,
+    .detects = [](std::string_view name) { return name.ends_with(".npy"); },
 };
 
 extern constinit const DatasetWriterEntry raw_dataset_writer{

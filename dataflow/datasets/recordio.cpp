@@ -366,8 +366,8 @@ extern constinit const SourceEntry recordio_source{
     .name = "recordio",
     .summary = "MXNet RecordIO: .rec files of labelled images",
     .options = kOptions,
-    .detects = is_recordio,
     .make = make,
+    .detects = is_recordio,
 };
 
 extern constinit const DatasetWriterEntry recordio_dataset_writer{

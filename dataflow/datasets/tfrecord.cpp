@@ -526,8 +526,8 @@ extern constinit const SourceEntry tfrecord_source{
     .name = "tfrecord",
     .summary = "TFRecord shards of tf.train.Example: a folder, a file, or a list with braces",
     .options = kOptions,
-    .detects = is_clearly_tfrecord,
     .make = make,
+    .detects = is_clearly_tfrecord,
 };
 
 extern constinit const DatasetWriterEntry tfrecord_dataset_writer{

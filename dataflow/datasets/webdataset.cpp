@@ -414,8 +414,8 @@ extern constinit const SourceEntry webdataset_source{
     .name = "webdataset",
     .summary = "WebDataset shards (tar files): a folder, a file, or a list with braces",
     .options = kOptions,
-    .detects = is_tar_name,
     .make = make,
+    .detects = is_tar_name,
 };
 
 extern constinit const DatasetWriterEntry webdataset_dataset_writer{

@@ -61,18 +61,19 @@ class RecordsWriter final : public datasets::ShardedWriter {
   }
 };
 
+bool is_records(std::string_view name) { return name.ends_with(".records"); }
+
 }  // namespace
 
 extern constinit const SourceEntry records_source{
     .name = "records",
     .summary = "files of JPEG files, each behind its length and its label",
-    .detects = [](std::string_view name) { return name.ends_with(".records"); },
     .make = [](const DataPlan& plan, const Options&) -> std::unique_ptr<Source> {
-      const auto accepts = [](std::string_view name) { return name.ends_with(".records"); };
       return datasets::make_record_source(
-          plan, datasets::list_shards(plan, accepts, "records", "train-000000.records"),
+          plan, datasets::list_shards(plan, is_records, "records", "train-000000.records"),
           std::make_unique<Records>());
     },
+    .detects = is_records,
 };
 
 extern constinit const datasets::DatasetWriterEntry records_dataset_writer{

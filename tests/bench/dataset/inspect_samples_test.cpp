@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Inspecting data sets whose images are not separate files.
-#include "bench/dataset/inspect_samples.h"
+#include "bench/dataset/inspect_dataset.h"
 
 #include <gtest/gtest.h>
 #include <png.h>
