@@ -225,8 +225,7 @@ class Beton final : public RecordFormat {
     }
   }
 
-  void index(const MappedFile& shard,
-             const std::function<void(const Record&)>& add) const override {
+  void index(const MappedFile& shard, const AddRecord& add) const override {
     const auto& [layout, image, label] = files_.at(shard.path());
     const std::span<const std::byte> file = shard.bytes();
     const BetonAllocations allocations(file, layout);
@@ -297,8 +296,8 @@ class BetonWriter final : public DatasetWriter {
   explicit BetonWriter(const WriterPlan& plan)
       : plan_(plan), file_(plan.directory + "/train.beton") {
     append_header(0);
-    append_field(2, "image");
-    append_field(1, "label");
+    append_field(BetonType::image, "image");
+    append_field(BetonType::integer, "label");
     file_.append_zeros(plan.samples * kRowBytes);
     samples_.reserve(plan.samples * kRowBytes);
     page_end_ = begin_page();
@@ -353,7 +352,7 @@ class BetonWriter final : public DatasetWriter {
     file_.append_number(plan_.samples);
     file_.append_number(allocations);
   }
-  void append_field(std::uint8_t type, std::string_view name) {
+  void append_field(BetonType type, std::string_view name) {
     file_.append_number(type);
     file_.append(name);
     file_.append_zeros(static_cast<std::size_t>(kFieldBytes - 1 - name.size()));

@@ -33,8 +33,7 @@ constexpr std::string_view kTestNames[] = {"test_batch"};
 
 class BinaryRecords final : public RecordFormat {
  public:
-  void index(const MappedFile& shard,
-             const std::function<void(const Record&)>& add) const override {
+  void index(const MappedFile& shard, const AddRecord& add) const override {
     const std::span<const std::byte> bytes = shard.bytes();
     if (bytes.size() < kBytes) {
       throw ConfigError("the data file '" + shard.path() + "' has " + std::to_string(bytes.size()) +
@@ -70,8 +69,7 @@ class BinaryRecords final : public RecordFormat {
 
 class PickledArrays final : public RecordFormat {
  public:
-  void index(const MappedFile& shard,
-             const std::function<void(const Record&)>& add) const override {
+  void index(const MappedFile& shard, const AddRecord& add) const override {
     const auto refuse = [&](const std::string& problem) {
       throw ConfigError("the data file '" + shard.path() + "' " + problem +
                         "; expected a file of the Python version of CIFAR-10; fetch it again");

@@ -275,8 +275,7 @@ class ImageDatabase final : public RecordFormat {
 
   SampleKind kind() const noexcept override { return kind_; }
 
-  void index(const MappedFile& shard,
-             const std::function<void(const Record&)>& add) const override {
+  void index(const MappedFile& shard, const AddRecord& add) const override {
     const auto found = [&](const LmdbEntry& entry) {
       if (is_list_of_keys(entry)) return true;
       Record record{static_cast<std::uint64_t>(entry.value.data() - shard.bytes().data()),

@@ -356,7 +356,7 @@ class Mds final : public RecordFormat {
  public:
   explicit Mds(Descriptions descriptions) : descriptions_(std::move(descriptions)) {}
 
-  void index(const MappedFile& file, const std::function<void(const Record&)>& add) const override {
+  void index(const MappedFile& file, const AddRecord& add) const override {
     const auto& [shard, columns] = descriptions_.at(file.path());
     try {
       check_mds_shard(file.bytes(), shard);

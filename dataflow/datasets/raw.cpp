@@ -96,8 +96,7 @@ class ImageArrays final : public RecordFormat {
 
   SampleKind kind() const noexcept override { return SampleKind::pixels; }
 
-  void index(const MappedFile& shard,
-             const std::function<void(const Record&)>& add) const override {
+  void index(const MappedFile& shard, const AddRecord& add) const override {
     const values::NumpyArray images = parse_file(shard);
     if (layout_of(shard, images, options_) != layout_) {
       refuse(shard.path(), "has images of another shape than the first file");

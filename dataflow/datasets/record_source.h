@@ -31,6 +31,8 @@ struct Record {
   std::int32_t label = -1;  ///< -1: the record is damaged; open() says why
 };
 
+using AddRecord = std::function<void(const Record&)>;
+
 class RecordFormat {
  public:
   virtual ~RecordFormat() = default;
@@ -39,8 +41,7 @@ class RecordFormat {
   /// possible. Adds damaged records too, with what is known of them. If damage hides the rest of
   /// the shard, one record stands for the rest. Throws ConfigError with the path and offset if the
   /// file is not of this format at all. May run on several shards at a time.
-  virtual void index(const MappedFile& shard,
-                     const std::function<void(const Record&)>& add) const = 0;
+  virtual void index(const MappedFile& shard, const AddRecord& add) const = 0;
 
   virtual SampleKind kind() const noexcept { return SampleKind::encoded; }
 

@@ -176,8 +176,7 @@ class Recordio final : public RecordFormat {
  public:
   explicit Recordio(bool beside) : beside_(beside) {}
 
-  void index(const MappedFile& shard,
-             const std::function<void(const Record&)>& add) const override {
+  void index(const MappedFile& shard, const AddRecord& add) const override {
     if (beside_) {
       look_up(shard, add);
     } else {
@@ -210,7 +209,7 @@ class Recordio final : public RecordFormat {
   }
 
  private:
-  void walk(const MappedFile& shard, const std::function<void(const Record&)>& add) const {
+  void walk(const MappedFile& shard, const AddRecord& add) const {
     const std::span<const std::byte> file = shard.bytes();
     bool found = file.empty();
     for (std::uint64_t at = 0, end = 0; at < file.size(); at = end) {
@@ -228,7 +227,7 @@ class Recordio final : public RecordFormat {
                       "' has no RecordIO record; expected a .rec file of MXNet; check --data-dir");
   }
 
-  void look_up(const MappedFile& shard, const std::function<void(const Record&)>& add) const {
+  void look_up(const MappedFile& shard, const AddRecord& add) const {
     const MappedFile index(std::filesystem::path(shard.path()).replace_extension(".idx").native());
     const auto disagree = [&](const std::string& problem) {
       throw ConfigError("the index '" + index.path() + "' does not agree with '" + shard.path() +

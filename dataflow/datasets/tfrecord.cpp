@@ -190,10 +190,18 @@ constexpr OptionSpec kOptions[] = {
     kStreamOptions[3],
 };
 
-/// The image and the label of a record, if it has them.
-struct ParsedRecord {
+/// What a record holds, by what the options expect of it.
+struct JudgedRecord {
   ExampleView view;
-  values::ValueTree owner;  ///< holds the image if the record does not contain it as is
+  values::ValueTree owner{};  ///< holds the image if the record does not contain it as is
+  std::int32_t label = -1;    ///< counted from 0; negative if it is not a class label
+  std::string problem{};      ///< empty: it is a valid sample
+
+  /// If the record is intact, this shows that the options do not match the file. A label outside
+  /// the classes is not damage, and the first record has everything.
+  bool misfits(std::uint64_t offset) const noexcept {
+    return !problem.empty() && (offset == 0 || (view.label && label < 0));
+  }
 };
 
 /// What the options expect of a record.
@@ -217,14 +225,28 @@ struct RecordRules {
     }
   }
 
-  ParsedRecord parse(std::span<const std::byte> data) const {
-    if (!datapoints) return {parse_example(data, {image_key, label_key}), {}};
-    values::Datapoint point = values::parse_datapoint(data);
-    if (point.shape.size() > 1) throw DataError("its image is pixels; expected an encoded image");
-    return {{.image = point.image, .label = point.label}, std::move(point.tree)};
+  JudgedRecord judge(std::span<const std::byte> data) const {
+    JudgedRecord record;
+    try {
+      if (datapoints) {
+        values::Datapoint point = values::parse_datapoint(data);
+        if (point.shape.size() > 1) {
+          throw DataError("its image is pixels; expected an encoded image");
+        }
+        record.view = {.image = point.image, .label = point.label};
+        record.owner = std::move(point.tree);
+      } else {
+        record.view = parse_example(data, {image_key, label_key});
+      }
+      record.label = label_of(record.view);
+      record.problem = problem_of(record.view);
+    } catch (const DataError& error) {
+      record.problem = error.what();
+    }
+    return record;
   }
 
-  /// The label, counted from 0; negative if it is not a class label.
+ private:
   std::int32_t label_of(const ExampleView& view) const noexcept {
     if (label_key.empty()) return 0;
     if (!view.label) return -1;
@@ -233,7 +255,6 @@ struct RecordRules {
     return static_cast<std::int32_t>(*view.label - label_base);
   }
 
-  /// Empty: it is a valid sample.
   std::string problem_of(const ExampleView& view) const {
     if (!view.image) return "it has no feature '" + image_key + "', the image";
     if (view.image->empty()) return "its image is empty";
@@ -269,8 +290,7 @@ class TfRecordFormat final : public RecordFormat {
   TfRecordFormat(RecordRules rules, std::int32_t classes)
       : rules_(std::move(rules)), classes_(classes) {}
 
-  void index(const MappedFile& shard,
-             const std::function<void(const Record&)>& add) const override {
+  void index(const MappedFile& shard, const AddRecord& add) const override {
     const std::span<const std::byte> file = shard.bytes();
     for (std::uint64_t at = 0; at < file.size();) {
       const std::span<const std::byte> rest = file.subspan(at);
@@ -288,12 +308,9 @@ class TfRecordFormat final : public RecordFormat {
   void open(Sample& sample) const override {
     try {
       const std::span<const std::byte> data = tfrecord_data(sample.lent, rules_.check);
-      const ParsedRecord record = rules_.parse(data);
-      const ExampleView& view = record.view;
-      if (const std::string problem = rules_.problem_of(view); !problem.empty()) {
-        throw DataError(problem);
-      }
-      give_image(sample, *view.image, data);
+      const JudgedRecord record = rules_.judge(data);
+      if (!record.problem.empty()) throw DataError(record.problem);
+      give_image(sample, *record.view.image, data);
     } catch (const DataError& error) {
       refuse_record(sample, error.what());
     }
@@ -323,26 +340,11 @@ class TfRecordFormat final : public RecordFormat {
     const std::span<const std::byte> data =
         record.subspan(kTfRecordHeader, record.size() - kTfRecordFrame);
     const auto is_intact = [&] { return tfrecord_data_match(data, record.last<4>()); };
-    std::string problem;
-    std::int32_t label = -1;
-    bool has_label = false;
-    try {
-      const ParsedRecord parsed = rules_.parse(data);
-      const ExampleView& view = parsed.view;
-      has_label = view.label.has_value();
-      label = rules_.label_of(view);
-      if (label >= 0 && label < classes_ && at > 0) return label;
-      problem = rules_.problem_of(view);
-    } catch (const DataError& error) {
-      problem = error.what();
-    }
-    if (problem.empty()) return label < classes_ || is_intact() ? label : -1;
-    // A label outside the classes is not damage. An intact first record with a problem shows that
-    // the options are wrong.
-    if ((at == 0 || (has_label && label < 0)) && is_intact()) {
-      refuse_options(shard.path(), at, data, problem);
-    }
-    return -1;
+    const JudgedRecord judged = rules_.judge(data);
+    if (judged.misfits(at) && is_intact()) refuse_options(shard.path(), at, data, judged.problem);
+    if (!judged.problem.empty()) return -1;
+    // A label outside the classes is refused before the run, unless it is damage.
+    return judged.label < classes_ || is_intact() ? judged.label : -1;
   }
 
   const RecordRules rules_;
@@ -368,27 +370,23 @@ class TfRecordStream final : public SampleStream {
     }
     const std::span<const std::byte> data =
         std::span(record_).subspan(kTfRecordHeader, record_.size() - kTfRecordFrame);
-    bool has_label = false;
+    JudgedRecord judged;
     try {
       static_cast<void>(tfrecord_data(record_, rules_.check));
-      const ParsedRecord parsed = rules_.parse(data);
-      const ExampleView& view = parsed.view;
-      has_label = view.label.has_value();
-      sample.label = rules_.label_of(view);
-      sample.problem = rules_.problem_of(view);
-      if (sample.problem.empty()) {
-        sample.image_bytes = view.image->size();
-        if (wants_image) sample.image.assign(view.image->begin(), view.image->end());
-        return true;
-      }
+      judged = rules_.judge(data);
     } catch (const DataError& error) {
-      sample.problem = error.what();
+      judged.problem = error.what();
     }
-    const bool misfit = sample.offset == 0 || (has_label && sample.label < 0);
-    if (misfit && tfrecord_data_match(data, std::span<const std::byte>(record_).last<4>())) {
-      refuse_options(path_, sample.offset, data, sample.problem);
+    if (judged.misfits(sample.offset) &&
+        tfrecord_data_match(data, std::span<const std::byte>(record_).last<4>())) {
+      refuse_options(path_, sample.offset, data, judged.problem);
     }
-    sample.label = -1;
+    sample.problem = std::move(judged.problem);
+    if (!sample.problem.empty()) return true;
+    const std::span<const std::byte> image = *judged.view.image;
+    sample.label = judged.label;
+    sample.image_bytes = image.size();
+    if (wants_image) sample.image.assign(image.begin(), image.end());
     return true;
   }
 

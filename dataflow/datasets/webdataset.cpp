@@ -281,8 +281,7 @@ class WebDatasetFormat final : public RecordFormat {
 
   /// The record of a whole sample is its image. That of a damaged one is the whole sample, from
   /// which open() finds the problem.
-  void index(const MappedFile& shard,
-             const std::function<void(const Record&)>& add) const override {
+  void index(const MappedFile& shard, const AddRecord& add) const override {
     constexpr std::uint64_t kMax = std::numeric_limits<std::uint32_t>::max();
     MemoryStream stream(shard.bytes());
     ShardSamples samples(WebDatasetReader(stream, rules_), shard.path());

@@ -23,8 +23,7 @@ struct RecordHeader {
 
 class Records final : public datasets::RecordFormat {
  public:
-  void index(const datasets::MappedFile& shard,
-             const std::function<void(const datasets::Record&)>& add) const override {
+  void index(const datasets::MappedFile& shard, const datasets::AddRecord& add) const override {
     std::span<const std::byte> rest = shard.bytes();
     while (!rest.empty()) {
       const auto at = static_cast<std::uint64_t>(rest.data() - shard.bytes().data());

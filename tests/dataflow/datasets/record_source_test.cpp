@@ -112,8 +112,7 @@ TEST_F(ShardList, OfTrainingAndValidationShardsInOneFolderIsTheSetThatThePlanIsF
 /// Records of four bytes: a label, two letters, and '!' if the record is damaged.
 class FourBytes final : public datasets::RecordFormat {
  public:
-  void index(const datasets::MappedFile& shard,
-             const std::function<void(const datasets::Record&)>& add) const override {
+  void index(const datasets::MappedFile& shard, const datasets::AddRecord& add) const override {
     if (shard.bytes().size() % 4 != 0) throw ConfigError(shard.path() + " is not of fours");
     for (std::uint64_t at = 0; at < shard.bytes().size(); at += 4) {
       add({at, 4, static_cast<std::int32_t>(shard.bytes()[at]) - '0'});
