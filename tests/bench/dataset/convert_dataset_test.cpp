@@ -262,5 +262,17 @@ TEST(DetectSource, NamesWhatCannotBeTold) {
   EXPECT_EQ(datasets::detect_source((folder / "{x,y}.tar").string()), "webdataset");
 }
 
+TEST(DetectSource, TellsNamesOfFoldersFromThoseOfFiles) {
+  const auto detected = [](const char* name) {
+    TempFolder folder;
+    folder.write(name, {});
+    return datasets::detect_source(folder.path().string());
+  };
+  EXPECT_EQ(detected("set.ffcv"), "beton");
+  EXPECT_EQ(detected("lock.mdb"), "image-folder");
+  EXPECT_EQ(detected("a.tar/0.JPEG"), "image-folder");
+  EXPECT_EQ(detected("cifar-10-batches-bin/data_batch_1.bin"), "cifar10");
+}
+
 }  // namespace
 }  // namespace penstock
