@@ -17,7 +17,7 @@ void Builder::visit(NodeId node, const BatchNorm& op) {
     if (trains()) reverse([=, this] { batch_norm_backward(last, norm, mask); });
     return;
   }
-  waiting_[slot(node)] = norm;
+  waiting_[node] = norm;
   if (!trains()) return;
   reverse([=, this] {  // unless the addition has done it
     if (has_gradient(node)) batch_norm_backward(node, norm, kNoValue);
@@ -56,8 +56,8 @@ Builder::Normalised Builder::normalise(NodeId node, const BatchNorm& op) {
     norm.short_multiplier = schedule_.add_value(count * size_of(type_));
     norm.short_addend = schedule_.add_value(count * size_of(type_));
   }
-  const bool has_sums = sums_[slot(input)] != kNoValue;
-  const ValueId partial = has_sums ? sums_[slot(input)] : batch_norm_sums(node, norm.x);
+  const bool has_sums = sums_[input] != kNoValue;
+  const ValueId partial = has_sums ? sums_[input] : batch_norm_sums(node, norm.x);
   const ValueId pivot = has_sums ? kNoValue : norm.x;
   const BatchNormFinish finish{.blocks = has_sums ? 1 : sum_blocks(rows_of(node), channels),
                                .type = type_,
@@ -99,7 +99,7 @@ ValueId Builder::batch_norm_sums(NodeId node, ValueId x) {
 /// Computes the output of `last`, unless the convolution behind it does so. Returns the ReLU's
 /// mask, or kNoValue if no operation reads the mask.
 ValueId Builder::activate(NodeId last, bool relu, const Activated& from) {
-  activated_[slot(last)] = from;
+  activated_[last] = from;
   const NodeFusion reader = behind(last);
   if (reader.normalises || reader.ends_block) return kNoValue;
   return add_scale_shift(last, relu, from, relu && trains() && !reader.masks_gradient);
@@ -132,7 +132,7 @@ ValueId Builder::add_scale_shift(NodeId last, bool relu, const Activated& from, 
 /// If both are batch norms, `norm` is the later one.
 void Builder::finish_sum(NodeId node, const Normalised& norm, NodeId other) {
   const NodeId last = last_of(node);
-  Activated from{norm, std::exchange(waiting_[slot(other)], std::nullopt)};
+  Activated from{norm, std::exchange(waiting_[other], std::nullopt)};
   if (!from.other) from.residual = output(other);
   const ValueId mask = activate(last, last != node, from);
   if (trains()) reverse([=, this] { sum_backward(last, from, other, mask); });
@@ -141,7 +141,7 @@ void Builder::finish_sum(NodeId node, const Normalised& norm, NodeId other) {
 /// Computes the factors once; a convolution's gradient may have computed them already.
 Builder::Factors Builder::batch_norm_factors(const Normalised& norm, ValueId dy, ValueId mask,
                                              ValueId masked) {
-  if (factors_[slot(norm.node)]) return *factors_[slot(norm.node)];
+  if (factors_[norm.node]) return *factors_[norm.node];
   const std::int64_t rows = rows_of(norm.node);
   const std::int32_t channels = graph_.shape(norm.node).channels;
   const std::int32_t blocks = sum_blocks(rows, channels);
@@ -179,7 +179,7 @@ Builder::Factors Builder::batch_norm_factors(const Normalised& norm, ValueId dy,
   });
   completes(norm.node, Role::scale);
   completes(norm.node, Role::shift);
-  factors_[slot(norm.node)] = factors;
+  factors_[norm.node] = factors;
   return factors;
 }
 

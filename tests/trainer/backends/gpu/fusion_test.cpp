@@ -87,7 +87,7 @@ Ids add_pair(Graph& graph, bool end, std::int32_t readers = 1) {
 NodeFusion choice(bool end, const FusionCosts& costs, std::int32_t readers = 1) {
   Graph graph({4, 4, 3});
   const Ids ids = add_pair(graph, end, readers);
-  return plan_fusion(graph, Structure(graph), 2, costs).of(ids.second);
+  return plan_fusion(graph, 2, costs).of(ids.second);
 }
 
 TEST(Fusion, Statistics_AreTakenWhereTheKernelThatSumsCostsMore) {
@@ -95,7 +95,7 @@ TEST(Fusion, Statistics_AreTakenWhereTheKernelThatSumsCostsMore) {
   const NodeId first = add_pair(graph, false).first;
   const auto chosen = [&](double statistics) {
     const FusionCosts costs = costs_of({{Form::plain, 5}, {Form::statistics, statistics}}, 2);
-    return plan_fusion(graph, Structure(graph), 2, costs).of(first);
+    return plan_fusion(graph, 2, costs).of(first);
   };
   EXPECT_EQ(chosen(6.9), NodeFusion{.statistics = true});
   EXPECT_EQ(chosen(7.1), NodeFusion{});
@@ -143,8 +143,7 @@ TEST(Fusion, OddChannelsAreLeftAlone) {
   const NodeId input = graph.add("input", Conv2d{12, {}}, {Graph::kInput});
   const NodeId conv = graph.add("conv", Conv2d{8, {}}, {input});
   graph.add("bn", BatchNorm{}, {conv});
-  const FusionPlan plan =
-      plan_fusion(graph, Structure(graph), 2, fuse_all([](const DnnGraph&) { return true; }));
+  const FusionPlan plan = plan_fusion(graph, 2, fuse_all([](const DnnGraph&) { return true; }));
   EXPECT_EQ(plan.of(conv), NodeFusion{});
   EXPECT_EQ(plan.of(Graph::kInput), NodeFusion{});
 }

@@ -50,7 +50,7 @@ inline double bytes_of(const DnnGraph& graph) {
 class StepOnPaper {
  public:
   StepOnPaper(const Graph& graph, std::int32_t images, const FusionCosts& costs)
-      : StepOnPaper(graph, images, plan_fusion(graph, Structure(graph), images, costs)) {}
+      : StepOnPaper(graph, images, plan_fusion(graph, images, costs)) {}
   StepOnPaper(const Graph& graph, std::int32_t images, FusionPlan plan)
       : graph_(graph), layouts_(make_layouts(graph_, DType::f16)), fusion(std::move(plan)) {
     const ExecutableSpec spec{.batch = {.images = images,

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/backends/memory_plan.h"
+#include "trainer/backends/compiler/memory_plan.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <vector>
 
-namespace penstock {
+namespace penstock::compiler {
 namespace {
 
 std::size_t aligned(std::size_t bytes) {
@@ -67,4 +70,32 @@ std::size_t peak_of(std::span<const Lifetime> tensors) {
   return peak;
 }
 
-}  // namespace penstock
+std::int32_t find_batch_that_fits(PlannedBatch known, std::int32_t limit, std::size_t most_bytes,
+                                  const std::function<std::size_t(std::int32_t)>& planned_bytes) {
+  constexpr int kGuesses = 6;
+  for (int guess = 0; guess < kGuesses; ++guess) {
+    const double fitting = std::floor(static_cast<double>(most_bytes) * known.images /
+                                      static_cast<double>(known.bytes));
+    known.images = static_cast<std::int32_t>(std::min(fitting, static_cast<double>(limit - 1)));
+    if (known.images < 1) return 0;
+    known.bytes = planned_bytes(known.images);
+    if (known.bytes <= most_bytes) return known.images;
+    limit = known.images;
+  }
+  return 0;
+}
+
+ConfigError batch_too_large(std::int32_t images, const std::string& need, std::size_t budget,
+                            std::int32_t fitting) {
+  return ConfigError(fmt::format("--batch-size is {}: {}, and {} may be used; {}", images, need,
+                                 size_text(budget),
+                                 fitting > 0 ? fmt::format("a batch of {} fits", fitting)
+                                             : "not even one image fits: use a smaller model"));
+}
+
+std::string size_text(std::size_t bytes) {
+  const double mib = static_cast<double>(bytes) / (1 << 20);
+  return mib < 1024 ? fmt::format("{:.1f} MiB", mib) : fmt::format("{:.1f} GiB", mib / 1024);
+}
+
+}  // namespace penstock::compiler

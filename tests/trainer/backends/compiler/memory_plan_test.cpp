@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/backends/memory_plan.h"
+#include "trainer/backends/compiler/memory_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "dataflow/random.h"
 
-namespace penstock {
+namespace penstock::compiler {
 namespace {
 
 /// Expects that tensors with overlapping lifetimes share no byte, and that all are inside the
@@ -56,5 +56,18 @@ TEST(MemoryPlan, NothingTakesNoMemory) {
   EXPECT_EQ(plan_memory({}), 0U);
 }
 
+/// Workspaces do not grow linearly, so that the first guess is too large.
+TEST(BatchThatFits, IsCorrectedByItsOwnPlan) {
+  const auto planned = [](std::int32_t images) {
+    return static_cast<std::size_t>(images) * 10 + (images > 4 ? 30 : 0);
+  };
+  const PlannedBatch known{20, planned(20)};
+  const std::int32_t fitting = find_batch_that_fits(known, 20, 100, planned);
+  EXPECT_LE(planned(fitting), 100U);
+  EXPECT_GT(planned(fitting + 2), 100U);
+  EXPECT_EQ(find_batch_that_fits(known, 3, 1000, planned), 2) << "fewer than the limit";
+  EXPECT_EQ(find_batch_that_fits(known, 20, 9, planned), 0);
+}
+
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::compiler
