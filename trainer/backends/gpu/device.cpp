@@ -138,6 +138,12 @@ std::unique_ptr<Program> GpuStream::record_program(const std::function<void()>& 
   return std::make_unique<GpuProgram>(driver_, graph, std::move(actions));
 }
 
+void GpuStream::finish() {
+  const GpuEvent done(driver_);
+  driver_.record(handle_, done.handle());
+  done.wait_until(Time::max());
+}
+
 void GpuStream::at_launch(std::function<void()> action) {
   if (recording_ != nullptr) {
     recording_->push_back(std::move(action));

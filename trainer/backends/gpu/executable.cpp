@@ -11,7 +11,7 @@
 #include "dataflow/error.h"
 #include "trainer/backends/compiler/memory_plan.h"
 #include "trainer/backends/gpu/builder.h"
-#include "trainer/backends/gpu/time_plans.h"
+#include "trainer/backends/gpu/plan_book.h"
 
 namespace penstock::gpu {
 namespace {
@@ -196,9 +196,7 @@ void GpuExecutable::warm_up() {
                     spec.images};
   GpuStream stream(device_.driver());
   for (const Phase phase : kPhaseList) run(phase, batch, stream, {}, *result);
-  GpuEvent done(device_.driver());
-  stream.record(done);
-  done.wait_until(Time::max());
+  stream.finish();
   step_ = 0;
 }
 
