@@ -107,24 +107,19 @@ ValueId Builder::activate(NodeId last, bool relu, const Activated& from) {
 
 ValueId Builder::add_scale_shift(NodeId last, bool relu, const Activated& from, bool wants_mask) {
   const ValueId y = new_activation(last), mask = wants_mask ? new_mask(last) : kNoValue;
-  const Normalised& norm = from.norm;
-  const ValueId added = from.other ? from.other->x : from.residual;
-  const ValueId multiplier = from.other ? from.other->multiplier : kNoValue;
-  const ValueId addend = from.other ? from.other->addend : kNoValue;
-  const ScaleShift shape{
-      .relu = relu, .type = type_, .rows = rows_of(last), .channels = graph_.shape(last).channels};
-  schedule_.add([=](const Addresses& at) {
-    ScaleShift call = shape;
-    call.x = at(norm.x);
-    call.multiplier = at.as<float>(norm.multiplier);
-    call.addend = at.as<float>(norm.addend);
-    call.residual = at(added);
-    call.residual_multiplier = at.as<float>(multiplier);
-    call.residual_addend = at.as<float>(addend);
-    call.y = at(y);
-    call.mask = at.as<std::uint8_t>(mask);
-    return call;
-  });
+  ScaleShiftOperands of{.x = from.norm.x,
+                        .y = y,
+                        .multiplier = from.norm.multiplier,
+                        .addend = from.norm.addend,
+                        .residual = from.residual,
+                        .mask = mask,
+                        .relu = relu};
+  if (from.other) {
+    of.residual = from.other->x;
+    of.residual_multiplier = from.other->multiplier;
+    of.residual_addend = from.other->addend;
+  }
+  scale_shift(last, of);
   set_output(last, y);
   return mask;
 }
@@ -188,44 +183,39 @@ void Builder::apply_factors(const Normalised& norm, const Factors& factors, Valu
   const NodeId input = input_of(norm.node);
   if (!needs_gradient(input)) return;
   const Target dx = target(input);
-  const BatchNormBackwardApply shape{.accumulate = dx.accumulate,
-                                     .type = type_,
-                                     .rows = rows_of(norm.node),
-                                     .channels = graph_.shape(norm.node).channels};
-  schedule_.add([=](const Addresses& at) {
-    BatchNormBackwardApply call = shape;
-    call.dy = at(dy);
-    call.mask = at.as<std::uint8_t>(mask);
-    call.x = at(norm.x);
-    call.dy_factor = at.as<float>(factors.dy);
-    call.x_factor = at.as<float>(factors.x);
-    call.constant = at.as<float>(factors.constant);
-    call.dx = at(dx.value);
-    return call;
-  });
+  add_application(norm.node, dy, mask, dx.accumulate, {norm.x, dx.value, factors}, {});
 }
 
 /// Both batch norms together read the gradient once.
-void Builder::apply_factors(const Normalised& norm, const Normalised& other, ValueId dy) {
+void Builder::apply_both_factors(const Normalised& norm, const Normalised& other, ValueId dy) {
   const Factors factors = batch_norm_factors(norm, dy, kNoValue, kNoValue);
   const Factors other_factors = batch_norm_factors(other, dy, kNoValue, kNoValue);
   const ValueId dx = target(input_of(norm.node)).value;
   const ValueId other_dx = target(input_of(other.node)).value;
-  const BatchNormBackwardApply shape{
-      .type = type_, .rows = rows_of(norm.node), .channels = graph_.shape(norm.node).channels};
+  add_application(norm.node, dy, kNoValue, false, {norm.x, dx, factors},
+                  {other.x, other_dx, other_factors});
+}
+
+void Builder::add_application(NodeId node, ValueId dy, ValueId mask, bool accumulate,
+                              const Application& first, const Application& second) {
+  const BatchNormBackwardApply shape{.accumulate = accumulate,
+                                     .type = type_,
+                                     .rows = rows_of(node),
+                                     .channels = graph_.shape(node).channels};
   schedule_.add([=](const Addresses& at) {
     BatchNormBackwardApply call = shape;
     call.dy = at(dy);
-    call.x = at(norm.x);
-    call.dy_factor = at.as<float>(factors.dy);
-    call.x_factor = at.as<float>(factors.x);
-    call.constant = at.as<float>(factors.constant);
-    call.dx = at(dx);
-    call.x2 = at(other.x);
-    call.dy_factor2 = at.as<float>(other_factors.dy);
-    call.x_factor2 = at.as<float>(other_factors.x);
-    call.constant2 = at.as<float>(other_factors.constant);
-    call.dx2 = at(other_dx);
+    call.mask = at.as<std::uint8_t>(mask);
+    call.x = at(first.x);
+    call.dy_factor = at.as<float>(first.factors.dy);
+    call.x_factor = at.as<float>(first.factors.x);
+    call.constant = at.as<float>(first.factors.constant);
+    call.dx = at(first.dx);
+    call.x2 = at(second.x);
+    call.dy_factor2 = at.as<float>(second.factors.dy);
+    call.x_factor2 = at.as<float>(second.factors.x);
+    call.constant2 = at.as<float>(second.factors.constant);
+    call.dx2 = at(second.dx);
     return call;
   });
 }
@@ -250,7 +240,7 @@ void Builder::sum_backward(NodeId last, const Activated& from, NodeId other, Val
   if (from.other && short_) {
     const NodeId x = input_of(from.norm.node), other_x = input_of(from.other->node);
     if (x != other_x && sets_gradient_of(x) && sets_gradient_of(other_x)) {
-      apply_factors(from.norm, *from.other, dy);
+      apply_both_factors(from.norm, *from.other, dy);
       return;
     }
   }

@@ -75,42 +75,34 @@ void Builder::build() {
 }
 
 void Builder::add_loss() {
-  const ValueId result = schedule_.add_value(sizeof(StepResult), Home::result);
-  SummariseStep summary{.images = spec_.batch.images};
-  if (phase_ == Phase::forward_only || graph_.nodes().empty()) {
-    schedule_.add([=, scalars = scalars_](const Addresses& at) {
-      SummariseStep call = summary;
-      call.scalars = at.as<StepScalars>(scalars);
-      call.result = at.as<StepResult>(result);
-      return call;
+  ValueId loss = kNoValue, above = kNoValue;
+  if (phase_ != Phase::forward_only && !graph_.nodes().empty()) {
+    const auto images = static_cast<std::size_t>(spec_.batch.images);
+    loss = new_floats(images);
+    above = schedule_.add_value(images * sizeof(std::int32_t));
+    const ValueId logits = output(last_node());
+    const ValueId labels = schedule_.add_value(images * sizeof(std::int32_t), Home::labels);
+    const ValueId dlogits = needs_gradient(last_node()) ? target(last_node()).value : kNoValue;
+    schedule_.add([=, scalars = scalars_, type = type_, count = spec_.batch.images,
+                   classes = graph_.shape(last_node()).channels](const Addresses& at) {
+      return SoftmaxCrossEntropy{.logits = at(logits),
+                                 .labels = at.as<std::int32_t>(labels),
+                                 .dlogits = at(dlogits),
+                                 .loss = at.as<float>(loss),
+                                 .above = at.as<std::int32_t>(above),
+                                 .scalars = at.as<StepScalars>(scalars),
+                                 .type = type,
+                                 .images = count,
+                                 .classes = classes};
     });
-    return;
   }
-  const NodeId last = last_node();
-  const auto images = static_cast<std::size_t>(spec_.batch.images);
-  const ValueId logits = output(last), loss = new_floats(images);
-  const ValueId labels = schedule_.add_value(images * sizeof(std::int32_t), Home::labels);
-  const ValueId above = schedule_.add_value(images * sizeof(std::int32_t));
-  const ValueId dlogits = needs_gradient(last) ? target(last).value : kNoValue;
-  const SoftmaxCrossEntropy entropy{
-      .type = type_, .images = spec_.batch.images, .classes = graph_.shape(last).channels};
-  schedule_.add([=, scalars = scalars_](const Addresses& at) {
-    SoftmaxCrossEntropy call = entropy;
-    call.logits = at(logits);
-    call.labels = at.as<std::int32_t>(labels);
-    call.dlogits = at(dlogits);
-    call.loss = at.as<float>(loss);
-    call.above = at.as<std::int32_t>(above);
-    call.scalars = at.as<StepScalars>(scalars);
-    return call;
-  });
-  schedule_.add([=, scalars = scalars_](const Addresses& at) {
-    SummariseStep call = summary;
-    call.loss = at.as<float>(loss);
-    call.above = at.as<std::int32_t>(above);
-    call.scalars = at.as<StepScalars>(scalars);
-    call.result = at.as<StepResult>(result);
-    return call;
+  const ValueId result = schedule_.add_value(sizeof(StepResult), Home::result);
+  schedule_.add([=, scalars = scalars_, count = spec_.batch.images](const Addresses& at) {
+    return SummariseStep{.loss = at.as<float>(loss),
+                         .above = at.as<std::int32_t>(above),
+                         .images = count,
+                         .scalars = at.as<StepScalars>(scalars),
+                         .result = at.as<StepResult>(result)};
   });
 }
 
@@ -182,23 +174,30 @@ void Builder::give(NodeId node, ValueId value, bool keep) {
   if (!needs_gradient(node)) return;
   ValueId& gradient = gradient_values_[node];
   if (gradient != kNoValue) {
-    copy_or_add(node, gradient, value, true);
+    scale_shift(node, {.x = value, .y = gradient, .residual = gradient});
   } else if (!keep) {
     gradient = value;
   } else {
     gradient = new_activation(node);
-    copy_or_add(node, gradient, value, false);
+    scale_shift(node, {.x = value, .y = gradient});
   }
 }
 
-void Builder::copy_or_add(NodeId node, ValueId to, ValueId value, bool add) {
-  const ScaleShift sum{
-      .type = type_, .rows = rows_of(node), .channels = graph_.shape(node).channels};
+void Builder::scale_shift(NodeId node, const ScaleShiftOperands& of) {
+  const ScaleShift shape{.relu = of.relu,
+                         .type = type_,
+                         .rows = rows_of(node),
+                         .channels = graph_.shape(node).channels};
   schedule_.add([=](const Addresses& at) {
-    ScaleShift call = sum;
-    call.x = at(value);
-    call.residual = add ? at(to) : nullptr;
-    call.y = at(to);
+    ScaleShift call = shape;
+    call.x = at(of.x);
+    call.multiplier = at.as<float>(of.multiplier);
+    call.addend = at.as<float>(of.addend);
+    call.residual = at(of.residual);
+    call.residual_multiplier = at.as<float>(of.residual_multiplier);
+    call.residual_addend = at.as<float>(of.residual_addend);
+    call.y = at(of.y);
+    call.mask = at.as<std::uint8_t>(of.mask);
     return call;
   });
 }
@@ -226,14 +225,7 @@ ValueId Builder::running(NodeId node, Role role) {
 
 void Builder::visit(NodeId node, const Relu&) {
   const ValueId x = output(input_of(node)), y = new_activation(node);
-  const ScaleShift shape{
-      .relu = true, .type = type_, .rows = rows_of(node), .channels = graph_.shape(node).channels};
-  schedule_.add([=](const Addresses& at) {
-    ScaleShift call = shape;
-    call.x = at(x);
-    call.y = at(y);
-    return call;
-  });
+  scale_shift(node, {.x = x, .y = y, .relu = true});
   set_output(node, y);
   if (!needs_gradient(input_of(node))) return;
   reverse([this, node] { relu_backward(node, gradient_of(node), target(input_of(node))); });
@@ -263,18 +255,8 @@ void Builder::visit(NodeId node, const Add&) {
   const ValueId y = new_activation(node);
   ValueId sum = output(inputs[0]);
   for (std::size_t i = 1; i < inputs.size(); ++i) {
-    const ValueId added = output(inputs[i]);
-    const ScaleShift shape{.relu = fuses_relu(node) && i + 1 == inputs.size(),
-                           .type = type_,
-                           .rows = rows_of(node),
-                           .channels = graph_.shape(node).channels};
-    schedule_.add([=](const Addresses& at) {
-      ScaleShift call = shape;
-      call.x = at(sum);
-      call.residual = at(added);
-      call.y = at(y);
-      return call;
-    });
+    const bool relu = fuses_relu(node) && i + 1 == inputs.size();
+    scale_shift(node, {.x = sum, .y = y, .residual = output(inputs[i]), .relu = relu});
     sum = y;
   }
   set_output(last, y);
@@ -347,45 +329,54 @@ void Builder::pool(NodeId node, const Window& window, bool count_padding) {
   });
 }
 
+/// `shape` has the numbers of channels of both tensors.
+void Builder::copy_channels(NodeId node, CopyChannels shape, ValueId from, ValueId to) {
+  shape.rows = rows_of(node);
+  shape.type = type_;
+  schedule_.add([=](const Addresses& at) {
+    CopyChannels call = shape;
+    call.from = at(from);
+    call.to = at(to);
+    return call;
+  });
+}
+
 void Builder::visit(NodeId node, const Concat&) {
   const ValueId y = new_activation(node);
-  CopyChannels copy{.rows = rows_of(node), .type = type_};
-  copy.to_channels = graph_.shape(node).channels;
-  for (const NodeId input : node_of(node).inputs) {
-    const ValueId x = output(input);
-    copy.channels = copy.from_channels = graph_.shape(input).channels;
-    schedule_.add([=](const Addresses& at) {
-      CopyChannels call = copy;
-      call.from = at(x);
-      call.to = at(y);
-      return call;
-    });
-    copy.to_first += copy.channels;
-  }
-  set_output(node, y);
-  if (!needs_gradient(node)) return;
-  reverse([this, node] {
+  const auto for_each_slice = [this, node](const auto& body) {
     std::int32_t first = 0;
     for (const NodeId input : node_of(node).inputs) {
-      slice_backward(node, first, input);
+      body(input, first);
       first += graph_.shape(input).channels;
     }
+  };
+  for_each_slice([&](NodeId input, std::int32_t first) {
+    const std::int32_t channels = graph_.shape(input).channels;
+    copy_channels(node,
+                  {.channels = channels,
+                   .from_channels = channels,
+                   .to_channels = graph_.shape(node).channels,
+                   .to_first = first},
+                  output(input), y);
+  });
+  set_output(node, y);
+  if (!needs_gradient(node)) return;
+  reverse([=, this] {
+    for_each_slice([&](NodeId input, std::int32_t first) { slice_backward(node, first, input); });
   });
 }
 
 void Builder::visit(NodeId node, const PadChannels& op) {
   const NodeId input = input_of(node);
   const ValueId x = output(input), y = new_activation(node);
-  CopyChannels copy{.rows = rows_of(node), .zero_rest = true, .type = type_};
-  copy.channels = copy.from_channels = graph_.shape(input).channels;
-  copy.to_channels = graph_.shape(node).channels;
-  copy.to_first = op.before;
-  schedule_.add([=](const Addresses& at) {
-    CopyChannels call = copy;
-    call.from = at(x);
-    call.to = at(y);
-    return call;
-  });
+  const std::int32_t channels = graph_.shape(input).channels;
+  copy_channels(node,
+                {.channels = channels,
+                 .from_channels = channels,
+                 .to_channels = graph_.shape(node).channels,
+                 .to_first = op.before,
+                 .zero_rest = true},
+                x, y);
   set_output(node, y);
   reverse([=, this, before = op.before] { slice_backward(node, before, input); });
 }
@@ -395,16 +386,14 @@ void Builder::slice_backward(NodeId node, std::int32_t first, NodeId input) {
   if (!needs_gradient(input)) return;
   const ValueId dy = gradient_of(node);
   const Target dx = target(input);
-  CopyChannels copy{.rows = rows_of(node), .accumulate = dx.accumulate, .type = type_};
-  copy.channels = copy.to_channels = graph_.shape(input).channels;
-  copy.from_channels = graph_.shape(node).channels;
-  copy.from_first = first;
-  schedule_.add([=](const Addresses& at) {
-    CopyChannels call = copy;
-    call.from = at(dy);
-    call.to = at(dx.value);
-    return call;
-  });
+  const std::int32_t channels = graph_.shape(input).channels;
+  copy_channels(node,
+                {.channels = channels,
+                 .from_channels = graph_.shape(node).channels,
+                 .from_first = first,
+                 .to_channels = channels,
+                 .accumulate = dx.accumulate},
+                dy, dx.value);
 }
 
 void Builder::visit(NodeId node, const Lrn& op) {

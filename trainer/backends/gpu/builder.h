@@ -115,12 +115,30 @@ class Builder : compiler::GraphBuilder {
   ValueId activate(NodeId last, bool relu, const Activated& from);
   ValueId add_scale_shift(NodeId last, bool relu, const Activated& from, bool wants_mask);
   void apply_factors(const Normalised& norm, const Factors& factors, ValueId dy, ValueId mask);
-  void apply_factors(const Normalised& norm, const Normalised& other, ValueId dy);
+  void apply_both_factors(const Normalised& norm, const Normalised& other, ValueId dy);
+  /// A norm with the gradient of its input. x is kNoValue: no norm.
+  struct Application {
+    ValueId x = kNoValue, dx = kNoValue;
+    Factors factors{};
+  };
+  void add_application(NodeId node, ValueId dy, ValueId mask, bool accumulate,
+                       const Application& first, const Application& second);
   Factors batch_norm_factors(const Normalised& norm, ValueId dy, ValueId mask, ValueId masked);
   void finish_sum(NodeId node, const Normalised& norm, NodeId other);
   void batch_norm_backward(NodeId last, const Normalised& norm, ValueId mask);
   void sum_backward(NodeId last, const Activated& from, NodeId other, ValueId mask);
 
+  /// The operands of ScaleShift; kNoValue: none.
+  struct ScaleShiftOperands {
+    ValueId x = kNoValue, y = kNoValue;
+    ValueId multiplier = kNoValue, addend = kNoValue;
+    ValueId residual = kNoValue, residual_multiplier = kNoValue, residual_addend = kNoValue;
+    ValueId mask = kNoValue;
+    bool relu = false;
+  };
+  /// `node` has the shape of y.
+  void scale_shift(NodeId node, const ScaleShiftOperands& of);
+  void copy_channels(NodeId node, CopyChannels shape, ValueId from, ValueId to);
   void relu_backward(NodeId node, ValueId dy, Target dx);
   void pool(NodeId node, const Window& window, bool count_padding);
   void slice_backward(NodeId node, std::int32_t first, NodeId input);
@@ -145,7 +163,6 @@ class Builder : compiler::GraphBuilder {
   /// Makes `value` a part of the node's gradient. With `keep` its memory stays unchanged; otherwise
   /// the gradient may reuse that memory.
   void give(NodeId node, ValueId value, bool keep);
-  void copy_or_add(NodeId node, ValueId to, ValueId value, bool add);
 
   // Parameters.
   ValueId parameter(NodeId node, Role role, Home home);

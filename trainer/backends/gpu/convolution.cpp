@@ -41,22 +41,13 @@ void Builder::convolve(NodeId node, const ConvolutionShape& shape, bool bias) {
     if (fusion.statistics) {
       convolve_with_statistics(node, shape, x, w, y);
     } else {
-      ConvForward forward = conv_forward(shape);
+      DnnPattern forward = conv_forward(shape);
       compute(std::move(forward.graph), {{forward.x, x}, {forward.w, w}, {forward.y, y}});
     }
   }
   if (bias || fuses_relu(node)) {
     const ValueId addend = bias ? float_parameter(node, Role::bias) : kNoValue;
-    const ScaleShift shift{.relu = fuses_relu(node),
-                           .type = type_,
-                           .rows = rows_of(node),
-                           .channels = graph_.shape(node).channels};
-    schedule_.add([=](const Addresses& at) {
-      ScaleShift call = shift;
-      call.x = call.y = at(y);
-      call.addend = at.as<float>(addend);
-      return call;
-    });
+    scale_shift(node, {.x = y, .y = y, .addend = addend, .relu = fuses_relu(node)});
   }
   set_output(last_of(node), y);
   if (trains())
@@ -73,7 +64,7 @@ void Builder::convolve_backward(NodeId node, const ConvolutionShape& shape, bool
   if (fusion_.of(node).normalises) {
     normalised_backward_filter(node, shape, dy, dw);
   } else {
-    ConvBackwardFilter filter = conv_backward_filter(shape);
+    DnnPattern filter = conv_backward_filter(shape);
     compute(std::move(filter.graph), {{filter.x, x}, {filter.dy, dy}, {filter.dw, dw}});
   }
   completes(node, Role::weight);
@@ -85,7 +76,7 @@ void Builder::convolve_backward(NodeId node, const ConvolutionShape& shape, bool
     return;
   }
   const Target dx = target(input);
-  ConvBackwardData data = conv_backward_data(shape, dx.accumulate ? 1.F : 0.F);
+  DnnPattern data = conv_backward_data(shape, dx.accumulate ? 1.F : 0.F);
   compute(std::move(data.graph), {{data.dy, dy}, {data.w, w}, {data.dx, dx.value}});
 }
 
@@ -117,7 +108,7 @@ Builder::Sums Builder::new_sums(NodeId node) {
 
 void Builder::convolve_with_statistics(NodeId node, const ConvolutionShape& shape, ValueId x,
                                        ValueId w, ValueId y) {
-  ConvStatistics form = conv_statistics(shape);
+  DnnPattern form = conv_statistics(shape);
   const Sums sums = new_sums(node);
   compute(std::move(form.graph), {{form.x, x},
                                   {form.w, w},
@@ -129,7 +120,7 @@ void Builder::convolve_with_statistics(NodeId node, const ConvolutionShape& shap
 void Builder::convolve_normalised(NodeId node, const ConvolutionShape& shape, ValueId w,
                                   ValueId y) {
   const Normalised& norm = activated_[input_of(node)]->norm;
-  NormalisedConvStatistics form = normalised_conv_statistics(shape);
+  DnnPattern form = normalised_conv_statistics(shape);
   const Sums sums = new_sums(node);
   compute(std::move(form.graph), {{form.x, norm.x},
                                   {form.scale, norm.short_multiplier},
@@ -145,8 +136,7 @@ ValueId Builder::convolve_block_end(NodeId node, const ConvolutionShape& shape, 
                                     ValueId y) {
   const NodeId input = input_of(node);
   const auto& [norm, other, residual] = *activated_[input];
-  ResidualNormalisedConvStatistics form =
-      residual_normalised_conv_statistics(shape, other.has_value());
+  DnnPattern form = residual_normalised_conv_statistics(shape, other.has_value());
   const Sums sums = new_sums(node);
   const ValueId u = new_activation(input);
   std::vector<Operand> operands{{form.x, norm.x},
@@ -170,7 +160,7 @@ ValueId Builder::convolve_block_end(NodeId node, const ConvolutionShape& shape, 
 void Builder::normalised_backward_filter(NodeId node, const ConvolutionShape& shape, ValueId dy,
                                          ValueId dw) {
   const Normalised& norm = activated_[input_of(node)]->norm;
-  NormalisedConvBackwardFilter form = normalised_conv_backward_filter(shape);
+  DnnPattern form = normalised_conv_backward_filter(shape);
   compute(std::move(form.graph), {{form.x, norm.x},
                                   {form.scale, norm.short_multiplier},
                                   {form.shift, norm.short_addend},
@@ -188,8 +178,7 @@ void Builder::masked_backward_data(NodeId node, const ConvolutionShape& shape, V
                             : residual == kNoValue ? Shortcut::none
                                                    : Shortcut::tensor;
   PENSTOCK_ASSERT(has_gradient(input) != structure_.has_one_reader(input));
-  ConvBackwardDataBatchNorm form =
-      conv_backward_data_batch_norm(shape, has_gradient(input), shortcut);
+  DnnPattern form = conv_backward_data_batch_norm(shape, has_gradient(input), shortcut);
   const ValueId masked = new_activation(input);
   std::vector<Operand> operands{{form.dy, dy},
                                 {form.w, w},
