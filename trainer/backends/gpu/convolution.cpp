@@ -188,12 +188,15 @@ void Builder::masked_backward_data(NodeId node, const ConvolutionShape& shape, V
   add_norm_operands(form.norm, norm, operands);
   if (other) add_norm_operands(form.shortcut_norm, *other, operands);
   compute(std::move(form.graph), operands);
+  for (const Normalised* const of : {&norm, other ? &*other : nullptr}) {
+    if (of == nullptr) continue;
+    completes(of->node, Role::scale);
+    completes(of->node, Role::shift);
+  }
   gradient_values_[input] = masked;
 }
 
-/// Adds the operands of a norm's backward pass. It completes the gradients of scale and shift in
-/// f32, but does not mark them as completed: in 16-bit types, which alone use these forms, their
-/// group is then widened and reported at the end of the backward pass.
+/// Adds the operands of a norm's backward pass, which completes the gradients of scale and shift.
 void Builder::add_norm_operands(const BatchNormTensors& tensors, const Normalised& norm,
                                 std::vector<Operand>& operands) {
   const auto channels = static_cast<std::size_t>(graph_.shape(norm.node).channels);

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -188,6 +189,20 @@ TEST(Fusion, ResNet50_OnHopperLacksOnlyTheStridedEndsOfVersion1) {
   const Graph v1 = graph_of_model("resnet50"), v15 = graph_of_model("resnet50_v1.5");
   EXPECT_EQ(counts_of(v15, StepOnPaper(v15, 256, costs).fusion), (Counts{52, 33, 15, 47}));
   EXPECT_EQ(counts_of(v1, StepOnPaper(v1, 256, costs).fusion), (Counts{52, 33, 12, 44}));
+}
+
+/// A bucket of gradients is exchanged when the last of them is complete.
+TEST(Fusion, EachGradientIsCompletedByOneOperation) {
+  for (const std::string_view name : {"resnet50", "resnet50_v1.5", "densenet40_k12"}) {
+    for (const bool fuses : {false, true}) {
+      const StepOnPaper step(graph_of_model(name), 2,
+                             fuse_all([&](const DnnGraph&) { return fuses; }));
+      std::vector<std::size_t> completed = step.completed(), all(step.parameter_count());
+      std::ranges::sort(completed);
+      std::iota(all.begin(), all.end(), 0);
+      EXPECT_EQ(completed, all) << name << (fuses ? ", fused" : "");
+    }
+  }
 }
 
 /// In 10^6 bytes per image. A convolution that skips pixels counts as reading them.
