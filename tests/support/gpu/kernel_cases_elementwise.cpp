@@ -232,6 +232,7 @@ void add_elementwise_cases(std::vector<NamedCase>& cases, DType type) {
         add(fmt::format("ReluBackward{}{}", masks ? "_mask" : "_y", adds ? "_added" : ""), text,
             count, [=](KernelCase& k) { relu_backward(k, type, count, masks, adds, false); });
       }
+      if (count > kLargeCase) continue;
       add(fmt::format("ReluBackward{}_in_place", masks ? "_mask" : "_y"), text, count,
           [=](KernelCase& k) { relu_backward(k, type, count, masks, false, true); });
     }
