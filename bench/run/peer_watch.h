@@ -12,9 +12,9 @@
 #include <string>
 
 #include "bench/config/run_config.h"
+#include "trainer/cluster/exchange_wait.h"
 #include "trainer/cluster/liveness/liveness.h"
 #include "trainer/cluster/processes.h"
-#include "trainer/cluster/watched_group.h"
 
 namespace penstock {
 

@@ -5,12 +5,7 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <climits>
-#include <condition_variable>
-#include <cstdio>
-#include <cstdlib>
-#include <mutex>
 #include <string>
 
 #include "dataflow/error.h"
@@ -19,7 +14,6 @@ namespace penstock::cluster {
 namespace {
 
 constexpr int kTag = 1;
-constexpr int kTimedOut = 5;  // exit code of a timeout
 /// Limit of one MPI message, whose counts are ints.
 constexpr std::size_t kMostBytes = std::size_t{1} << 30;
 
@@ -48,8 +42,6 @@ void check_mpi(int code, std::string_view what) {
                     std::string(text, static_cast<std::size_t>(length)) +
                     "'; see the messages of the launcher about the other ranks");
 }
-
-// ---- links ------------------------------------------------------------------
 
 struct MpiLinks::Communicator {
   MPI_Comm handle = duplicate();
@@ -175,106 +167,5 @@ class MpiLink final : public collectives::Link {
 std::unique_ptr<collectives::Link> MpiLinks::join(const ExchangeWait& wait) {
   return std::make_unique<MpiLink>(communicator_->handle, wait);
 }
-
-// ---- blocking MPI calls ----------------------------------------------------
-
-struct MpiBlockingGroup::State {
-  State(const Processes::Exchange& exchange, const Launch& the_launch)
-      : device(exchange.device), launch(the_launch), patience(exchange.patience) {
-    watcher = std::jthread([this](const std::stop_token& stop) { watch(stop); });
-    watched([this] { communicator = duplicate(); });
-  }
-
-  /// `wait` waits for other ranks. Ends the process if that takes too long.
-  template <typename Wait>
-  void watched(const Wait& wait) {
-    ++call;
-    wait();
-    ++call;
-  }
-
-  /// Ends the process if one call takes too long.
-  void watch(const std::stop_token& stop) {
-    std::unique_lock lock(mutex);
-    std::uint64_t seen = 0;
-    for (Nanoseconds waited{}; !stop.stop_requested();) {
-      constexpr Nanoseconds kLook = std::chrono::milliseconds(100);
-      condition.wait_for(lock, stop, kLook, [] { return false; });
-      const std::uint64_t now = call.load();
-      waited = now % 2 == 1 && now == seen ? waited + kLook : Nanoseconds::zero();
-      seen = now;
-      if (waited < patience) continue;
-      std::fprintf(
-          stderr,
-          "penstock: rank %d waited %lld s in MPI_Allreduce for other ranks: one of them hangs, is "
-          "stopped, or cannot be reached; see the messages of the launcher, or raise --timeout\n",
-          launch.rank, static_cast<long long>(patience / std::chrono::seconds(1)));
-      std::_Exit(kTimedOut);
-    }
-  }
-
-  Device& device;
-  const Launch launch;
-  const Nanoseconds patience;
-  MPI_Comm communicator = MPI_COMM_NULL;
-  std::atomic<std::uint64_t> call{0};  // odd: inside a call
-  std::mutex mutex;
-  std::condition_variable_any condition;
-  std::jthread watcher;  // last, because it uses the others
-};
-
-class MpiBlockingCollective final : public Collective {
- public:
-  explicit MpiBlockingCollective(MpiBlockingGroup::State& state)
-      : state_(state), arrived_(state.device.make_event()) {}
-
-  World world() const noexcept override { return {state_.launch.rank, state_.launch.size}; }
-  bool recordable() const noexcept override { return true; }
-  void all_reduce_sum(Tensor tensor, Stream& stream) override {
-    exchange(tensor, stream, [this](float* data, int count) {
-      return MPI_Allreduce(MPI_IN_PLACE, data, count, MPI_FLOAT, MPI_SUM, state_.communicator);
-    });
-  }
-  void reduce_sum(Tensor tensor, std::int32_t root, Stream& stream) override {
-    exchange(tensor, stream, [this, root](float* data, int count) {
-      const bool home = state_.launch.rank == root;
-      return MPI_Reduce(home ? MPI_IN_PLACE : data, home ? data : nullptr, count, MPI_FLOAT,
-                        MPI_SUM, root, state_.communicator);
-    });
-  }
-  void broadcast(Tensor tensor, std::int32_t root, Stream& stream) override {
-    exchange(tensor, stream, [this, root](float* data, int count) {
-      return MPI_Bcast(data, count, MPI_FLOAT, root, state_.communicator);
-    });
-  }
-
- private:
-  template <typename Call>
-  void exchange(const Tensor& tensor, Stream& stream, const Call& call) {
-    PENSTOCK_ASSERT(tensor.dtype == DType::f32);
-    stream.record(*arrived_);
-    arrived_->wait_until(Time::max());  // the CPU touches the elements
-    state_.watched([&] {
-      if (tensor.count == 0) check_mpi(MPI_Barrier(state_.communicator), "meeting other ranks");
-      auto* const data = static_cast<float*>(tensor.data);
-      for (std::size_t first = 0; first < tensor.count; first += INT_MAX) {
-        const auto count = static_cast<int>(std::min<std::size_t>(INT_MAX, tensor.count - first));
-        check_mpi(call(data + first, count), "exchanging with the other ranks");
-      }
-    });
-  }
-
-  MpiBlockingGroup::State& state_;
-  const std::unique_ptr<Event> arrived_;
-};
-
-MpiBlockingGroup::MpiBlockingGroup(const Processes::Exchange& exchange, const Launch& launch)
-    : state_(std::make_unique<State>(exchange, launch)) {}
-MpiBlockingGroup::~MpiBlockingGroup() = default;
-std::unique_ptr<Collective> MpiBlockingGroup::join(std::int32_t rank) {
-  PENSTOCK_ASSERT(rank == state_->launch.rank);
-  return std::make_unique<MpiBlockingCollective>(*state_);
-}
-std::string MpiBlockingGroup::how() const { return "MPI_Allreduce"; }
 
 }  // namespace penstock::cluster

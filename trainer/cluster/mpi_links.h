@@ -31,21 +31,4 @@ class MpiLinks {
   const std::unique_ptr<Communicator> communicator_;
 };
 
-/// Calls the blocking MPI_Allreduce, which MPI libraries optimise most, for comparison. The call
-/// cannot be interrupted: if it lasts longer than the exchange's timeout, the process ends with a
-/// message and exit code 5.
-class MpiBlockingGroup final : public CollectiveGroup {
- public:
-  /// All ranks make it together. The exchange's device outlives it.
-  MpiBlockingGroup(const Processes::Exchange& exchange, const Launch& launch);
-  ~MpiBlockingGroup() override;
-  std::unique_ptr<Collective> join(std::int32_t rank) override;
-  std::string how() const override;
-
- private:
-  friend class MpiBlockingCollective;
-  struct State;
-  const std::unique_ptr<State> state_;
-};
-
 }  // namespace penstock::cluster
