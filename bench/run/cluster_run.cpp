@@ -15,7 +15,7 @@
 #include "bench/run/run_exchange.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
-#include "trainer/cluster/servers/serve.h"
+#include "trainer/cluster/servers/server.h"
 #include "trainer/update_strategy.h"
 
 namespace penstock {

@@ -37,7 +37,7 @@
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/output_file.h"
-#include "trainer/cluster/servers/worker_processes.h"
+#include "trainer/cluster/servers/connection.h"
 
 namespace penstock {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ZeroMQ sockets of the processes of a run, with one wait for all of them: workers connect to
-// parameter servers, and ranks to the model servers of other processes. Messages are headers with
-// at most one frame of data (message.h). Data are sent without a copy and stay where they were
-// received.
+// ZeroMQ sockets for messages of a header and at most one frame of data, with one wait for all of
+// them: workers connect to parameter servers, and ranks to the model servers of other processes.
+// Data are sent without a copy and stay where they were received.
 //
 // Thread-safety: one thread for each object; any thread may call EventFd::signal.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -14,22 +14,38 @@
 #include <vector>
 
 #include "dataflow/clock.h"
+#include "dataflow/error.h"
 #include "dataflow/machine/event_fd.h"
 #include "dataflow/net/curve_setup.h"
 #include "dataflow/net/socket_security.h"
-#include "trainer/cluster/servers/frame.h"
-#include "trainer/cluster/servers/message.h"
 
-namespace penstock::cluster {
+namespace penstock::net {
 
 /// libzmq's limit of a message's length also counts handshakes and encryption overhead, some
 /// hundred bytes. Limits are larger than the payload by this much.
 inline constexpr std::size_t kTransportBytes = 4096;
 
+/// A frame of a received message, which was not copied. Its memory is freed with its owner.
+struct Frame {
+  using Owner = std::unique_ptr<void, void (*)(void*)>;
+  std::span<const std::byte> bytes{};
+  Owner owner{nullptr, [](void*) {}};  ///< frees the memory
+};
+
+/// The first two of `frames` frames of a message, from the peer with that name and (if known) that
+/// connection.
+struct Received {
+  std::size_t socket = 0;
+  std::string peer{}, address{};
+  int connection = -1;
+  std::size_t frames = 0;
+  std::span<const std::byte> header{};
+  Frame data{};
+};
+
 struct SocketLimits {
-  std::size_t frame = kMaxFrame;  ///< bytes; peers that send more are disconnected
-  /// Messages of one peer that wait in each direction; a listening socket drops more. 0: no limit,
-  /// because the parts of the weights bound their number, and data stay in the owner's memory.
+  std::size_t frame = 0;  ///< bytes; peers that send more are disconnected
+  /// Messages of one peer that wait in each direction; a listening socket drops more. 0: no limit.
   int queued = 0;
   bool watched = true;                    ///< reports connections that ended
   std::chrono::milliseconds linger{500};  ///< at the end, for sent messages to leave
@@ -42,19 +58,29 @@ struct Borrowed {
   void* hint = nullptr;
 };
 
+/// libzmq cannot open, bind or connect a socket.
+class SocketError : public Error {
+ public:
+  SocketError(const char* why, bool address_taken) : Error(why), address_taken_(address_taken) {}
+  bool address_taken() const noexcept { return address_taken_; }  ///< by another socket
+
+ private:
+  bool address_taken_;
+};
+
 class MessageSockets {
  public:
-  /// The keys of sockets over TCP. Throws ConfigError.
-  MessageSockets(const net::CurveSetup& curve, const net::PeerReports& reports, int io_threads);
+  /// The keys of sockets over TCP. Throws ConfigError, and Unavailable if this program was built
+  /// without ZeroMQ.
+  MessageSockets(const CurveSetup& curve, const PeerReports& reports, int io_threads);
   /// Waits up to `linger` for sent messages to leave.
   ~MessageSockets();
 
-  /// Binds a socket, and returns its index. Throws zmq::error_t.
-  std::size_t listen(const std::string& endpoint, const SocketLimits& limits = {});
+  /// Binds a socket, and returns its index. Throws SocketError.
+  std::size_t listen(const std::string& endpoint, const SocketLimits& limits);
   /// Connects a socket to a peer that need not run yet, and returns its index. `key` is the index
-  /// of the peer's key, if there are several.
-  std::size_t connect(const std::string& endpoint, std::size_t key,
-                      const SocketLimits& limits = {});
+  /// of the peer's key, if there are several. Throws SocketError.
+  std::size_t connect(const std::string& endpoint, std::size_t key, const SocketLimits& limits);
   /// The endpoint of a listening socket, with the port that the system chose.
   std::string endpoint(std::size_t socket) const;
 
@@ -75,25 +101,14 @@ class MessageSockets {
   std::int64_t refused() const noexcept;
   /// Sends to `peer`, as `receive` named it; connected sockets have one peer, without a name. Drops
   /// the message if the peer is gone. `borrowed` null: copies the data. Never blocks for a peer.
-  void send(std::size_t socket, const std::string& peer, const ServerHeader& header,
+  void send(std::size_t socket, const std::string& peer, std::span<const std::byte> header,
             std::span<const std::byte> data, const Borrowed* borrowed);
   /// Drops messages that have not left yet. Nothing can be sent after it.
   void drop();
 
  private:
   struct State;
-  const std::unique_ptr<State> state_;
+  std::unique_ptr<State> state_;
 };
 
-/// A parameter server's socket at `address`, HOST:PORT, which is the only one. `insecure`: may bind
-/// to addresses that other machines can reach, in plain text. Throws ConfigError if it cannot be
-/// bound or has the wrong keys.
-std::unique_ptr<MessageSockets> listen_as_server(const std::string& address, bool insecure,
-                                                 const net::CurveSetup& curve,
-                                                 const net::PeerReports& reports, int io_threads);
-/// A worker's sockets: socket N connects to addresses[N]. Throws ConfigError if the keys are not a
-/// client's.
-std::unique_ptr<MessageSockets> connect_to_servers(std::span<const std::string> addresses,
-                                                   const net::CurveSetup& curve, int io_threads);
-
-}  // namespace penstock::cluster
+}  // namespace penstock::net

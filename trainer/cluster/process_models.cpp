@@ -1,31 +1,137 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "trainer/cluster/process_models.h"
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <chrono>
 #include <exception>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
-#include <vector>
-#include <zmq.hpp>
+#include <utility>
 
 #include "dataflow/error.h"
-#include "dataflow/machine/event_fd.h"
-#include "trainer/cluster/process_models.h"
-#include "trainer/cluster/process_models/client.h"
-#include "trainer/cluster/servers/sockets.h"
 
 namespace penstock::cluster {
+
+// ---- reading ----------------------------------------------------------------
+
+namespace {
+
+net::CurveSetup client_keys(const ModelClient::Settings& settings) {
+  net::CurveSetup curve{.role = net::CurveSetup::Role::client, .own = settings.own};
+  for (const ModelServerAddress& each : settings.servers) {
+    curve.server_keys.push_back(each.public_key);
+  }
+  return curve;
+}
+
+}  // namespace
+
+ModelClient::ModelClient(Settings settings)
+    : settings_(std::move(settings)),
+      sockets_(client_keys(settings_), {}, 1),
+      on_stopping_(settings_.stopping, [this] { stop_.signal(); }),
+      on_abandon_(settings_.abandon, [this] { stop_.signal(); }) {}
+
+void ModelClient::throw_if_stopped() const {
+  if (settings_.stopping.stop_requested() || settings_.abandon.stop_requested()) {
+    throw Error("the run is being stopped");
+  }
+}
+
+std::size_t ModelClient::connection(std::int32_t process, std::size_t elements, Time deadline) {
+  const auto known = connections_.find(process);
+  if (known != connections_.end()) return known->second;
+  const ModelServerAddress& to = server(process);
+  const std::size_t socket = sockets_.connect(
+      to.endpoint.empty() ? network_endpoint(to, deadline) : to.endpoint,
+      static_cast<std::size_t>(process),
+      {.frame = net::kTransportBytes + elements * sizeof(float), .watched = false, .linger = {}});
+  return connections_.emplace(process, socket).first->second;
+}
+
+std::string ModelClient::network_endpoint(const ModelServerAddress& to, Time deadline) const {
+  const auto address =
+      find_reachable(to.addresses, settings_.own_addresses, to.port, deadline, stop_.get());
+  if (address) return fmt::format("tcp://{}:{}", *address, to.port);
+  throw_if_stopped();
+  throw TimeoutError(fmt::format(
+      "connecting to the model server on host {}: none of its addresses ({}) accepts "
+      "connections to port {} from here; let a firewall pass them, or use sync-sgd or sma",
+      to.host, fmt::join(to.addresses, ", "), to.port));
+}
+
+/// The reply to the latest request, whose data stay in message_. Nothing: none arrived before the
+/// deadline.
+std::optional<ServerHeader> ModelClient::await_reply(Time deadline) {
+  while (true) {
+    throw_if_stopped();
+    while (sockets_.receive(message_)) {
+      if (const auto reply = parse_reply()) return reply;
+    }
+    const Nanoseconds left = deadline - std::chrono::steady_clock::now();
+    if (left <= Nanoseconds::zero()) return std::nullopt;
+    sockets_.wait(left, stop_);
+  }
+}
+
+/// Nothing: it does not answer this request; it may answer an earlier one.
+std::optional<ServerHeader> ModelClient::parse_reply() const {
+  try {
+    const std::size_t bytes = message_.data.bytes.size();
+    const ServerHeader reply = parse_header(message_.header, bytes);
+    if (message_.frames > 2 || reply.step != number_) return std::nullopt;
+    const bool fits = reply.kind == MessageKind::model ? bytes % sizeof(float) == 0
+                                                       : reply.kind == MessageKind::no_model;
+    return fits ? std::optional(reply) : std::nullopt;
+  } catch (const DataError&) {
+    return std::nullopt;
+  }
+}
+
+std::optional<ModelClient::Model> ModelClient::read(std::int32_t process, std::int32_t owner,
+                                                    std::size_t elements) {
+  // Peers use real time, whichever clock the harness uses.
+  const Time deadline = std::chrono::steady_clock::now() + settings_.patience;
+  throw_if_stopped();
+  const std::size_t socket = connection(process, elements, deadline);
+  const ModelServerAddress& to = server(process);
+  sockets_.send(socket, {},
+                to_bytes({.kind = MessageKind::read_model,
+                          .key = static_cast<std::uint32_t>(owner),
+                          .step = ++number_,
+                          .length = to.token.size()}),
+                std::as_bytes(std::span(to.token)), nullptr);
+  const auto reply = await_reply(deadline);
+  if (!reply) {
+    throw TimeoutError(fmt::format(
+        "waited {} s for the model of rank {} on host {}: it hangs, is stopped, or cannot be "
+        "reached; see the messages of the launcher, or raise --timeout",
+        std::chrono::duration<double>(settings_.patience).count(), owner, to.host));
+  }
+  if (reply->kind == MessageKind::no_model) return std::nullopt;
+  const std::size_t found = reply->length / sizeof(float);
+  if (found != elements) {
+    throw Error(
+        fmt::format("reading the model of rank {}: it has {} elements where this rank's "
+                    "has {}; start all ranks with the same model",
+                    owner, found, elements));
+  }
+  return Model{static_cast<std::int64_t>(reply->version), message_.data.bytes};
+}
+
+// ---- answering --------------------------------------------------------------
+
 namespace {
 
 using Json = nlohmann::json;
-
-/// Limit of replies queued for one reader; a reader sends one request at a time.
-constexpr int kPendingReplies = 4;
 
 ModelToken draw_token() {
   ModelToken token{};
@@ -68,23 +174,68 @@ class ReplyMemory {
   std::vector<std::unique_ptr<Block>> free_;
 };
 
-/// Requests are far shorter.
-constexpr SocketLimits kLimits{
-    .frame = kTransportBytes, .queued = kPendingReplies, .watched = false, .linger = {}};
+/// The ranks' devices, and one for the thread that reads for other processes.
+std::vector<Device*> with_server(std::span<Device* const> devices) {
+  std::vector<Device*> all(devices.begin(), devices.end());
+  all.push_back(devices.front());
+  return all;
+}
 
-/// A wait ends at a request or at the end of the server.
-constexpr Nanoseconds kForever = std::chrono::hours(1);
-
-/// The models that a server offers. The server's thread calls it.
-class PublishedModels {
+/// The models of this process's ranks. The ranks' threads publish and read, the server's thread
+/// copies.
+class LocalModels {
  public:
-  virtual ~PublishedModels() = default;
+  explicit LocalModels(const ProcessModels& parts)
+      : ranks_(static_cast<std::int32_t>(parts.devices.size())),
+        first_(parts.processes.launch().rank * ranks_),
+        snapshots_(with_server(parts.devices), parts.clock, parts.abandon),
+        stream_(parts.devices.front()->make_stream()),
+        copied_(parts.devices.front()->make_event()),
+        elements_(parts.devices.size()) {}
+
+  std::int32_t ranks() const noexcept { return ranks_; }
+  /// The rank's number in this process. Nothing: it is a rank of another process.
+  std::optional<std::int32_t> local(std::int32_t rank) const {
+    if (rank < first_ || rank >= first_ + ranks_) return std::nullopt;
+    return rank - first_;
+  }
+  /// These take the number in this process.
+  void publish(std::int32_t rank, std::int64_t version, const Tensor& weights, Stream& stream) {
+    snapshots_.publish(rank, version, weights, stream);
+    const std::lock_guard lock(mutex_);
+    elements_[static_cast<std::size_t>(rank)] = weights.count;
+  }
+  std::optional<std::int64_t> read(std::int32_t reader, std::int32_t owner, const Tensor& into,
+                                   Stream& stream) {
+    return snapshots_.read(reader, owner, into, stream);
+  }
+
   /// The length of that rank's models. Nothing: it is not a rank of this process, or has published
   /// none.
-  virtual std::optional<std::size_t> elements(std::int32_t owner) = 0;
+  std::optional<std::size_t> elements(std::int32_t owner) {
+    const std::optional<std::int32_t> index = local(owner);
+    if (!index) return std::nullopt;
+    const std::lock_guard lock(mutex_);
+    return elements_[static_cast<std::size_t>(*index)];
+  }
   /// Copies the rank's newest model and returns its version. `into` is as long as `elements`
   /// returned.
-  virtual std::int64_t copy_newest(std::int32_t owner, std::span<float> into) = 0;
+  std::int64_t copy_newest(std::int32_t owner, std::span<float> into) {
+    const auto version =
+        snapshots_.read(ranks_, *local(owner), {into.data(), into.size()}, *stream_);
+    stream_->record(*copied_);
+    copied_->wait_until(Time::max());
+    PENSTOCK_ASSERT(version.has_value());
+    return *version;
+  }
+
+ private:
+  const std::int32_t ranks_, first_;
+  ThreadsModelStore snapshots_;  // its last reader is the server's thread
+  const std::unique_ptr<Stream> stream_;
+  const std::unique_ptr<Event> copied_;
+  std::mutex mutex_;
+  std::vector<std::optional<std::size_t>> elements_;  // of the published models
 };
 
 /// Answers requests of other processes for the models of this process's ranks, on a separate
@@ -98,8 +249,8 @@ class ModelServer {
  public:
   /// Listens, and starts the thread. `models` and `refused`, which counts requests without an
   /// answer, outlive the server. Other hosts can connect only if it has a CURVE server's keys.
-  /// Throws zmq::error_t.
-  ModelServer(PublishedModels& models, Counter& refused, const net::CurveSetup& network)
+  /// Throws SocketError.
+  ModelServer(LocalModels& models, Counter& refused, const net::CurveSetup& network)
       : models_(models), refused_(refused), token_(draw_token()), sockets_(network, {}, 1) {
     endpoint_ = fmt::format("ipc://@penstock-models-{}-", getpid());
     for (const std::uint8_t byte : draw_token()) endpoint_ += fmt::format("{:02x}", byte);
@@ -128,10 +279,16 @@ class ModelServer {
   }
 
  private:
+  /// Requests are far shorter than the limit. A reader sends one request at a time.
+  static constexpr net::SocketLimits kLimits{
+      .frame = net::kTransportBytes, .queued = 4, .watched = false, .linger = {}};
+  /// A wait ends at a request or at the end of the server.
+  static constexpr Nanoseconds kForever = std::chrono::hours(1);
+
   void run(const std::stop_token& stop) {
     try {
       while (!stop.stop_requested()) {
-        Received message;
+        net::Received message;
         while (!stop.stop_requested() && sockets_.receive(message)) answer(message);
         if (!stop.stop_requested()) sockets_.wait(kForever, wake_);
       }
@@ -141,7 +298,7 @@ class ModelServer {
     }
   }
 
-  void answer(const Received& message) {
+  void answer(const net::Received& message) {
     try {
       if (message.frames > 2) return refused_.add();
       const ServerHeader request = parse_header(message.header, message.data.bytes.size());
@@ -155,26 +312,26 @@ class ModelServer {
     }
   }
 
-  void reply(const Received& to, const ServerHeader& request) {
+  void reply(const net::Received& to, const ServerHeader& request) {
     ServerHeader header{.kind = MessageKind::no_model, .key = request.key, .step = request.step};
     const auto owner = static_cast<std::int32_t>(request.key);
     const std::optional<std::size_t> elements = models_.elements(owner);
-    if (!elements) return sockets_.send(to.socket, to.peer, header, {}, nullptr);
+    if (!elements) return sockets_.send(to.socket, to.peer, to_bytes(header), {}, nullptr);
     ReplyMemory::Block* const block = memory_.take(*elements);
     const std::span<float> model(block->elements.get(), *elements);
     header.kind = MessageKind::model;
     header.version = static_cast<std::uint64_t>(models_.copy_newest(owner, model));
     header.length = model.size_bytes();
-    const Borrowed borrowed{ReplyMemory::give_back, block};
-    sockets_.send(to.socket, to.peer, header, std::as_bytes(model), &borrowed);
+    const net::Borrowed borrowed{ReplyMemory::give_back, block};
+    sockets_.send(to.socket, to.peer, to_bytes(header), std::as_bytes(model), &borrowed);
   }
 
-  PublishedModels& models_;
+  LocalModels& models_;
   Counter& refused_;
   const ModelToken token_;
   EventFd wake_;
-  ReplyMemory memory_;      // outlives the sockets
-  MessageSockets sockets_;  // used only by the thread, once it runs
+  ReplyMemory memory_;           // outlives the sockets
+  net::MessageSockets sockets_;  // used only by the thread, once it runs
   std::string endpoint_;
   std::uint16_t port_ = 0;
   std::atomic<bool> failed_{false};
@@ -192,22 +349,9 @@ std::vector<Json> exchange(Processes& processes, const Json& mine) {
   return all;
 }
 
-/// The ranks' devices, and one for the thread that reads for other processes.
-std::vector<Device*> with_server(std::span<Device* const> devices) {
-  std::vector<Device*> all(devices.begin(), devices.end());
-  all.push_back(devices.front());
-  return all;
-}
-
-class ProcessModelStore final : public ModelStore, private PublishedModels {
+class ProcessModelStore final : public ModelStore {
  public:
-  explicit ProcessModelStore(const ProcessModels& parts)
-      : local_ranks_(static_cast<std::int32_t>(parts.devices.size())),
-        first_(parts.processes.launch().rank * local_ranks_),
-        snapshots_(with_server(parts.devices), parts.clock, parts.abandon),
-        stream_(parts.devices.front()->make_stream()),
-        copied_(parts.devices.front()->make_event()),
-        elements_(parts.devices.size()) {
+  explicit ProcessModelStore(const ProcessModels& parts) : models_(parts) {
     const net::CurveKeys keys = net::has_curve() ? net::make_curve_keys() : net::CurveKeys{};
     const std::vector<Json> hosts =
         exchange(parts.processes, {{"host", parts.host.identity}, {"public_key", keys.public_key}});
@@ -216,11 +360,10 @@ class ProcessModelStore final : public ModelStore, private PublishedModels {
     };
     net::CurveSetup network;
     if (!std::all_of(hosts.begin(), hosts.end(), is_here)) network = network_of(keys, hosts);
-    PublishedModels& published = *this;
     try {
       server_ = std::make_unique<ModelServer>(
-          published, parts.probe.counter("model_requests_refused"), network);
-    } catch (const zmq::error_t& error) {
+          models_, parts.probe.counter("model_requests_refused"), network);
+    } catch (const net::SocketError& error) {
       throw Unavailable(std::string("opening the sockets of the model server: ") + error.what() +
                         "; is the process out of file descriptors?");
     }
@@ -256,24 +399,19 @@ class ProcessModelStore final : public ModelStore, private PublishedModels {
   void publish(std::int32_t rank, std::int64_t version, const Tensor& weights,
                Stream& stream) override {
     server_->check();
-    const std::optional<std::size_t> index = local(rank);
+    const std::optional<std::int32_t> index = models_.local(rank);
     PENSTOCK_ASSERT(index.has_value());
-    snapshots_.publish(static_cast<std::int32_t>(*index), version, weights, stream);
-    const std::lock_guard lock(mutex_);
-    elements_[*index] = weights.count;
+    models_.publish(*index, version, weights, stream);
   }
 
   std::optional<std::int64_t> read(std::int32_t reader, std::int32_t owner, const Tensor& into,
                                    Stream& stream) override {
-    const std::optional<std::size_t> index = local(reader);
+    const std::optional<std::int32_t> index = models_.local(reader);
     PENSTOCK_ASSERT(index.has_value() && into.dtype == DType::f32);
-    if (const auto here = local(owner)) {
-      return snapshots_.read(static_cast<std::int32_t>(*index), static_cast<std::int32_t>(*here),
-                             into, stream);
-    }
-    Reader& own = *readers_[*index];
+    if (const auto here = models_.local(owner)) return models_.read(*index, *here, into, stream);
+    Reader& own = *readers_[static_cast<std::size_t>(*index)];
     own.copied->wait_until(Time::max());  // the previous read no longer uses its frames
-    const auto model = own.client.read(owner / local_ranks_, owner, into.count);
+    const auto model = own.client.read(owner / models_.ranks(), owner, into.count);
     if (!model) return std::nullopt;
     if (into.count > 0) {
       stream.copy({static_cast<std::byte*>(into.data), model->bytes.size()}, model->bytes);
@@ -304,34 +442,10 @@ class ProcessModelStore final : public ModelStore, private PublishedModels {
     }
     return network;
   }
-  std::optional<std::size_t> local(std::int32_t rank) const {
-    if (rank < first_ || rank >= first_ + local_ranks_) return std::nullopt;
-    return static_cast<std::size_t>(rank - first_);
-  }
 
-  std::optional<std::size_t> elements(std::int32_t owner) override {
-    const std::optional<std::size_t> index = local(owner);
-    if (!index) return std::nullopt;
-    const std::lock_guard lock(mutex_);
-    return elements_[*index];
-  }
-  std::int64_t copy_newest(std::int32_t owner, std::span<float> into) override {
-    const auto index = static_cast<std::int32_t>(*local(owner));
-    const auto version = snapshots_.read(local_ranks_, index, {into.data(), into.size()}, *stream_);
-    stream_->record(*copied_);
-    copied_->wait_until(Time::max());
-    PENSTOCK_ASSERT(version.has_value());
-    return *version;
-  }
-
-  const std::int32_t local_ranks_, first_;
-  ThreadsModelStore snapshots_;  // its last reader is the server's thread
-  const std::unique_ptr<Stream> stream_;
-  const std::unique_ptr<Event> copied_;
-  std::mutex mutex_;
-  std::vector<std::optional<std::size_t>> elements_;  // of the published models, by local rank
-  std::vector<std::unique_ptr<Reader>> readers_;      // by local rank
-  std::unique_ptr<ModelServer> server_;               // last: its thread ends first
+  LocalModels models_;
+  std::vector<std::unique_ptr<Reader>> readers_;  // by local rank
+  std::unique_ptr<ModelServer> server_;           // last: its thread ends first
 };
 
 }  // namespace

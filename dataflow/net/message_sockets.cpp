@@ -1,43 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/cluster/servers/sockets.h"
+#include "dataflow/net/message_sockets.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <optional>
 #include <utility>
 #include <zmq.hpp>
 
-#include "dataflow/error.h"
-#include "dataflow/net/zmq_endpoint.h"
-#include "trainer/cluster/servers/cluster.h"
-
-namespace penstock::cluster {
+namespace penstock::net {
 namespace {
-
-void check_server_keys(const net::CurveSetup& curve) {
-  if (curve.role != net::CurveSetup::Role::client) return;
-  throw ConfigError(
-      "a parameter server has --curve-server-key, which is for workers; give it --curve-allow");
-}
-
-void check_worker_keys(const net::CurveSetup& curve, std::size_t servers) {
-  if (curve.role == net::CurveSetup::Role::server) {
-    throw ConfigError(
-        "a worker has --curve-allow, which is for parameter servers; give it --curve-server-key");
-  }
-  const std::size_t keys = curve.server_keys.size();
-  if (keys <= 1 || keys == servers) return;
-  throw ConfigError("--curve-server-key has " + std::to_string(keys) + " files, and --ps-hosts " +
-                    std::to_string(servers) +
-                    " servers; give one file for all of them, or one for each");
-}
-
-zmq::message_t header_frame(const ServerHeader& header) {
-  zmq::message_t frame(kHeaderBytes);
-  write_header(header, std::span<std::byte, kHeaderBytes>(frame.data<std::byte>(), kHeaderBytes));
-  return frame;
-}
 
 void keep(void*, void*) {}
 
@@ -82,7 +53,7 @@ std::span<const std::byte> view(const zmq::message_t& frame) {
 }  // namespace
 
 struct MessageSockets::State {
-  State(const net::CurveSetup& curve, const net::PeerReports& reports, int io_threads)
+  State(const CurveSetup& curve, const PeerReports& reports, int io_threads)
       : context(io_threads), keys(context.handle(), curve, reports) {}
 
   struct Socket {
@@ -93,7 +64,7 @@ struct MessageSockets::State {
           limits(the_limits),
           socket(state.context, type) {
       if (limits.watched) monitor.emplace(state.context.handle(), socket.handle());
-      net::bound_socket(socket.handle(), static_cast<std::int64_t>(limits.frame));
+      bound_socket(socket.handle(), static_cast<std::int64_t>(limits.frame));
       socket.set(zmq::sockopt::sndhwm, limits.queued);
       socket.set(zmq::sockopt::rcvhwm, limits.queued);
       if (!endpoint.starts_with("tcp:")) return;  // no other machine can reach it
@@ -105,23 +76,29 @@ struct MessageSockets::State {
     const bool listens;
     const SocketLimits limits;
     zmq::socket_t socket;
-    std::optional<net::ZmqMonitor> monitor;
+    std::optional<ZmqMonitor> monitor;
     int failures = 0;  // consecutive failed handshakes
   };
-  Socket& add(zmq::socket_type type, const std::string& endpoint, std::size_t key,
-              const SocketLimits& limits) {
-    return *sockets.emplace_back(std::make_unique<Socket>(*this, type, endpoint, key, limits));
+  std::size_t add(zmq::socket_type type, const std::string& endpoint, std::size_t key,
+                  const SocketLimits& limits) {
+    try {
+      auto made = std::make_unique<Socket>(*this, type, endpoint, key, limits);
+      made->listens ? made->socket.bind(endpoint) : made->socket.connect(endpoint);
+      sockets.push_back(std::move(made));
+    } catch (const zmq::error_t& error) {
+      throw SocketError(error.what(), error.num() == EADDRINUSE);
+    }
+    return sockets.size() - 1;
   }
 
   zmq::context_t context;
-  net::SocketSecurity keys;
+  SocketSecurity keys;
   std::vector<std::unique_ptr<Socket>> sockets;
   std::size_t next = 0;   // the socket that is asked first
   zmq::message_t header;  // of the message received last
 };
 
-MessageSockets::MessageSockets(const net::CurveSetup& curve, const net::PeerReports& reports,
-                               int io_threads)
+MessageSockets::MessageSockets(const CurveSetup& curve, const PeerReports& reports, int io_threads)
     : state_(std::make_unique<State>(curve, reports, io_threads)) {}
 
 MessageSockets::~MessageSockets() {
@@ -131,14 +108,12 @@ MessageSockets::~MessageSockets() {
 }
 
 std::size_t MessageSockets::listen(const std::string& endpoint, const SocketLimits& limits) {
-  state_->add(zmq::socket_type::router, endpoint, 0, limits).socket.bind(endpoint);
-  return state_->sockets.size() - 1;
+  return state_->add(zmq::socket_type::router, endpoint, 0, limits);
 }
 
 std::size_t MessageSockets::connect(const std::string& endpoint, std::size_t key,
                                     const SocketLimits& limits) {
-  state_->add(zmq::socket_type::dealer, endpoint, key, limits).socket.connect(endpoint);
-  return state_->sockets.size() - 1;
+  return state_->add(zmq::socket_type::dealer, endpoint, key, limits);
 }
 
 std::string MessageSockets::endpoint(std::size_t socket) const {
@@ -195,7 +170,7 @@ std::vector<MessageSockets::Ended> MessageSockets::ended() {
         state_->keys.see_at_connector(*event, each.endpoint, each.failures);
       }
       // A failed handshake was no connection yet: a connecting libzmq tries again.
-      if (event->kind == net::ConnectionEvent::Kind::ended && (each.listens || !event->fault)) {
+      if (event->kind == ConnectionEvent::Kind::ended && (each.listens || !event->fault)) {
         ended.push_back({i, event->connection});
       }
     }
@@ -205,8 +180,9 @@ std::vector<MessageSockets::Ended> MessageSockets::ended() {
 
 std::int64_t MessageSockets::refused() const noexcept { return state_->keys.refused(); }
 
-void MessageSockets::send(std::size_t socket, const std::string& peer, const ServerHeader& header,
-                          std::span<const std::byte> data, const Borrowed* borrowed) {
+void MessageSockets::send(std::size_t socket, const std::string& peer,
+                          std::span<const std::byte> header, std::span<const std::byte> data,
+                          const Borrowed* borrowed) {
   const bool more = !data.empty(), gives_back = borrowed != nullptr && borrowed->sent != nullptr;
   if (gives_back && (!more || state_->sockets.empty())) borrowed->sent(nullptr, borrowed->hint);
   if (state_->sockets.empty()) return;
@@ -217,7 +193,8 @@ void MessageSockets::send(std::size_t socket, const std::string& peer, const Ser
     zmq::message_t name(peer);
     // A router silently drops messages for a peer that is gone.
     if (!peer.empty() && !to.send(name, last | zmq::send_flags::sndmore)) return;
-    to.send(header_frame(header), more ? last | zmq::send_flags::sndmore : last);
+    to.send(zmq::message_t(header.data(), header.size()),
+            more ? last | zmq::send_flags::sndmore : last);
     if (more) to.send(frame, last);
   } catch (const zmq::error_t& error) {
     if (error.num() != EHOSTUNREACH) throw;
@@ -229,33 +206,4 @@ void MessageSockets::drop() {
   state_->context.close();
 }
 
-std::unique_ptr<MessageSockets> listen_as_server(const std::string& address, bool insecure,
-                                                 const net::CurveSetup& curve,
-                                                 const net::PeerReports& reports, int io_threads) {
-  auto sockets = std::make_unique<MessageSockets>(curve, reports, io_threads);
-  check_server_keys(curve);
-  const std::string endpoint = numeric_endpoint(address);
-  net::check_bindable(net::parse_endpoint(endpoint), insecure || curve);
-  try {
-    sockets->listen(endpoint);
-  } catch (const zmq::error_t& error) {
-    const bool taken = error.num() == EADDRINUSE;
-    throw ConfigError("cannot listen at " + address + ": " +
-                      (taken ? "the port is taken by another process; stop that one, or give "
-                               "another --ps-hosts"
-                             : std::string(error.what()) + "; give an address of this machine"));
-  }
-  return sockets;
-}
-
-std::unique_ptr<MessageSockets> connect_to_servers(std::span<const std::string> addresses,
-                                                   const net::CurveSetup& curve, int io_threads) {
-  auto sockets = std::make_unique<MessageSockets>(curve, net::PeerReports{}, io_threads);
-  check_worker_keys(curve, addresses.size());
-  for (std::size_t server = 0; server < addresses.size(); ++server) {
-    sockets->connect(numeric_endpoint(addresses[server]), server);
-  }
-  return sockets;
-}
-
-}  // namespace penstock::cluster
+}  // namespace penstock::net
