@@ -27,7 +27,6 @@
 #include "bench/scaling/exchange/exchange_report.h"
 #include "bench/scaling/exchange/exchange_run.h"
 #include "bench/scaling/exchange/exchange_ways.h"
-#include "bench/scaling/exchange/gradient_buckets.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"

@@ -19,7 +19,6 @@
 #include "bench/run/child_process.h"
 #include "bench/scaling/launch/hosts.h"
 #include "bench/scaling/launch/mpirun.h"
-#include "bench/scaling/launch/reach.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"

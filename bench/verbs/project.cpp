@@ -16,7 +16,7 @@
 #include "bench/config/flag_group.h"
 #include "bench/scaling/projection/check.h"
 #include "bench/scaling/projection/projection.h"
-#include "bench/scaling/rungs.h"
+#include "bench/scaling/scale_runner.h"
 #include "bench/sweep/folder_lock.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints a ladder over ranks on a terminal.
+// The views of a ladder over ranks: files in tfperftest's layout, and a table and progress on a
+// terminal.
 #pragma once
 
+#include <filesystem>
+#include <nlohmann/json.hpp>
 #include <ostream>
 #include <string>
 
+#include "bench/report/figures/svg.h"
 #include "bench/run/live_line.h"
 #include "bench/run/result_saver.h"
+#include "bench/scaling/scale_result.h"
 #include "bench/scaling/scale_runner.h"
 
 namespace penstock::scaling {
@@ -39,5 +44,18 @@ class ScaleProgress final : public ScaleListener {
   std::size_t begun_ = 0;
   ResultSaver saver_;
 };
+
+/// One line for each rung that ran: "devices,images per second", without a header. Failed rungs
+/// have no line.
+std::string rates_csv(const ScaleResult& result);
+/// The same lines with the ideal rate: that of the first rung, scaled to the number of devices.
+std::string ideal_csv(const ScaleResult& result);
+std::string scale_figure(const ScaleResult& result, const report::FigureSize& size);
+nlohmann::ordered_json to_json(const ScaleResult& result);
+
+/// Writes into the existing `folder`: NAME.csv, NAME.csv.ideal, NAME.svg and NAME.json. For each
+/// rung with runs it also writes NAME_gDEVICES/runs.json, one line of `penstock run --json` per
+/// run, and NAME_gDEVICES/imagespersec, the rate of one device. Throws DataError.
+void write_scale_files(const ScaleResult& result, const std::filesystem::path& folder);
 
 }  // namespace penstock::scaling
