@@ -411,20 +411,18 @@ void ServerConnection::send(Outgoing& message) {
     return sockets_->send(message.server, {}, to_bytes(message.header), bytes_of(message.text),
                           nullptr);
   }
-  const net::Borrowed borrowed{[](void*, void* hint) {
-                                 const auto* const part = static_cast<const PartState*>(hint);
-                                 part->owner->take_back(part->bytes);
-                               },
-                               &parts_[message.header.key]};
+  const net::Borrowed borrowed{take_back, &parts_[message.header.key]};
   lent_.fetch_add(1);
   unsent_.fetch_add(message.borrowed.size());
   sockets_->send(message.server, {}, to_bytes(message.header), message.borrowed, &borrowed);
 }
 
-void ServerConnection::take_back(std::size_t bytes) noexcept {
-  unsent_.fetch_sub(bytes);
-  lent_.fetch_sub(1);
-  wake_.signal();
+void ServerConnection::take_back(void*, void* hint) noexcept {
+  const auto* const part = static_cast<const PartState*>(hint);
+  ServerConnection& owner = *part->owner;
+  owner.unsent_.fetch_sub(part->bytes);
+  owner.lent_.fetch_sub(1);
+  owner.wake_.signal();
 }
 
 void ServerConnection::fail(std::exception_ptr why) {

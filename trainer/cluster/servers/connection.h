@@ -150,8 +150,8 @@ class ServerConnection {
   void receive_all();
   void send_what_may_go();
   void send(Outgoing& message);
-  /// libzmq has sent borrowed data. Called on a libzmq thread.
-  void take_back(std::size_t bytes) noexcept;
+  /// libzmq has sent borrowed data, of the PartState `hint`. Called on a libzmq thread.
+  static void take_back(void* data, void* hint) noexcept;
   void take(std::size_t server, std::span<const std::byte> bytes, const net::Frame& data);
   void take_answer(const ServerHeader& header, const net::Frame& data);
   void send_beats(Time now);
