@@ -18,6 +18,7 @@
 #include "dataflow/host_device.h"
 #include "tests/support/entry_names.h"
 #include "tests/support/rank_threads.h"
+#include "tests/support/update_ranks.h"
 #include "tests/support/virtual_clock.h"
 #include "trainer/collectives/link_collective.h"
 
@@ -198,6 +199,53 @@ TEST_P(AllReduce, On16BitsAgreesOnSumsThatAreRoundedNoMoreThanOncePerRank) {
         for (const std::vector<float>& other : values) {
           ASSERT_EQ(std::memcmp(other.data(), values[0].data(), count * sizeof(float)), 0) << ranks;
         }
+      }
+    }
+  }
+}
+
+/// The weight of a single replica of the global batch, in double, and the sum of the lengths of its
+/// steps. The length counts the size of every rank's gradient.
+struct Reference {
+  double weight, lengths = 0;
+};
+Reference one_replica(std::int32_t ranks, std::int32_t steps, std::size_t element) {
+  Reference result{quadratic_start(0, element)};
+  for (std::int32_t step = 0; step < steps; ++step) {
+    double mean = 0, size = 0;
+    for (std::int32_t rank = 0; rank < ranks; ++rank) {
+      const double gradient = quadratic_gradient(result.weight, rank, step, element);
+      mean += gradient / ranks;
+      size += std::abs(gradient) / ranks;
+    }
+    result.weight -= UpdateRanks::kRate * mean;
+    result.lengths += UpdateRanks::kRate * size;
+  }
+  return result;
+}
+
+TEST_P(AllReduce, MakesOneReplicaOfTheGlobalBatchOnAnyWire) {
+  constexpr std::int32_t kSteps = 8;
+  SteadyClock clock;
+  HostDevice device(clock);
+  for (const WireFormat wire : {WireFormat::f32, WireFormat::f16, WireFormat::bf16}) {
+    for (const std::int32_t ranks : {2, 3, 4}) {
+      SCOPED_TRACE(std::to_string(ranks) + " ranks, " + std::string(to_string(wire)));
+      const std::vector<Device*> devices(static_cast<std::size_t>(ranks), &device);
+      collectives::LinkGroup group(
+          devices, clock, 1min, {},
+          {.plan = {{.algorithm = GetParam()}}, .local_ranks = 2, .wire = wire});
+      UpdateRanks run({group, nullptr, 0, ranks}, "replicated", clock);
+      run.steps(kSteps);
+      // Each step's gradients have the rounding errors of the wire and of f32. The quadratic
+      // reduces earlier errors.
+      const double off = std::pow(1 + unit_roundoff(wire), ranks + 1) - 1 + 0x1p-20;
+      for (std::size_t i = 0; i < kQuadraticElements; ++i) {
+        const Reference single = one_replica(ranks, kSteps, i);
+        EXPECT_NEAR(run.weights(0)[i], single.weight, off * (single.lengths + 1)) << i;
+      }
+      for (std::int32_t rank = 1; rank < ranks; ++rank) {
+        EXPECT_EQ(run.weights(rank), run.weights(0)) << rank;
       }
     }
   }
