@@ -184,12 +184,12 @@ TEST_P(Collectives, StreamsMeetInEveryCall) {
           collective->all_reduce_sum({}, *stream);
           EXPECT_EQ(timeline->free_at(), begin + 1s);
           slow(one);
-      collective->broadcast({&value, 1}, 0, *stream);
-      EXPECT_EQ(timeline->free_at(), begin + 2s);
-      slow(0);
-      collective->reduce_sum({&value, 1}, 2 * one, *stream);
-      EXPECT_EQ(timeline->free_at(), begin + 3s);
-    });
+          collective->broadcast({&value, 1}, 0, *stream);
+          EXPECT_EQ(timeline->free_at(), begin + 2s);
+          slow(0);
+          collective->reduce_sum({&value, 1}, 2 * one, *stream);
+          EXPECT_EQ(timeline->free_at(), begin + 3s);
+        });
   }
   threads.clear();
 }
