@@ -28,11 +28,9 @@
 #include "dataflow/host_device.h"
 #include "dataflow/machine/memory_limit.h"
 #include "dataflow/pace.h"
-#include "feeders/remote/credit/credit_push.h"
-#include "feeders/remote/receive/shared_frame_memory.h"
-#include "feeders/remote/receive/zmq_memory.h"
-#include "feeders/remote/send/encoded_push.h"
-#include "feeders/remote/send/zmq_push.h"
+#include "feeders/remote/receive/zmq_message.h"
+#include "feeders/remote/send/frame_memory.h"
+#include "feeders/remote/send/sender.h"
 
 namespace penstock {
 namespace {
@@ -166,33 +164,6 @@ std::vector<Flag> serve_flags(ServeConfig& config) {
   return flags;
 }
 
-/// Runs `push` until its plan is done, beside a feeder if there is one, and reports progress.
-template <typename Push>
-void serve(const ServeConfig& config, Push& push, const serve::ServeProgress& progress,
-           const std::function<void(const std::stop_token&)>& feed, std::stop_source& ended,
-           const std::stop_token& stop) {
-  const std::stop_callback forward(stop, [&] { ended.request_stop(); });
-  std::exception_ptr failure;
-  {
-    std::jthread feeding, reporting;
-    try {
-      feeding = std::jthread([&] {
-        if (feed) feed(ended.get_token());
-      });
-      reporting = std::jthread([&] { progress.run(ended.get_token()); });
-      push.run(config.plan, ended.get_token());
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    ended.request_stop();
-  }
-  const serve::ServeTotals totals = progress.totals();
-  say("{}: {}\n", config.group.name(), describe(totals, config.plan.img_per_s > 0));
-  config.group.report(totals);
-  if (failure) std::rethrow_exception(failure);
-  if (push.refused() > 0) say("{}: refused {} connections\n", config.group.name(), push.refused());
-}
-
 DataPlan data_plan(const ServeConfig& config, const BatchSpec& spec, const std::stop_token& stop) {
   DataPlan plan;
   plan.directory = config.run.data_dir;
@@ -239,6 +210,40 @@ struct Surroundings {
   net::PeerReports reports;
 };
 
+/// Sends until the plan is done, beside a feeder if there is one, and reports progress.
+void serve(const ServeConfig& config, remote::Sender& sender, Surroundings& around,
+           const std::function<void(const std::stop_token&)>& feed, const std::stop_token& stop) {
+  const serve::ServeProgress progress(around.name, around.probe, around.clock);
+  std::stop_source& ended = around.ended;
+  const std::stop_callback forward(stop, [&] { ended.request_stop(); });
+  std::exception_ptr failure;
+  {
+    std::jthread feeding, reporting;
+    try {
+      feeding = std::jthread([&] {
+        if (feed) feed(ended.get_token());
+      });
+      reporting = std::jthread([&] { progress.run(ended.get_token()); });
+      sender.run(config.plan, ended.get_token());
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    ended.request_stop();
+  }
+  const serve::ServeTotals totals = progress.totals();
+  say("{}: {}\n", config.group.name(), describe(totals, config.plan.img_per_s > 0));
+  config.group.report(totals);
+  if (failure) std::rethrow_exception(failure);
+  if (sender.refused() > 0) {
+    say("{}: refused {} connections\n", config.group.name(), sender.refused());
+  }
+  if (const auto ahead = sender.clock(); ahead && !config.encoded) {
+    say("{}: the consumer's clock is {:.0f} us ahead, within {:.0f} us\n", around.name,
+        1e-3 * ahead->offset_ns, 1e-3 * ahead->bound_ns);
+  }
+  for (const std::string& note : around.probe.notes()) say("penstock: {}\n", note);
+}
+
 FeederContext feeder_context(const ServeConfig& config, const FeederEntry& feeder,
                              const BatchSpec& spec, const Options& options, Device& device,
                              Surroundings& around, const std::stop_token& stop) {
@@ -269,68 +274,41 @@ void require_batches(const ServeConfig& config, const BatchSpec& spec) {
       {"batches that are being filled", 2 * batch, {images}}});
 }
 
-/// Serves a feeder through a ring in `memory`. `make_push` makes the sender.
-template <typename MakePush>
-void serve_ring(const ServeConfig& config, const FeederEntry& entry, const BatchSpec& spec,
-                const Options& options, Device& memory, Surroundings& around,
-                const MakePush& make_push, const Invocation& invocation) {
+/// Serves a feeder through a ring.
+void serve_pixels(const ServeConfig& config, const FeederEntry& entry, const BatchSpec& spec,
+                  const Options& options, const Invocation& invocation) {
+  require_batches(config, spec);
+  Surroundings around(config);
+  const std::size_t slots = batches_in_memory(config);
+  remote::FrameMemory sent(around.host);
+  std::optional<remote::SharedFrameMemory> shared;
+  if (config.shared_memory) shared.emplace(around.host, spec.bytes(), slots);
+  Device& memory = shared ? static_cast<Device&>(*shared) : sent;
   Device* const reader = &memory;
-  BatchRing ring(spec, batches_in_memory(config), memory, MemoryKind::pinned, std::span(&reader, 1),
-                 Order::relaxed, around.clock);
+  const bool credit = config.by_credit();
+  auto messages =
+      shared ? remote::make_lent_outgoing(spec, around.clock, shared->pool())
+             : remote::make_outgoing(credit ? remote::MessageFormat::framed : config.format, spec,
+                                     around.clock, config.checksum);
+  BatchRing ring(spec, slots, memory, MemoryKind::pinned, std::span(&reader, 1), Order::relaxed,
+                 around.clock);
   const auto make_feeder = [&] {
     const LeaveOnStop leave(invocation.stop, invocation.leave);
     return entry.make(
         feeder_context(config, entry, spec, options, memory, around, invocation.stop));
   };
   const std::unique_ptr<Feeder> feeder = make_feeder();
-  auto push = make_push(ring);
+  remote::Sender sender(
+      remote::make_ring_supply(ring, std::move(messages), around.clock, around.probe, credit),
+      net::parse_endpoint(config.endpoint), config.socket, around.clock, around.probe,
+      around.reports);
   say("{}: {} from {} {} {}{}; {} batches ({:.0f} MB) of {}memory\n", around.name, describe(spec),
-      config.run.fake_location, config.socket.bind ? "are served at" : "go to", push->address(),
-      config.by_credit() ? " by credit" : "", ring.slots(),
-      1e-6 * static_cast<double>(ring.slots() * spec.bytes()),
-      config.shared_memory ? "shared " : "");
+      config.run.fake_location, config.socket.bind ? "are served at" : "go to", sender.address(),
+      credit ? " by credit" : "", slots, 1e-6 * static_cast<double>(slots * spec.bytes()),
+      shared ? "shared " : "");
   serve(
-      config, *push, serve::ServeProgress(around.name, around.probe, around.clock),
-      [&](const std::stop_token& ended) { run_to_end(*feeder, ring, ended); }, around.ended,
-      invocation.stop);
-  if constexpr (requires { push->clock(); }) {
-    if (const auto ahead = push->clock()) {
-      say("{}: the consumer's clock is {:.0f} us ahead, within {:.0f} us\n", around.name,
-          1e-3 * ahead->offset_ns, 1e-3 * ahead->bound_ns);
-    }
-  }
-  for (const std::string& note : around.probe.notes()) say("penstock: {}\n", note);
-}
-
-void serve_pixels(const ServeConfig& config, const FeederEntry& entry, const BatchSpec& spec,
-                  const Options& options, const Invocation& invocation) {
-  require_batches(config, spec);
-  Surroundings around(config);
-  auto messages = remote::make_outgoing(config.format, spec, around.clock, config.checksum);
-  remote::FrameMemory memory(around.host);
-  const auto make_push = [&](BatchRing& ring) {
-    return std::make_unique<remote::ZmqPush>(ring, net::parse_endpoint(config.endpoint),
-                                             config.socket, around.clock, around.probe,
-                                             around.reports, std::move(messages));
-  };
-  serve_ring(config, entry, spec, options, memory, around, make_push, invocation);
-}
-
-void serve_by_credit(const ServeConfig& config, const FeederEntry& entry, const BatchSpec& spec,
-                     const Options& options, const Invocation& invocation) {
-  require_batches(config, spec);
-  Surroundings around(config);
-  remote::ZmqSocketOptions socket = config.socket;
-  socket.role = remote::ZmqSocketOptions::Role::dealer;
-  std::optional<remote::SharedFrameMemory> shared;
-  if (config.shared_memory) shared.emplace(around.host, spec.bytes(), batches_in_memory(config));
-  Device& memory = shared ? static_cast<Device&>(*shared) : around.host;
-  const auto make_push = [&](BatchRing& ring) {
-    return std::make_unique<remote::CreditPush>(ring, shared ? &shared->pool() : nullptr,
-                                                net::parse_endpoint(config.endpoint), socket,
-                                                around.clock, around.probe, around.reports);
-  };
-  serve_ring(config, entry, spec, options, memory, around, make_push, invocation);
+      config, sender, around,
+      [&](const std::stop_token& ended) { run_to_end(*feeder, ring, ended); }, invocation.stop);
 }
 
 void serve_encoded(const ServeConfig& config, const FeederEntry& entry, const BatchSpec& spec,
@@ -343,23 +321,20 @@ void serve_encoded(const ServeConfig& config, const FeederEntry& entry, const Ba
     return serve::make_served_source(entry, context);
   };
   const std::unique_ptr<Source> source = make_source();
-  remote::ZmqSocketOptions socket = config.socket;
-  if (config.by_credit()) socket.role = remote::ZmqSocketOptions::Role::dealer;
-  remote::EncodedPush push(*source,
-                           {.images = static_cast<std::size_t>(spec.images),
-                            .batches = batches_in_memory(config),
-                            .checksum = config.checksum,
-                            .on_bad_sample = context.on_bad_sample,
-                            .name = around.name},
-                           net::parse_endpoint(config.endpoint), socket, around.clock, around.probe,
-                           around.reports);
+  remote::Sender sender(remote::make_file_supply(*source,
+                                                 {.images = static_cast<std::size_t>(spec.images),
+                                                  .batches = batches_in_memory(config),
+                                                  .checksum = config.checksum,
+                                                  .on_bad_sample = context.on_bad_sample,
+                                                  .name = around.name},
+                                                 around.clock, around.probe),
+                        net::parse_endpoint(config.endpoint), config.socket, around.clock,
+                        around.probe, around.reports);
   say("{}: {} image files a message from {}, {} of them, {} {}{}\n", around.name, spec.images,
       config.run.fake_location, source->size(), config.socket.bind ? "are served at" : "go to",
-      push.address(), config.by_credit() ? " by credit" : "");
+      sender.address(), config.by_credit() ? " by credit" : "");
   if (const std::string note = source->note(); !note.empty()) around.probe.note(note);
-  serve(config, push, serve::ServeProgress(around.name, around.probe, around.clock), {},
-        around.ended, invocation.stop);
-  for (const std::string& note : around.probe.notes()) say("penstock: {}\n", note);
+  serve(config, sender, around, {}, invocation.stop);
 }
 
 int run(const Invocation& invocation) {
@@ -424,9 +399,8 @@ int run(const Invocation& invocation) {
   // Small batches would accumulate in the kernel's send buffer, where they are not counted.
   config.socket.send_buffer =
       std::min(config.socket.send_buffer, static_cast<std::int64_t>(spec.bytes()));
-  const auto serve_so = config.encoded       ? serve_encoded
-                        : config.by_credit() ? serve_by_credit
-                                             : serve_pixels;
+  if (config.by_credit()) config.socket.role = remote::ZmqSocketOptions::Role::dealer;
+  const auto serve_so = config.encoded ? serve_encoded : serve_pixels;
   serve_so(config, *components.feeder, spec, options, invocation);
   return 0;
 }

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/feeders/remote/credit_push_fixture.h"
+#include "tests/feeders/remote/sender_fixture.h"
 
 namespace penstock {
 namespace {
@@ -113,8 +113,7 @@ TEST_F(CreditConsume, WhatCameWithoutACreditIsRefusedAndNotMissing) {
 }
 
 TEST_F(CreditConsume, StrangersAreInNoAccounts) {
-  Consumer consumer(options(), 20s, kSkip);
-  consumer.start();
+  RunningConsumer consumer(options(), 20s, kSkip);
   BareProducer producer(endpoint(), 7), stranger(endpoint(), 8);
   producer.enter(2);
   stranger.send_batch(5);   // before a hello
@@ -128,9 +127,8 @@ TEST_F(CreditConsume, StrangersAreInNoAccounts) {
 }
 
 TEST_F(CreditConsume, TheDataEndWithThoseThatAreWaitedFor) {
-  Consumer consumer(options(",producers=2"));
-  consumer.start();
-  CreditServer first(endpoint(), false, false), second(endpoint(), false, true);
+  RunningConsumer consumer(options(",producers=2"));
+  Server first(endpoint(), false, Way::credit), second(endpoint(), false, Way::shared);
   first.feed(0, 3);
   second.feed(10, 2);
   first.start();
@@ -147,8 +145,7 @@ TEST_F(CreditConsume, TheDataEndWithThoseThatAreWaitedFor) {
 }
 
 TEST_F(CreditConsume, WhoComesBackGoesOnWithItsAccount) {
-  Consumer consumer(options());
-  consumer.start();
+  RunningConsumer consumer(options());
   {
     BareProducer producer(endpoint());
     producer.enter(2);

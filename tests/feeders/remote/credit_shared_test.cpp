@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "tests/feeders/remote/bare_pool.h"
+#include "tests/feeders/remote/credit_fixture.h"
 
 namespace penstock {
 namespace {
@@ -13,8 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 
 TEST_F(CreditConsume, SharedMemoryIsCopiedOutAndItsLeasesReturned) {
-  Consumer consumer(options());
-  consumer.start();
+  RunningConsumer consumer(options());
   BarePool pool;
   BareProducer producer(endpoint());
   producer.enter(2, pool.hello());
@@ -52,8 +51,7 @@ TEST_F(CreditConsume, BatchesOfAPoolWhoseOwnerIsGoneAreStillRead) {
 }
 
 TEST_F(CreditConsume, LeasesThatLieOutsideAreRefusedAndReturned) {
-  Consumer consumer(options(), 20s, kSkip);
-  consumer.start();
+  RunningConsumer consumer(options(), 20s, kSkip);
   BarePool pool;
   BareProducer producer(endpoint());
   producer.enter(2, pool.hello());
@@ -79,8 +77,7 @@ TEST_F(CreditConsume, LeasesThatLieOutsideAreRefusedAndReturned) {
 }
 
 TEST_F(CreditConsume, LabelsInSharedMemoryAreChecked) {
-  Consumer consumer(options(), 20s, kSkip);
-  consumer.start();
+  RunningConsumer consumer(options(), 20s, kSkip);
   BarePool pool;
   BareProducer producer(endpoint());
   producer.enter(2, pool.hello());
@@ -96,8 +93,7 @@ TEST_F(CreditConsume, LabelsInSharedMemoryAreChecked) {
 }
 
 TEST_F(CreditConsume, LeasesOfImageFilesAreRefused) {
-  Consumer consumer(options(), 20s, kSkip);
-  consumer.start();
+  RunningConsumer consumer(options(), 20s, kSkip);
   BarePool pool;
   BareProducer producer(endpoint());
   producer.enter(2, pool.hello());
@@ -113,8 +109,7 @@ TEST_F(CreditConsume, LeasesOfImageFilesAreRefused) {
 }
 
 TEST_F(CreditConsume, PoolsThatAreNoneAreRefusedByName) {
-  Consumer consumer(options(",max_pool=16384"), 20s, kSkip);
-  consumer.start();
+  RunningConsumer consumer(options(",max_pool=16384"), 20s, kSkip);
   const auto refusal_of = [&](const remote::FramedHello& hello) {
     BareProducer producer(endpoint(), 7 + hello.pool.size());
     producer.send_hello(hello);
@@ -136,8 +131,7 @@ TEST_F(CreditConsume, PoolsThatAreNoneAreRefusedByName) {
 }
 
 TEST_F(CreditConsume, WhereMemoryIsToBeSharedOthersAreRefused) {
-  Consumer consumer(options(",shared_memory=true"), 20s, kSkip);
-  consumer.start();
+  RunningConsumer consumer(options(",shared_memory=true"), 20s, kSkip);
   BareProducer plain(endpoint());
   plain.send_hello();
   EXPECT_TRUE(contains(plain.hear_refusal(), "it shares no memory"));

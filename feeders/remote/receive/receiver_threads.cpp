@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/remote/receive/threads_together.h"
+#include "feeders/remote/receive/receiver_threads.h"
 
 #include <exception>
 #include <mutex>

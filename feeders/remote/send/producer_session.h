@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The producer's end of the credit protocol (feeders/remote/framed_format.md). It says hello on
 // each connection, hears what the consumer wants, and knows how many batches it may send. The
-// caller sends the batches through the same socket.
+// caller sends the batches, and the end, through the same socket.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -11,22 +11,15 @@
 #include <functional>
 #include <optional>
 #include <span>
-#include <string>
+#include <vector>
 
 #include "feeders/remote/receive/clock_bounds.h"
 #include "feeders/remote/receive/zmq_message.h"
 #include "feeders/remote/receive/zmq_socket.h"
+#include "feeders/remote/send/outgoing_messages.h"
 #include "feeders/remote/wire/framed.h"
-#include "feeders/remote/wire/framed_text.h"
 
 namespace penstock::remote {
-
-/// What a producer tells about itself and its batches.
-struct CreditOffer {
-  FramedHeader header;  ///< header of the hello, without its time of sending
-  FramedHello hello;
-  std::int32_t classes = 0;  ///< number of classes; labels are below it
-};
 
 class ProducerSession {
  public:
@@ -36,9 +29,10 @@ class ProducerSession {
     std::function<void(std::uint64_t)> returned;  ///< the consumer returned this lease
   };
 
-  /// `socket`, a DEALER, outlives this object.
-  ProducerSession(ZmqSocket& socket, const net::Endpoint& endpoint, CreditOffer offer,
-                  Hooks hooks = {});
+  /// `hello`: the two frames of a hello. `classes`: labels are below it. `socket`, a DEALER,
+  /// outlives this object.
+  ProducerSession(ZmqSocket& socket, const net::Endpoint& endpoint,
+                  std::span<const OutgoingFrame> hello, std::int32_t classes, Hooks hooks);
 
   /// Checks the connection, says hello if due, and handles all received messages. Call it before
   /// each batch, and every kBeat. Throws ConfigError if the consumer does not want these batches,
@@ -53,12 +47,6 @@ class ProducerSession {
   bool may_send() const noexcept { return welcomed_ && sent_since_welcome_ < credits_; }
   /// Call when a batch was sent.
   void note_sent() noexcept { ++sent_since_welcome_; }
-  /// Sends an end. Call after all batches. False: it was not sent.
-  bool send_end(std::uint64_t batches, std::uint64_t images);
-
-  /// Sends a copy of the frame. False: no consumer is connected.
-  bool put(std::span<const std::byte> frame, bool more);
-  std::uint64_t producer() const noexcept { return offer_.header.producer; }
   /// How far the consumer's clock is ahead of ours; empty: not known yet.
   std::optional<ClockBounds::Estimate> clock() const noexcept { return clock_.estimate(); }
 
@@ -72,22 +60,17 @@ class ProducerSession {
 
   ZmqSocket& socket_;
   const net::Endpoint endpoint_;
-  const CreditOffer offer_;
   const Hooks hooks_;
+  FramedHeader hello_;
+  const std::vector<std::byte> hello_text_;
+  const std::int32_t classes_;
 
   // About the connected consumer.
   std::int64_t seen_joined_ = 0, seen_left_ = 0;
   bool wants_hello_ = false, welcomed_ = false;
   std::uint64_t credits_ = 0, sent_since_welcome_ = 0;
-  std::int64_t hello_sent_ns_ = 0;
   ClockBounds clock_;
   ZmqMessage heard_;
 };
-
-/// The hello of this process: `name`, process id, host and boot id.
-FramedHello hello_of_this_process(const std::string& name);
-
-/// Draws the number of a new producer.
-std::uint64_t draw_producer_number();
 
 }  // namespace penstock::remote

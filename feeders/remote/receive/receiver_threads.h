@@ -1,20 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lets threads start work in an order, do it in parallel, and finish it in the same order.
+// Runs the same work on several threads, and lets them start pieces of it in an order, do them in
+// parallel, and finish them in the same order.
 //
 //   Turn turn(turns, number);  // 1, 2, 3, ...: each number once, without gaps
 //   ...; turn.await(); publish;
-//
-// Thread-safety: any thread may use Turns; only one thread may use a Turn. Turns must outlive each
-// Turn.
 #pragma once
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <mutex>
+#include <stop_token>
 #include <utility>
 
 namespace penstock::remote {
 
+/// Runs `work` on the calling thread and on `threads` - 1 more, and returns when all have returned.
+/// Each gets a token that asks it to stop when `stop` does, or when one of them has returned.
+/// Rethrows the first exception. Throws ConfigError if the system cannot start the threads.
+void run_together(std::int32_t threads, const std::stop_token& stop,
+                  const std::function<void(const std::stop_token&)>& work);
+
+/// An order. Any thread may use it; it must outlive each Turn.
 class Turns {
  public:
   bool has_come(std::int64_t number) const {
@@ -38,7 +45,8 @@ class Turns {
   std::int64_t next_ = 1;  // under mutex_
 };
 
-/// A place in the order. Its destructor waits for the turn and passes it on.
+/// A place in the order, used by one thread at a time. Its destructor waits for the turn and passes
+/// it on.
 class Turn {
  public:
   /// No place: the turn has always come.

@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/remote/credit/producer_session.h"
-
-#include <unistd.h>
+#include "feeders/remote/send/producer_session.h"
 
 #include <array>
-#include <climits>
-#include <random>
+#include <string>
 #include <utility>
 #include <zmq.hpp>
 
 #include "dataflow/error.h"
+#include "feeders/remote/wire/framed_text.h"
 
 namespace penstock::remote {
 
 ProducerSession::ProducerSession(ZmqSocket& socket, const net::Endpoint& endpoint,
-                                 CreditOffer offer, Hooks hooks)
-    : socket_(socket), endpoint_(endpoint), offer_(std::move(offer)), hooks_(std::move(hooks)) {}
+                                 std::span<const OutgoingFrame> hello, std::int32_t classes,
+                                 Hooks hooks)
+    : socket_(socket),
+      endpoint_(endpoint),
+      hooks_(std::move(hooks)),
+      hello_(read_framed_header(hello[0].bytes).value()),
+      hello_text_(hello[1].bytes.begin(), hello[1].bytes.end()),
+      classes_(classes) {}
 
 /// When a connection ends, its credits and leases end too. A new connection begins with a hello.
 void ProducerSession::look() {
@@ -45,29 +49,14 @@ void ProducerSession::forget_consumer() {
 }
 
 void ProducerSession::say_hello() {
-  const std::string text = write_framed_hello(offer_.hello);
-  const std::array frames{std::as_bytes(std::span(text))};
-  FramedHeader header = offer_.header;
-  header.sent_ns = hello_sent_ns_ = wall_clock_ns();
-  if (!put(make_framed_header(header, frames), true)) return;
-  put(frames[0], false);
-  wants_hello_ = false;
-}
-
-bool ProducerSession::send_end(std::uint64_t batches, std::uint64_t images) {
-  return put(make_framed_header({.kind = FramedKind::end,
-                                 .producer = producer(),
-                                 .sequence = batches,
-                                 .images_before = images},
-                                {}),
-             false);
-}
-
-bool ProducerSession::put(std::span<const std::byte> frame, bool more) {
+  hello_.sent_ns = wall_clock_ns();
+  std::array<std::byte, kFramedHeaderBytes> header{};
+  write_framed_header(header, hello_);
   zmq::socket_ref to(zmq::from_handle, socket_.native());
-  const auto flags =
-      zmq::send_flags::dontwait | (more ? zmq::send_flags::sndmore : zmq::send_flags::none);
-  return to.send(zmq::buffer(frame.data(), frame.size()), flags).has_value();
+  const auto flags = zmq::send_flags::dontwait;
+  if (!to.send(zmq::buffer(header), flags | zmq::send_flags::sndmore)) return;
+  static_cast<void>(to.send(zmq::buffer(hello_text_), flags));
+  wants_hello_ = false;
 }
 
 /// Handles one message; false: there is none.
@@ -86,7 +75,7 @@ bool ProducerSession::receive() {
 void ProducerSession::hear(const FramedMessage& message) {
   const FramedHeader& header = message.header;
   // Messages of an earlier consumer may still arrive.
-  if (header.producer != producer()) return;
+  if (header.producer != hello_.producer) return;
   switch (header.kind) {
     case FramedKind::welcome:
       return hear_welcome(message);
@@ -108,14 +97,14 @@ void ProducerSession::hear(const FramedMessage& message) {
 
 void ProducerSession::hear_welcome(const FramedMessage& message) {
   const FramedWelcome wanted = parse_framed_welcome(message);
-  if (message.header.begun_ns != hello_sent_ns_) return;  // answers an earlier hello
-  const FramedHeader& ours = offer_.header;
+  if (message.header.begun_ns != hello_.sent_ns) return;  // answers an earlier hello
+  const FramedHeader& ours = hello_;
   const bool pixels = ours.encoding == FramedEncoding::pixels;
   const bool fits =
       !pixels ||
       (std::cmp_equal(wanted.images, ours.images) && std::cmp_equal(wanted.height, ours.height) &&
        std::cmp_equal(wanted.width, ours.width) && std::cmp_equal(wanted.channels, ours.channels));
-  if (!fits || wanted.classes < offer_.classes) {
+  if (!fits || wanted.classes < classes_) {
     const auto text = [&](auto images, auto height, auto width, auto channels, auto classes) {
       const std::string of_classes = std::to_string(classes) + " classes";
       if (!pixels) return of_classes;
@@ -125,7 +114,7 @@ void ProducerSession::hear_welcome(const FramedMessage& message) {
     throw ConfigError(
         "the consumer at " + describe(endpoint_) + " wants batches of " +
         text(wanted.images, wanted.height, wanted.width, wanted.channels, wanted.classes) +
-        "; these are " + text(ours.images, ours.height, ours.width, ours.channels, offer_.classes));
+        "; these are " + text(ours.images, ours.height, ours.width, ours.channels, classes_));
   }
   note_times(message.header);
   welcomed_ = true;
@@ -136,23 +125,6 @@ void ProducerSession::note_times(const FramedHeader& header) {
   const std::int64_t now = wall_clock_ns();
   if (header.begun_ns != 0) clock_.after(header.ready_ns, header.begun_ns);
   clock_.before(header.sent_ns, now);
-}
-
-FramedHello hello_of_this_process(const std::string& name) {
-  std::array<char, HOST_NAME_MAX + 1> host{};
-  const bool has_name = gethostname(host.data(), host.size() - 1) == 0;
-  return {.name = name,
-          .host = has_name ? host.data() : "",
-          .pid = getpid(),
-          .boot = boot_id(),
-          .pool = {}};
-}
-
-std::uint64_t draw_producer_number() {
-  std::random_device device;
-  std::uint64_t number = 0;
-  while (number == 0) number = std::uint64_t{device()} << 32 | device();
-  return number;
 }
 
 }  // namespace penstock::remote
