@@ -110,6 +110,7 @@ TEST_F(CreditConsume, WhatCameWithoutACreditIsRefusedAndNotMissing) {
   EXPECT_TRUE(await([&] { return add_up(accounts_of(consumer)); }));
   EXPECT_EQ(consumer.counter("images_missing"), 0);
   EXPECT_GE(consumer.counter("images_rejected"), 4);
+  EXPECT_TRUE(contains(all_notes(consumer), "it had no credit")) << all_notes(consumer);
 }
 
 TEST_F(CreditConsume, StrangersAreInNoAccounts) {

@@ -123,18 +123,6 @@ TEST_F(CreditConsume, MessagesAgainstTheProtocolAreRefused) {
   }
 }
 
-TEST_F(CreditConsume, ABatchBeyondTheCreditsIsRefused) {
-  Consumer consumer(options(), 20s, kSkip);
-  BareProducer producer(endpoint());
-  producer.send_hello();
-  for (std::uint64_t i = 0; i < 6; ++i) producer.send_batch(i);
-  consumer.start();
-  EXPECT_TRUE(reaches(consumer, "messages_rejected", 1));
-  EXPECT_TRUE(contains(all_notes(consumer), "it had no credit left") ||
-              contains(all_notes(consumer), "it had no credit"))
-      << all_notes(consumer);
-}
-
 TEST_F(CreditConsume, OneWhoSendsNothingElseIsCutOff) {
   RunningConsumer consumer(options(), 20s, kSkip);
   BareProducer bad(endpoint()), good(endpoint(), 8);

@@ -293,6 +293,7 @@ TEST_F(CreditLend, ALeaseThatIsRefusedComesBackAtOnce) {
   producer.lend(0, lease);
   ASSERT_TRUE(returns(producer, 1));
   EXPECT_EQ(consumer.counter("messages_rejected"), 1);
+  EXPECT_TRUE(contains(all_notes(consumer), "label 3 is 100")) << all_notes(consumer);
   producer.await_credit(2);
   producer.lend(1, pool.fill(1, 1, 2));
   EXPECT_TRUE(is(take(consumer), 1));

@@ -76,22 +76,6 @@ TEST_F(CreditConsume, LeasesThatLieOutsideAreRefusedAndReturned) {
   EXPECT_TRUE(contains(all_notes(consumer), "ends beyond its pool")) << all_notes(consumer);
 }
 
-TEST_F(CreditConsume, LabelsInSharedMemoryAreChecked) {
-  RunningConsumer consumer(options(), 20s, kSkip);
-  BarePool pool;
-  BareProducer producer(endpoint());
-  producer.enter(2, pool.hello());
-  const remote::FramedLease lease = pool.fill(0, 0, 1);
-  const std::int32_t label = 100;  // there are 100 classes
-  std::memcpy(pool.pool().slot(0).data() + lease.bytes - 4, &label, 4);
-  producer.lend(0, lease);
-  EXPECT_TRUE(reaches(consumer, "messages_rejected", 1));
-  EXPECT_TRUE(contains(all_notes(consumer), "label 3 is 100")) << all_notes(consumer);
-  producer.await_credit(2);
-  producer.lend(1, pool.fill(1, 0, 2));
-  EXPECT_EQ(consumer.next(), 1U);
-}
-
 TEST_F(CreditConsume, LeasesOfImageFilesAreRefused) {
   RunningConsumer consumer(options(), 20s, kSkip);
   BarePool pool;

@@ -84,14 +84,6 @@ TEST_P(OutgoingFormats, EveryBatchOfAFiniteFeederArrivesOnce) {
   EXPECT_EQ(consumer.counter("messages_rejected"), 0);
 }
 
-TEST_P(OutgoingFormats, SlotsThatAreFilledOnceAreSentAgainAndAgain) {
-  RunningConsumer consumer("endpoint=" + endpoint_);
-  Server server(endpoint_, false, Way::push, 4, kSmall, {}, GetParam());
-  server.feed_constant();
-  server.start({.batches = 30, .timeout = 20s});
-  for (int i = 0; i < 30; ++i) EXPECT_LT(consumer.next().value_or(99), 4U);
-}
-
 INSTANTIATE_TEST_SUITE_P(All, OutgoingFormats,
                          ::testing::Values(remote::MessageFormat::zmq_op,
                                            remote::MessageFormat::numpy_frames,

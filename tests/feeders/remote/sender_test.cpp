@@ -1,93 +1,114 @@
 // SPDX-License-Identifier: Apache-2.0
-// Both ends: a feeder's ring through a Sender and a socket into zmq-consume.
+// Both ends: a feeder's ring through a Sender and a socket into zmq-consume, in each way.
 #include "tests/feeders/remote/sender_fixture.h"
 
 #include <atomic>
 #include <cmath>
-
-#include "feeders/remote/send/frame_memory.h"
-#include "tests/feeders/remote/zmq_fixture.h"
-#include "tests/support/patience.h"
+#include <optional>
 
 namespace penstock {
 namespace {
 
 using namespace std::chrono_literals;
 
-/// The parameter: does the consumer bind?
-class ZmqEnds : public SenderTest, public ::testing::WithParamInterface<bool> {};
+std::string name_of(Way way) {
+  return way == Way::push ? "Push" : way == Way::credit ? "Credit" : "Shared";
+}
 
-TEST_P(ZmqEnds, EveryBatchOfAFiniteFeederArrivesOnce) {
-  const bool consumer_binds = GetParam();
-  constexpr std::uint64_t kBatches = 25;
-  std::optional<Consumer> consumer;
+class SenderToConsumer : public SenderTest {
+ protected:
+  std::string options_for(Way way) const {
+    return (way == Way::push ? "endpoint=" : "credit=3,endpoint=") + endpoint_;
+  }
+};
+
+struct Ends {
+  Way way;
+  bool consumer_binds;
+};
+class SenderEnds : public SenderToConsumer, public ::testing::WithParamInterface<Ends> {};
+
+INSTANTIATE_TEST_SUITE_P(Ends, SenderEnds,
+                         ::testing::Values(Ends{Way::push, true}, Ends{Way::push, false},
+                                           Ends{Way::credit, true}, Ends{Way::credit, false},
+                                           Ends{Way::shared, true}, Ends{Way::shared, false}),
+                         [](const auto& test) {
+                           return name_of(test.param.way) +
+                                  (test.param.consumer_binds ? "ConsumerBinds" : "ProducerBinds");
+                         });
+
+TEST_P(SenderEnds, EveryBatchOfAFiniteFeederArrivesOnce) {
+  const auto [way, consumer_binds] = GetParam();
+  std::optional<RunningConsumer> consumer;
   std::optional<Server> server;
-  const auto consume = [&] {
-    consumer.emplace("endpoint=" + endpoint_ + ",bind=" + (consumer_binds ? "true" : "false"));
-    consumer->start();
-  };
-  if (consumer_binds) consume();
-  server.emplace(endpoint_, !consumer_binds, Way::push);
-  if (!consumer_binds) consume();
-  server->feed(0, kBatches);
+  const std::string options = options_for(way) + ",bind=" + (consumer_binds ? "true" : "false");
+  if (consumer_binds) consumer.emplace(options);
+  server.emplace(endpoint_, !consumer_binds, way);
+  if (!consumer_binds) consumer.emplace(options);
+  server->feed(0, 25);
+  server->start();
+  for (std::uint64_t i = 0; i < 25; ++i) EXPECT_EQ(consumer->next(), i);
+  server->join();
+  EXPECT_EQ(server->counter("batches_sent"), 25);
+  EXPECT_EQ(server->counter("images_sent"), 25 * kSmall.images);
+  if (way == Way::push) return;
+  EXPECT_EQ(server->counter("leases_lost"), 0);
+  server.reset();
+  EXPECT_EQ(consumer->counter("batches_missing"), 0);
+  EXPECT_EQ(consumer->counter("pools_mapped"), way == Way::shared ? 1 : 0);
+  EXPECT_EQ(consumer->facts().at("producer_0_clock_offset_us"), 0);  // the same machine's clock
+}
+
+class SenderWays : public SenderToConsumer, public ::testing::WithParamInterface<Way> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, SenderWays, ::testing::Values(Way::push, Way::credit, Way::shared),
+                         [](const auto& test) { return name_of(test.param); });
+
+TEST_P(SenderWays, WhatWasSentArrivesAlthoughTheSenderIsGone) {
+  RunningConsumer consumer(options_for(GetParam()));
   std::jthread sending([&] {
-    server->run(kForEver);
-    server.reset();  // sent messages arrive although the sender is gone
+    Server server(endpoint_, false, GetParam());
+    server.feed(0, 25);
+    server.run(kForEver);
   });
-  for (std::uint64_t i = 0; i < kBatches; ++i) EXPECT_EQ(consumer->next(), i);
+  for (std::uint64_t i = 0; i < 25; ++i) EXPECT_EQ(consumer.next(), i);
 }
 
-INSTANTIATE_TEST_SUITE_P(Binds, ZmqEnds, ::testing::Bool(),
-                         [](const auto& test) { return test.param ? "Consumer" : "Server"; });
-
-TEST_F(SenderTest, SlotsThatAreFilledOnceKeepTheirLabels) {
-  RunningConsumer consumer("endpoint=" + endpoint_);
-  Server server(endpoint_, false, Way::push, 3);
+TEST_P(SenderWays, SlotsThatAreFilledOnceKeepTheirLabels) {
+  RunningConsumer consumer(options_for(GetParam()));
+  Server server(endpoint_, false, GetParam(), 3);
   server.feed_constant();
-  std::jthread sending([&] { server.run({.batches = 30, .timeout = 20s}); });
-  for (int i = 0; i < 30; ++i) {
-    const std::optional<std::uint64_t> index = consumer.next();
-    ASSERT_TRUE(index.has_value());
-    EXPECT_LT(*index, 3U);
-  }
-  sending.join();
+  server.start({.batches = 30, .timeout = 20s});
+  for (int i = 0; i < 30; ++i) EXPECT_LT(consumer.next().value_or(99), 3U);
+  server.join();
   EXPECT_EQ(server.counter("batches_sent"), 30);
-  EXPECT_EQ(server.counter("bytes_sent"),
-            static_cast<std::int64_t>(30 * remote::BatchLayout(kSmall, kSmall.images).size()));
+  const std::size_t message = GetParam() == Way::push
+                                  ? remote::BatchLayout(kSmall, kSmall.images).size()
+                                  : kSmall.pixel_bytes() + kSmall.label_bytes();
+  EXPECT_EQ(server.counter("bytes_sent"), static_cast<std::int64_t>(30 * message));
 }
 
-TEST_F(SenderTest, NoConsumerIsATimeout) {
-  Server server(endpoint_, true, Way::push);
-  WriteLease lease = server.ring().acquire({});
-  std::move(lease).publish();
-  try {
-    server.run({.timeout = 200ms});
-    FAIL() << "nobody is there";
-  } catch (const TimeoutError& error) {
-    EXPECT_NE(std::string(error.what()).find("no consumer ever connected"), std::string::npos)
-        << error.what();
-  }
+TEST_P(SenderWays, NoConsumerIsATimeout) {
+  Server server(endpoint_, true, GetParam());
+  server.feed(0);
+  const std::string text = thrown_by<TimeoutError>([&] { server.run({.timeout = 200ms}); });
+  EXPECT_TRUE(contains(text, "no consumer ever connected")) << text;
   EXPECT_GE(server.counter("send_wait_ns"), 200'000'000) << "a wait that came to nothing counts";
 }
 
-TEST_F(SenderTest, AStopEndsTheWaitForAConsumerAtOnce) {
+TEST_P(SenderWays, AStopEndsTheWaitForAConsumerAtOnce) {
   EXPECT_TRUE(is_prompt(500ms, [&] {
-    Server server(endpoint_, true, Way::push);
-    for (int i = 0; i < 3; ++i) {
-      WriteLease lease = server.ring().acquire({});
-      std::move(lease).publish();
-    }
-    std::stop_source stop;
-    std::jthread sending([&] { server.run(kForEver, stop.get_token()); });
+    Server server(endpoint_, true, GetParam());
+    server.feed(0);
+    server.start();
     const auto asked = std::chrono::steady_clock::now();
-    stop.request_stop();
-    sending.join();
+    server.stop();
     return std::chrono::steady_clock::now() - asked;
   }));
 }
 
-TEST_F(SenderTest, TheFeedersFailureIsRethrown) {
-  Server server(endpoint_, true, Way::push);
+TEST_P(SenderWays, TheFeedersFailureIsRethrown) {
+  Server server(endpoint_, true, GetParam());
   server.ring().fail(std::make_exception_ptr(DataError("file 7 is damaged")));
   EXPECT_THROW(server.run(kForEver), DataError);
 }
@@ -151,12 +172,7 @@ TEST_F(SenderTest, ARateIsThatOfTheClock) {
 TEST_F(SenderTest, ARateIsNotExceeded) {
   RunningConsumer consumer("endpoint=" + endpoint_);
   Server server(endpoint_, false, Way::push);
-  std::jthread feeding([&](const std::stop_token& stop) {
-    while (WriteLease lease = server.ring().acquire(stop)) {
-      fill_closed_form(lease.batch(), kSmall, 0);
-      std::move(lease).publish();
-    }
-  });
+  server.feed(0);
   std::jthread draining([&] {
     for (int i = 0; i < 11; ++i) consumer.next();
   });
