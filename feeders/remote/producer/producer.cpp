@@ -148,33 +148,159 @@ class Outbox {
 class BatchSender {
  public:
   /// All members throw Failure; a call that fails has sent nothing.
-  explicit BatchSender(SenderOptions options);
+  explicit BatchSender(SenderOptions options)
+      : options_(std::move(options)), number_(random_number()), socket_(options_.push) {}
 
   const std::string& address() const noexcept { return socket_.address(); }
 
   /// Work on the next batch begins now.
-  void begin() noexcept;
+  void begin() noexcept { begun_ns_ = now_ns(); }
+
   void send_pixels(std::span<const std::byte> pixels, const PixelShape& shape,
-                   std::span<const std::int32_t> labels);
+                   std::span<const std::int32_t> labels) {
+    const remote::FramedHeader header = header_of(shape);
+    std::vector<Frame> frames;
+    frames.push_back(Frame::copy_of(pixels));
+    send_batch(header, std::move(frames), labels);
+  }
+
   /// Calls `release` when the pixels are no longer needed, on any thread.
   void lend_pixels(std::span<const std::byte> pixels, const PixelShape& shape,
-                   std::span<const std::int32_t> labels, std::function<void()> release);
+                   std::span<const std::int32_t> labels, std::function<void()> release) {
+    const remote::FramedHeader header = header_of(shape);
+    std::vector<Frame> frames;
+    frames.emplace_back(pixels.data(), pixels.size(), std::move(release));
+    send_batch(header, std::move(frames), labels);
+  }
+
   void send_jpegs(std::span<const std::span<const std::byte>> files,
-                  std::span<const std::int32_t> labels);
-  void end();
+                  std::span<const std::int32_t> labels) {
+    if (files.empty() || files.size() > kMostJpegs) {
+      throw invalid("a batch of " + std::to_string(files.size()) + " JPEG files; expected 1 to " +
+                    std::to_string(kMostJpegs));
+    }
+    const remote::FramedHeader header{.encoding = remote::FramedEncoding::jpeg,
+                                      .ready_ns = now_ns(),
+                                      .images = static_cast<std::uint32_t>(files.size())};
+    std::vector<std::uint32_t> lengths;
+    std::size_t total = 0;
+    for (const auto& file : files) {
+      if (file.empty() || file.size() > std::numeric_limits<std::uint32_t>::max()) {
+        throw invalid("a JPEG file of " + std::to_string(file.size()) +
+                      " bytes; expected 1 to 4294967295");
+      }
+      lengths.push_back(static_cast<std::uint32_t>(file.size()));
+      total += file.size();
+    }
+    const std::shared_ptr<std::byte[]> memory(new std::byte[total]);
+    std::byte* to = memory.get();
+    for (const auto& file : files) to = std::copy(file.begin(), file.end(), to);
+    std::vector<Frame> frames;
+    frames.push_back(Frame::copy_of(std::as_bytes(std::span(lengths))));
+    frames.emplace_back(memory.get(), total, [memory] {});
+    send_batch(header, std::move(frames), labels);
+  }
+
+  void end() {
+    check_not_ended();
+    send({.kind = remote::FramedKind::end, .sequence = batches_, .images_before = images_}, {},
+         after(options_.timeout));
+    ended_ = true;
+  }
 
   /// Waits until consumers have received what was sent, and closes the socket. Returns how many
   /// batches are known to be undelivered. No other call may follow.
-  std::int64_t close(std::chrono::milliseconds timeout);
+  std::int64_t close(milliseconds timeout) {
+    const SteadyTime deadline = after(timeout);
+    const std::int64_t held = outbox_.wait_until_empty(deadline);
+    // When a connection ends, a receiver with a full socket (libzmq 4.3) drops what it has not
+    // read.
+    const bool read = held == 0 && socket_.wait_until_read(deadline);
+    socket_.close(read ? kLinger : milliseconds(0));
+    return held == 0 && !read ? 1 : held;
+  }
 
  private:
   void send_batch(remote::FramedHeader header, std::vector<Frame> frames,
-                  std::span<const std::int32_t> labels);
-  void say_hello(const remote::FramedHeader& of_batch, SteadyTime deadline);
-  void send(remote::FramedHeader header, std::vector<Frame> frames, SteadyTime deadline);
-  void check_not_ended() const;
-  void check_shape(const remote::FramedHeader& header);
-  [[noreturn]] void nobody_takes() const;
+                  std::span<const std::int32_t> labels) {
+    check_not_ended();
+    check_shape(header);
+    const SteadyTime deadline = after(options_.timeout);
+    if (!said_hello_) say_hello(header, deadline);
+    frames.push_back(Frame::copy_of(std::as_bytes(labels), [this] { outbox_.remove(true); }));
+    header.sequence = batches_;
+    header.images_before = images_;
+    header.begun_ns = begun_ns_;
+    send(header, std::move(frames), deadline);
+    begun_ns_ = 0;
+    ++batches_;
+    images_ += header.images;
+  }
+
+  void say_hello(const remote::FramedHeader& of_batch, SteadyTime deadline) {
+    const std::string text =
+        hello_text(options_.name.empty() ? program_name() : std::string_view(options_.name));
+    remote::FramedHeader header = of_batch;
+    header.kind = remote::FramedKind::hello;
+    header.ready_ns = 0;
+    std::vector<Frame> frames;
+    frames.push_back(
+        Frame::copy_of(std::as_bytes(std::span(text)), [this] { outbox_.remove(false); }));
+    send(header, std::move(frames), deadline);
+    said_hello_ = true;
+  }
+
+  /// The last frame removes the message from the outbox when libzmq has passed it on.
+  void send(remote::FramedHeader header, std::vector<Frame> frames, SteadyTime deadline) {
+    header.producer = number_;
+    if (options_.checksum && !frames.empty()) header.flags = remote::kFramedChecksum;
+    for (const Frame& frame : frames) {
+      header.payload_bytes += frame.bytes().size();
+      if (header.flags != 0) header.checksum = values::crc32c(frame.bytes(), header.checksum);
+    }
+    while (socket_.wait_for_room(deadline)) {
+      std::array<std::byte, remote::kFramedHeaderBytes> bytes{};
+      header.sent_ns = now_ns();
+      remote::write_framed_header(bytes, header);
+      Frame first = frames.empty() ? Frame::copy_of(bytes, [this] { outbox_.remove(false); })
+                                   : Frame::copy_of(bytes);
+      if (!socket_.begin(first, !frames.empty())) continue;
+      outbox_.add(header.kind == remote::FramedKind::batch);
+      socket_.finish(frames);
+      return;
+    }
+    nobody_takes();
+  }
+
+  void check_not_ended() const {
+    if (ended_) throw invalid("this producer has sent its end; open another one to send more");
+  }
+
+  /// Consumers refuse a producer whose batches change their shape.
+  void check_shape(const remote::FramedHeader& header) {
+    if (!shape_) shape_ = header;
+    const bool pixels = header.encoding == remote::FramedEncoding::pixels;
+    if (shape_->encoding == header.encoding && shape_->height == header.height &&
+        shape_->width == header.width && (!pixels || shape_->images == header.images)) {
+      return;
+    }
+    const auto text = [](const remote::FramedHeader& of) {
+      if (of.encoding == remote::FramedEncoding::jpeg) return std::string("JPEG files");
+      return std::to_string(of.images) + " x " + std::to_string(of.height) + " x " +
+             std::to_string(of.width) + " x 3 bytes";
+    };
+    throw invalid("a batch of " + text(header) + " after one of " + text(*shape_) +
+                  "; a producer sends batches of one shape: open another one");
+  }
+
+  [[noreturn]] void nobody_takes() const {
+    const PushOptions& push = options_.push;
+    throw Failure(PENSTOCK_PRODUCER_TIMEOUT,
+                  "no consumer took a batch at " + address() + " within " +
+                      seconds_text(options_.timeout) + socket_.describe_consumers() +
+                      ": is `penstock run --fake-location zmq-consume:endpoint=" + address() +
+                      (push.bind ? ",bind=false" : "") + "` running?");
+  }
 
   const SenderOptions options_;
   const std::uint64_t number_;  // number of this producer
@@ -185,153 +311,6 @@ class BatchSender {
   bool said_hello_ = false, ended_ = false;
   std::optional<remote::FramedHeader> shape_;  // of the first batch, which all others must match
 };
-
-BatchSender::BatchSender(SenderOptions options)
-    : options_(std::move(options)), number_(random_number()), socket_(options_.push) {}
-
-void BatchSender::begin() noexcept { begun_ns_ = now_ns(); }
-
-void BatchSender::send_pixels(std::span<const std::byte> pixels, const PixelShape& shape,
-                              std::span<const std::int32_t> labels) {
-  const remote::FramedHeader header = header_of(shape);
-  std::vector<Frame> frames;
-  frames.push_back(Frame::copy_of(pixels));
-  send_batch(header, std::move(frames), labels);
-}
-
-void BatchSender::lend_pixels(std::span<const std::byte> pixels, const PixelShape& shape,
-                              std::span<const std::int32_t> labels, std::function<void()> release) {
-  const remote::FramedHeader header = header_of(shape);
-  std::vector<Frame> frames;
-  frames.emplace_back(pixels.data(), pixels.size(), std::move(release));
-  send_batch(header, std::move(frames), labels);
-}
-
-void BatchSender::send_jpegs(std::span<const std::span<const std::byte>> files,
-                             std::span<const std::int32_t> labels) {
-  if (files.empty() || files.size() > kMostJpegs) {
-    throw invalid("a batch of " + std::to_string(files.size()) + " JPEG files; expected 1 to " +
-                  std::to_string(kMostJpegs));
-  }
-  const remote::FramedHeader header{.encoding = remote::FramedEncoding::jpeg,
-                                    .ready_ns = now_ns(),
-                                    .images = static_cast<std::uint32_t>(files.size())};
-  std::vector<std::uint32_t> lengths;
-  std::size_t total = 0;
-  for (const auto& file : files) {
-    if (file.empty() || file.size() > std::numeric_limits<std::uint32_t>::max()) {
-      throw invalid("a JPEG file of " + std::to_string(file.size()) +
-                    " bytes; expected 1 to 4294967295");
-    }
-    lengths.push_back(static_cast<std::uint32_t>(file.size()));
-    total += file.size();
-  }
-  const std::shared_ptr<std::byte[]> memory(new std::byte[total]);
-  std::byte* to = memory.get();
-  for (const auto& file : files) to = std::copy(file.begin(), file.end(), to);
-  std::vector<Frame> frames;
-  frames.push_back(Frame::copy_of(std::as_bytes(std::span(lengths))));
-  frames.emplace_back(memory.get(), total, [memory] {});
-  send_batch(header, std::move(frames), labels);
-}
-
-void BatchSender::end() {
-  check_not_ended();
-  send({.kind = remote::FramedKind::end, .sequence = batches_, .images_before = images_}, {},
-       after(options_.timeout));
-  ended_ = true;
-}
-
-std::int64_t BatchSender::close(milliseconds timeout) {
-  const SteadyTime deadline = after(timeout);
-  const std::int64_t held = outbox_.wait_until_empty(deadline);
-  // When a connection ends, a receiver with a full socket (libzmq 4.3) drops what it has not read.
-  const bool read = held == 0 && socket_.wait_until_read(deadline);
-  socket_.close(read ? kLinger : milliseconds(0));
-  return held == 0 && !read ? 1 : held;
-}
-
-void BatchSender::send_batch(remote::FramedHeader header, std::vector<Frame> frames,
-                             std::span<const std::int32_t> labels) {
-  check_not_ended();
-  check_shape(header);
-  const SteadyTime deadline = after(options_.timeout);
-  if (!said_hello_) say_hello(header, deadline);
-  frames.push_back(Frame::copy_of(std::as_bytes(labels), [this] { outbox_.remove(true); }));
-  header.sequence = batches_;
-  header.images_before = images_;
-  header.begun_ns = begun_ns_;
-  send(header, std::move(frames), deadline);
-  begun_ns_ = 0;
-  ++batches_;
-  images_ += header.images;
-}
-
-void BatchSender::say_hello(const remote::FramedHeader& of_batch, SteadyTime deadline) {
-  const std::string text =
-      hello_text(options_.name.empty() ? program_name() : std::string_view(options_.name));
-  remote::FramedHeader header = of_batch;
-  header.kind = remote::FramedKind::hello;
-  header.ready_ns = 0;
-  std::vector<Frame> frames;
-  frames.push_back(
-      Frame::copy_of(std::as_bytes(std::span(text)), [this] { outbox_.remove(false); }));
-  send(header, std::move(frames), deadline);
-  said_hello_ = true;
-}
-
-/// The last frame removes the message from the outbox when libzmq has passed it on.
-void BatchSender::send(remote::FramedHeader header, std::vector<Frame> frames,
-                       SteadyTime deadline) {
-  header.producer = number_;
-  if (options_.checksum && !frames.empty()) header.flags = remote::kFramedChecksum;
-  for (const Frame& frame : frames) {
-    header.payload_bytes += frame.bytes().size();
-    if (header.flags != 0) header.checksum = values::crc32c(frame.bytes(), header.checksum);
-  }
-  while (socket_.wait_for_room(deadline)) {
-    std::array<std::byte, remote::kFramedHeaderBytes> bytes{};
-    header.sent_ns = now_ns();
-    remote::write_framed_header(bytes, header);
-    Frame first = frames.empty() ? Frame::copy_of(bytes, [this] { outbox_.remove(false); })
-                                 : Frame::copy_of(bytes);
-    if (!socket_.begin(first, !frames.empty())) continue;
-    outbox_.add(header.kind == remote::FramedKind::batch);
-    socket_.finish(frames);
-    return;
-  }
-  nobody_takes();
-}
-
-void BatchSender::check_not_ended() const {
-  if (ended_) throw invalid("this producer has sent its end; open another one to send more");
-}
-
-/// Consumers refuse a producer whose batches change their shape.
-void BatchSender::check_shape(const remote::FramedHeader& header) {
-  if (!shape_) shape_ = header;
-  const bool pixels = header.encoding == remote::FramedEncoding::pixels;
-  if (shape_->encoding == header.encoding && shape_->height == header.height &&
-      shape_->width == header.width && (!pixels || shape_->images == header.images)) {
-    return;
-  }
-  const auto text = [](const remote::FramedHeader& of) {
-    if (of.encoding == remote::FramedEncoding::jpeg) return std::string("JPEG files");
-    return std::to_string(of.images) + " x " + std::to_string(of.height) + " x " +
-           std::to_string(of.width) + " x 3 bytes";
-  };
-  throw invalid("a batch of " + text(header) + " after one of " + text(*shape_) +
-                "; a producer sends batches of one shape: open another one");
-}
-
-void BatchSender::nobody_takes() const {
-  const PushOptions& push = options_.push;
-  throw Failure(PENSTOCK_PRODUCER_TIMEOUT,
-                "no consumer took a batch at " + address() + " within " +
-                    seconds_text(options_.timeout) + socket_.describe_consumers() +
-                    ": is `penstock run --fake-location zmq-consume:endpoint=" + address() +
-                    (push.bind ? ",bind=false" : "") + "` running?");
-}
 
 }  // namespace
 }  // namespace penstock::producer
