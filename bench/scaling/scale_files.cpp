@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "bench/record/result_json.h"
-#include "bench/report/figures/scaling_curve.h"
+#include "bench/report/figures/figures.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/output_file.h"
 

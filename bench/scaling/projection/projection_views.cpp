@@ -7,7 +7,7 @@
 
 #include "bench/document/document.h"
 #include "bench/record/report_text.h"
-#include "bench/report/figures/scaling_curve.h"
+#include "bench/report/figures/figures.h"
 #include "bench/scaling/projection/projection.h"
 
 namespace penstock::scaling {
