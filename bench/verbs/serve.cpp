@@ -72,97 +72,89 @@ const std::set<std::string_view> kRunKeys = {
 
 std::vector<Flag> serve_flags(ServeConfig& config) {
   std::vector<Flag> flags;
-  for (Flag& flag : run_flags(config.run)) {
-    if (kRunKeys.contains(flag.name)) flags.push_back(std::move(flag));
+  for (Flag& each : run_flags(config.run)) {
+    if (kRunKeys.contains(each.name)) flags.push_back(std::move(each));
   }
-  const auto add = [&](std::string name, std::string help, std::string fallback,
-                       std::function<void(const std::string&)> set, bool boolean = false,
-                       std::string aliases = "") {
-    flags.push_back({std::move(name), std::move(aliases), std::move(help), std::move(fallback),
-                     boolean, std::move(set), "Serve"});
+  const FlagGroup flag{"Serve"};
+  const auto set_format = [&](const std::string& text) {
+    const std::optional<remote::MessageFormat> format = remote::message_format_of(text);
+    if (!format) {
+      throw ConfigError("--format is '" + text + "'; expected zmq_op, numpy-frames or framed");
+    }
+    config.format = *format;
   };
-  add("endpoint", "address: ipc://PATH, ipc://@NAME or tcp://HOST:PORT", config.endpoint,
-      [&](const std::string& text) { config.endpoint = text; });
-  add(
-      "bind", "bind the address, so that consumers connect; default: connect to the consumer",
-      "false", [&](const std::string& text) { config.socket.bind = parse_flag(text, "--bind"); },
-      true);
-  add("format", "message format: zmq_op, numpy-frames or framed", "zmq_op",
-      [&](const std::string& text) {
-        const std::optional<remote::MessageFormat> format = remote::message_format_of(text);
-        if (!format) {
-          throw ConfigError("--format is '" + text + "'; expected zmq_op, numpy-frames or framed");
-        }
-        config.format = *format;
-      });
-  add(
-      "checksum", "add a checksum to framed messages", "false",
-      [&](const std::string& text) { config.checksum = parse_flag(text, "--checksum"); }, true);
-  add("hwm", "batches that may wait in the socket", "8", [&](const std::string& text) {
-    config.socket.hwm = remote::checked_count("--hwm", parse_integer(text, "--hwm"), kMaxHwm);
-  });
-  add("send-buffer",
-      "kernel send buffer of an ipc:// connection, at most one batch; 0: the system's default",
-      "1MiB", [&](const std::string& text) {
-        const std::uint64_t bytes = parse_bytes(text, "--send-buffer");
-        config.socket.send_buffer =
-            static_cast<std::int64_t>(std::min<std::uint64_t>(bytes, INT64_MAX));
-      });
-  add(
-      "credit", "send only what the consumer (zmq-consume:credit=N) has room for", "false",
-      [&](const std::string& text) { config.credit = parse_flag(text, "--credit"); }, true);
-  add(
-      "shared-memory",
-      "share batches with a consumer on this machine, without copying; implies --credit", "false",
-      [&](const std::string& text) { config.shared_memory = parse_flag(text, "--shared-memory"); },
-      true);
-  add(
-      "insecure", "allow binding tcp:// without keys where other machines can connect", "false",
-      [&](const std::string& text) { config.socket.insecure = parse_flag(text, "--insecure"); },
-      true);
-  add("curve-secret", net::kCurveSecretHelp, "",
-      [&](const std::string& text) { config.keys.secret = text; });
-  add("curve-server-key", net::kCurveServerKeyHelp, "",
-      [&](const std::string& text) { config.keys.server_key = text; });
-  add("curve-allow", net::kCurveAllowHelp, "",
-      [&](const std::string& text) { config.keys.allow = text; });
-  add("num-batches", "batches to send; 0: until stopped", "0", [&](const std::string& text) {
+  const auto set_send_buffer = [&](const std::string& text) {
+    const std::uint64_t bytes = parse_bytes(text, "--send-buffer");
+    config.socket.send_buffer =
+        static_cast<std::int64_t>(std::min<std::uint64_t>(bytes, INT64_MAX));
+  };
+  const auto set_batches = [&](const std::string& text) {
     config.plan.batches = parse_integer(text, "--num-batches");
-    if (config.plan.batches < 0)
+    if (config.plan.batches < 0) {
       throw ConfigError("--num-batches is " + text + "; expected 0 or more");
-  });
-  add(
-      "img-per-s", "highest rate in images per second; 0: no limit", "0",
-      [&](const std::string& text) {
-        config.plan.img_per_s = parse_real(text, "--img-per-s");
-        if (config.plan.img_per_s != 0) checked_rate(config.plan.img_per_s, "--img-per-s");
-      },
-      false, "rate");
-  add("timeout", "how long to wait for a consumer to take a batch, such as 30s; default: forever",
-      "", [&](const std::string& text) {
-        config.plan.timeout = parse_duration(text, "--timeout");
-        if (config.plan.timeout <= Nanoseconds::zero()) {
-          throw ConfigError("--timeout is " + text + "; expected a time above 0, such as 30s");
-        }
-      });
-  add(
-      "encoded",
-      "send image files, which the consumer decodes (zmq-consume:encoded=true), from --feeder "
-      "queue:source=...",
-      "false", [&](const std::string& text) { config.encoded = parse_flag(text, "--encoded"); },
-      true);
-  add("epochs", "passes over the data to send, with --encoded; default: until stopped", "",
-      [&](const std::string& text) {
-        config.epochs = parse_integer(text, "--epochs");
-        if (config.epochs < 1) throw ConfigError("--epochs is " + text + "; expected 1 or more");
-      });
-  add(
-      "end-with-consumer", "end when the last connected consumer leaves", "false",
-      [&](const std::string& text) {
-        config.ends_with_consumer = parse_flag(text, "--end-with-consumer");
-      },
-      true);
-  for (Flag& flag : serve::serve_group_flags(config.group)) flags.push_back(std::move(flag));
+    }
+  };
+  const auto set_rate = [&](const std::string& text) {
+    config.plan.img_per_s = parse_real(text, "--img-per-s");
+    if (config.plan.img_per_s != 0) checked_rate(config.plan.img_per_s, "--img-per-s");
+  };
+  const auto set_timeout = [&](const std::string& text) {
+    config.plan.timeout = parse_duration(text, "--timeout");
+    if (config.plan.timeout <= Nanoseconds::zero()) {
+      throw ConfigError("--timeout is " + text + "; expected a time above 0, such as 30s");
+    }
+  };
+  const auto set_epochs = [&](const std::string& text) {
+    config.epochs = parse_integer(text, "--epochs");
+    if (config.epochs < 1) throw ConfigError("--epochs is " + text + "; expected 1 or more");
+  };
+  for (Flag& each : std::vector<Flag>{
+           flag.text("endpoint", "address: ipc://PATH, ipc://@NAME or tcp://HOST:PORT",
+                     config.endpoint),
+           flag.boolean(
+               "bind",
+               "bind the address, so that consumers connect; default: connect to the consumer",
+               config.socket.bind),
+           flag("format", "message format: zmq_op, numpy-frames or framed", "zmq_op", set_format),
+           flag.boolean("checksum", "add a checksum to framed messages", config.checksum),
+           flag("hwm", "batches that may wait in the socket", "8",
+                [&](const std::string& text) {
+                  config.socket.hwm =
+                      remote::checked_count("--hwm", parse_integer(text, "--hwm"), kMaxHwm);
+                }),
+           flag("send_buffer",
+                "kernel send buffer of an ipc:// connection, at most one batch; 0: the system's "
+                "default",
+                "1MiB", set_send_buffer),
+           flag.boolean("credit", "send only what the consumer (zmq-consume:credit=N) has room for",
+                        config.credit),
+           flag.boolean("shared_memory",
+                        "share batches with a consumer on this machine, without copying; implies "
+                        "--credit",
+                        config.shared_memory),
+           flag.boolean("insecure",
+                        "allow binding tcp:// without keys where other machines can connect",
+                        config.socket.insecure),
+           flag.text("curve_secret", net::kCurveSecretHelp, config.keys.secret),
+           flag.text("curve_server_key", net::kCurveServerKeyHelp, config.keys.server_key),
+           flag.text("curve_allow", net::kCurveAllowHelp, config.keys.allow),
+           flag("num_batches", "batches to send; 0: until stopped", "0", set_batches),
+           flag("img_per_s", "highest rate in images per second; 0: no limit", "0", set_rate,
+                "rate"),
+           flag("timeout",
+                "how long to wait for a consumer to take a batch, such as 30s; default: forever",
+                "", set_timeout),
+           flag.boolean("encoded",
+                        "send image files, which the consumer decodes (zmq-consume:encoded=true), "
+                        "from --feeder queue:source=...",
+                        config.encoded),
+           flag("epochs", "passes over the data to send, with --encoded; default: until stopped",
+                "", set_epochs),
+           flag.boolean("end_with_consumer", "end when the last connected consumer leaves",
+                        config.ends_with_consumer)}) {
+    flags.push_back(std::move(each));
+  }
+  for (Flag& each : serve::serve_group_flags(config.group)) flags.push_back(std::move(each));
   return flags;
 }
 
