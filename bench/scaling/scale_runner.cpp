@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "bench/config/command_text.h"
+#include "bench/config/flags.h"
 #include "bench/run/child_process.h"
 #include "bench/sweep/child_run.h"
 #include "dataflow/entry.h"

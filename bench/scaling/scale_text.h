@@ -5,8 +5,7 @@
 #include <ostream>
 #include <string>
 
-#include "bench/run/live_line.h"
-#include "bench/run/result_saver.h"
+#include "bench/run/progress_line.h"
 #include "bench/scaling/scale_runner.h"
 
 namespace penstock::scaling {
