@@ -26,7 +26,6 @@
 #include "bench/report/terminal.h"
 #include "bench/run/cluster_run.h"
 #include "bench/run/device_choice.h"
-#include "bench/run/leave_on_stop.h"
 #include "bench/run/process_run.h"
 #include "bench/run/run_watch.h"
 #include "bench/run/runner.h"

@@ -20,7 +20,6 @@
 #include "bench/config/training_rules.h"
 #include "bench/config/unused_flags.h"
 #include "bench/dataset/default_dataset.h"
-#include "bench/run/leave_on_stop.h"
 #include "bench/run/runner.h"
 #include "bench/serve/serve_encoded.h"
 #include "bench/serve/serve_processes.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums the times that batches carry (feeders/remote/framed_format.md), for batches that arrive in
-// the window. The sums are counters of stages outside this process (bench/run/stage_use.h), which
+// the window. The sums are counters of stages outside this process (bench/run/run_window.h), which
 // give means over the window. hand_off_times.h has the distributions over the whole run.
 //
 // If the producer's clock is unknown, a transit time is counted relative to the shortest one seen

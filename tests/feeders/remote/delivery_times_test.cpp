@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/run/stage_use.h"
+#include "bench/run/run_window.h"
 
 namespace penstock {
 namespace {
@@ -36,7 +36,7 @@ class DeliveryTimesTest : public testing::Test {
   /// The figures since `begin`.
   std::map<std::string, double> facts(const std::vector<StageSums>& begin) const {
     std::vector<StageSums> window = now();
-    for (std::size_t i = 0; i < window.size(); ++i) window[i] -= begin[i];
+    for (std::size_t i = 0; i < window.size(); ++i) window[i].add(begin[i], -1);
     std::map<std::string, double> facts = probe_.facts();
     add_outside_times(probe_, window, facts);
     return facts;
