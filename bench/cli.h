@@ -2,10 +2,13 @@
 // The entry point of the program: verbs, signals and exit codes.
 #pragma once
 
+#include <chrono>
 #include <functional>
+#include <semaphore>
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "bench/config/run_flags.h"
@@ -21,6 +24,27 @@ struct Invocation {
   /// Ends the process at once with the exit code of the signal that requested `stop`. For work that
   /// has nothing to save.
   std::function<void()> leave = [] {};
+};
+
+/// For work that has nothing to save, such as the preparation of a run.
+/// While this object exists, a stop request gives the work half a second to end and to save its
+/// findings. Then it calls `leave`, on the thread that requests the stop, to end the process. The
+/// working thread makes and destroys the object.
+class LeaveOnStop {
+ public:
+  LeaveOnStop(const std::stop_token& stop, std::function<void()> leave)
+      : leave_(std::move(leave)), at_stop_(stop, [this] {
+          constexpr std::chrono::milliseconds kToEnd{500};
+          if (!ended_.try_acquire_for(kToEnd)) leave_();
+        }) {}
+  LeaveOnStop(const LeaveOnStop&) = delete;
+  LeaveOnStop& operator=(const LeaveOnStop&) = delete;
+  ~LeaveOnStop() { ended_.release(); }
+
+ private:
+  const std::function<void()> leave_;
+  std::binary_semaphore ended_{0};
+  std::stop_callback<std::function<void()>> at_stop_;  // last member: it uses the others
 };
 
 /// A verb: the word after `penstock`.

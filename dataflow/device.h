@@ -64,6 +64,16 @@ inline void settle(Stream& stream, Event& event) noexcept {
   }
 }
 
+/// The Program of streams that cannot record work: each launch enqueues the work again.
+class Closure final : public Program {
+ public:
+  explicit Closure(std::function<void()> enqueue) : enqueue_(std::move(enqueue)) {}
+  void launch(Stream&) override { enqueue_(); }
+
+ private:
+  const std::function<void()> enqueue_;
+};
+
 /// A block of memory that frees itself. Move-only.
 class Buffer {
  public:

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <string>
 
-#include "dataflow/closure.h"
 #include "dataflow/error.h"
 
 namespace penstock {

@@ -7,7 +7,7 @@
 // Marks nest: a later one ends before an earlier one on the same thread.
 #pragma once
 
-#include "dataflow/span_log.h"
+#include "dataflow/trace_log.h"
 
 namespace penstock {
 

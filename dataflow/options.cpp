@@ -83,6 +83,17 @@ Nanoseconds parse_duration(std::string_view text, std::string_view what) {
   return Nanoseconds(static_cast<std::int64_t>(std::llround(value)));
 }
 
+std::size_t parse_choice(std::string_view text, std::span<const OptionValue> words,
+                         std::string_view what) {
+  std::string known;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (canonical_name(text) == canonical_name(words[i].name)) return i;
+    known += i == 0 ? "" : i + 1 == words.size() ? " or " : ", ";
+    known += words[i].name;
+  }
+  not_a(what, text, known);
+}
+
 std::string component_text(const ComponentText& parts) {
   const auto quoted = [](const std::string& value) {
     if (value.find_first_of(",'\"") == value.npos) return value;
@@ -232,6 +243,10 @@ bool Options::flag(std::string_view name) const {
 }
 std::uint64_t Options::bytes(std::string_view name) const {
   return parse_bytes(text(name), component_ + ":" + std::string(name));
+}
+std::size_t Options::choice(std::string_view name, std::initializer_list<OptionValue> words) const {
+  return parse_choice(text(name), std::span(words.begin(), words.size()),
+                      component_ + ": option '" + std::string(name) + "'");
 }
 Nanoseconds Options::duration(std::string_view name) const {
   return parse_duration(text(name), component_ + ":" + std::string(name));

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <span>
 #include <string>
@@ -18,7 +20,7 @@ namespace penstock {
 
 /// A word that an option takes, if the word needs more explanation than the help text has room for.
 struct OptionValue {
-  std::string_view name, meaning;
+  std::string_view name, meaning{};
 };
 
 struct OptionSpec {
@@ -59,6 +61,8 @@ class Options {
   std::uint64_t bytes(std::string_view name) const;   ///< "64MiB", "1GB", "512"
   Nanoseconds duration(std::string_view name) const;  ///< "250ms", "1.5s"; a bare number is seconds
   const std::string& text(std::string_view name) const;
+  /// The place among `words` of the word that is given, as parse_choice() finds it.
+  std::size_t choice(std::string_view name, std::initializer_list<OptionValue> words) const;
   bool given(std::string_view name) const;  ///< did the user type it?
 
  private:
@@ -73,5 +77,8 @@ double parse_real(std::string_view text, std::string_view what);
 bool parse_flag(std::string_view text, std::string_view what);
 std::uint64_t parse_bytes(std::string_view text, std::string_view what);
 Nanoseconds parse_duration(std::string_view text, std::string_view what);
+/// The place of `text` among the names of `words`.
+std::size_t parse_choice(std::string_view text, std::span<const OptionValue> words,
+                         std::string_view what);
 
 }  // namespace penstock

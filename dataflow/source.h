@@ -85,6 +85,8 @@ struct SourceEntry {
   /// Throws ConfigError with the path if there is no such data. Throws Error if the plan's stop is
   /// requested before the initial reading ends.
   std::unique_ptr<Source> (*make)(const DataPlan&, const Options&) = nullptr;
+  /// True for the name of a file that shows this format. A folder's name ends with a slash.
+  bool (*detects)(std::string_view name) = nullptr;
 };
 
 /// Every source of this program. The build generates the table from the component lists.

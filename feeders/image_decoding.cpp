@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "dataflow/error.h"
-#include "dataflow/images/normalising_decoder.h"
+#include "dataflow/images/normalisation.h"
 #include "dataflow/machine/memory_pages.h"
 #include "dataflow/machine/thread_places.h"
 #include "dataflow/stage_timer.h"

@@ -16,7 +16,7 @@
 #include "dataflow/decoder.h"
 #include "dataflow/images/augmentation.h"
 #include "dataflow/images/decode_pool.h"
-#include "dataflow/machine/cpu_topology.h"
+#include "dataflow/machine/thread_places.h"
 #include "dataflow/options.h"
 #include "feeders/feeder.h"
 #include "feeders/normalise_option.h"

@@ -7,9 +7,7 @@
 #include <utility>
 
 #include "dataflow/datasets/detect_source.h"
-#include "dataflow/datasets/file_reads.h"
-#include "dataflow/datasets/read_ahead.h"
-#include "dataflow/datasets/repeated_sample.h"
+#include "dataflow/datasets/source_over.h"
 #include "dataflow/decoder.h"
 #include "dataflow/error.h"
 #include "feeders/image_decoding.h"
@@ -61,7 +59,7 @@ std::unique_ptr<Source> read_files(std::unique_ptr<Source> source, bool whole_fi
   std::unique_ptr<FileReader> reader = make_file_reader(way, files->path(0).c_str(), note);
   if (way == "direct" && note.empty()) context.probe.fact("direct_reads", 1);
   if (!note.empty()) context.probe.note(std::move(note));
-  return std::make_unique<datasets::FileReads>(std::move(source), std::move(reader), whole_files);
+  return datasets::read_by(std::move(source), std::move(reader), whole_files);
 }
 
 std::unique_ptr<Source> read_ahead(std::unique_ptr<Source> source, const Options& options) {
@@ -72,11 +70,10 @@ std::unique_ptr<Source> read_ahead(std::unique_ptr<Source> source, const Options
                       "; expected 0 to " + std::to_string(kMost) + " samples");
   }
   if (samples == 0) return source;
-  return std::make_unique<datasets::ReadAhead>(
-      std::move(source), datasets::ReadAhead::Plan{.samples = static_cast<std::size_t>(samples),
-                                                   .bytes = std::uint64_t{256} << 20,
-                                                   .readers = static_cast<std::int32_t>(
-                                                       std::min(samples, kMostReaders))});
+  return datasets::read_ahead(
+      std::move(source), {.samples = static_cast<std::size_t>(samples),
+                          .bytes = std::uint64_t{256} << 20,
+                          .readers = static_cast<std::int32_t>(std::min(samples, kMostReaders))});
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ NEIGHBOURS = {
 }
 # The installed library of producers is built without the rest of Penstock.
 PRODUCER = "feeders/remote/producer"
-PRODUCER_INCLUDES = (f"{PRODUCER}/", "feeders/remote/wire/", "dataflow/values/")
+PRODUCER_INCLUDES = (f"{PRODUCER}/", "feeders/remote/wire/", "dataflow/net/", "dataflow/values/")
 VENDORS = re.compile(
     r"^(tbb|oneapi|zmq|jpeglib|turbojpeg|jerror|png|zlib|zstd|dnnl|oneapi/dnnl|cuda|cudnn|nccl|mpi|lmdb)[/._]?", re.I
 )

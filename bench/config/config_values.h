@@ -15,15 +15,13 @@
 #include <string_view>
 #include <type_traits>
 
+#include "bench/config/flags.h"
 #include "bench/config/run_config.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
 
 namespace penstock {
-
-/// "num_batches" -> "--num-batches".
-inline std::string flag_of(std::string_view name) { return "--" + kebab(name); }
 
 /// The text form of one field; empty for an optional field that is not set.
 template <auto Field>

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
-
 #include <CLI/CLI.hpp>
+
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
@@ -18,6 +18,7 @@
 #include "bench/report/terminal.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
+#include "dataflow/options.h"
 
 namespace penstock {
 namespace {
@@ -191,6 +192,51 @@ std::string footer_of(const VerbHelp& help, bool shows_all) {
 
 }  // namespace
 
+std::string flag_of(std::string_view name) { return "--" + kebab(name); }
+
+Flag FlagGroup::text(std::string name, std::string help, std::string& value,
+                     std::string aliases) const {
+  const auto set = [&value](const std::string& text) { value = text; };
+  return (*this)(std::move(name), std::move(help), value, set, std::move(aliases));
+}
+
+Flag FlagGroup::boolean(std::string name, std::string help, bool& value) const {
+  const auto set = [&value, typed = flag_of(name)](const std::string& text) {
+    value = parse_flag(text, typed);
+  };
+  Flag flag = (*this)(std::move(name), std::move(help), value ? "true" : "false", set);
+  flag.boolean = true;
+  return flag;
+}
+
+Flag FlagGroup::percent(std::string name, std::string help, double& value) const {
+  const auto set = [&value, typed = flag_of(name)](const std::string& text) {
+    const double percent = parse_real(text, typed);
+    if (!(percent > 0) || percent > 50) {
+      throw ConfigError(
+          fmt::format("{} is {}; expected per cent, above 0 and at most 50", typed, text));
+    }
+    value = percent / 100;
+  };
+  return (*this)(std::move(name), std::move(help), fmt::format("{:g}", 100 * value), set);
+}
+
+Flag FlagGroup::time(std::string name, std::string help, std::string fallback,
+                     Nanoseconds& value) const {
+  const auto set = [&value, typed = flag_of(name)](const std::string& text) {
+    value = parse_duration(text, typed);
+  };
+  return (*this)(std::move(name), std::move(help), std::move(fallback), set);
+}
+
+std::int64_t FlagGroup::count_between(const std::string& text, std::string_view name,
+                                      std::int64_t least, std::int64_t most) {
+  const std::int64_t number = parse_integer(text, flag_of(name));
+  if (number >= least && number <= most) return number;
+  throw ConfigError(fmt::format("{} is {}; expected a whole number from {} to {}", flag_of(name),
+                                text, least, most));
+}
+
 bool parse_flags(const VerbHelp& help, std::span<const Flag> flags,
                  std::span<const std::string> arguments, std::vector<std::string>* positional) {
   const FlagIndex index(flags);
@@ -258,6 +304,27 @@ std::optional<std::string> typed_value(std::string_view name,
 
 bool is_typed(std::string_view name, std::span<const std::string> arguments) {
   return typed_value(name, arguments).has_value();
+}
+
+std::string shell_word(const std::string& text) {
+  const auto plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("-_=,.:/+@%").find(c) != std::string_view::npos;
+  };
+  if (!text.empty() && std::all_of(text.begin(), text.end(), plain)) return text;
+  std::string result = "'";
+  for (const char c : text) {
+    if (c == '\'') result += "'\\'";
+    result += c;
+  }
+  result += '\'';
+  return result;
+}
+
+std::string command_text(std::string_view verb, std::span<const std::string> arguments) {
+  std::string text = "penstock " + std::string(verb);
+  for (const std::string& word : arguments) text.append(" ").append(shell_word(word));
+  return text;
 }
 
 }  // namespace penstock

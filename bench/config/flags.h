@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses command lines from tables of flags. Flags may be typed in kebab or snake case, with one
-// dash or two, as `--key value` or `--key=value`; booleans as --x, --nox or --x=true. An unknown
-// flag is refused, with the nearest known flag. A flag of the reference benchmarks is refused, with
-// what to use instead.
+// Parses command lines from tables of flags, and formats commands. Flags may be typed in kebab or
+// snake case, with one dash or two, as `--key value` or `--key=value`; booleans as --x, --nox or
+// --x=true. An unknown flag is refused, with the nearest known flag. A flag of the reference
+// benchmarks is refused, with what to use instead.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "dataflow/clock.h"
 
 namespace penstock {
 
@@ -25,6 +29,45 @@ struct Flag {
   bool boolean = false;
   std::function<void(const std::string&)> set{};  ///< may throw ConfigError
   std::string group = "Options";                  ///< the heading in the help text
+};
+
+/// "num_batches" -> "--num-batches".
+std::string flag_of(std::string_view name);
+
+/// Makes flags with one heading in the help text. Names are in snake case.
+struct FlagGroup {
+  std::string_view heading = "Options";
+
+  Flag operator()(std::string name, std::string help, std::string fallback,
+                  std::function<void(const std::string&)> set, std::string aliases = {}) const {
+    return {.name = std::move(name),
+            .aliases = std::move(aliases),
+            .help = std::move(help),
+            .fallback = std::move(fallback),
+            .set = std::move(set),
+            .group = std::string(heading)};
+  }
+  // These set `value`, which must outlive the flag; the help text shows its present value.
+  Flag text(std::string name, std::string help, std::string& value, std::string aliases = {}) const;
+  Flag boolean(std::string name, std::string help, bool& value) const;
+  /// A share, typed in percent: above 0 and at most 50.
+  Flag percent(std::string name, std::string help, double& value) const;
+  /// A time, such as 45s; `fallback` is its present value as a user would type it.
+  Flag time(std::string name, std::string help, std::string fallback, Nanoseconds& value) const;
+  /// A whole number from `least` to `most`.
+  template <typename Value>
+  Flag count(std::string name, std::string help, Value& value, std::int64_t least,
+             std::int64_t most, std::string aliases = {}) const {
+    const auto set = [name, least, most, &value](const std::string& text) {
+      value = static_cast<Value>(count_between(text, name, least, most));
+    };
+    return (*this)(std::move(name), std::move(help), std::to_string(value), set,
+                   std::move(aliases));
+  }
+
+ private:
+  static std::int64_t count_between(const std::string& text, std::string_view name,
+                                    std::int64_t least, std::int64_t most);
 };
 
 /// The parts of a verb's help text besides its flags.
@@ -50,5 +93,11 @@ bool parse_flags(const VerbHelp& help, std::span<const Flag> flags,
 std::optional<std::string> typed_value(std::string_view name,
                                        std::span<const std::string> arguments);
 bool is_typed(std::string_view name, std::span<const std::string> arguments);
+
+/// An argument as a shell word, quoted if necessary.
+std::string shell_word(const std::string& text);
+
+/// "penstock VERB ARGUMENTS...".
+std::string command_text(std::string_view verb, std::span<const std::string> arguments);
 
 }  // namespace penstock

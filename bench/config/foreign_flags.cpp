@@ -1,6 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/config/foreign_flags.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "bench/config/config_values.h"
+#include "dataflow/entry.h"
+#include "dataflow/error.h"
+#include "dataflow/options.h"
+#include "feeders/feeder.h"
+#include "trainer/backend.h"
+#include "trainer/placement.h"
+
 namespace penstock {
 namespace {
 
@@ -100,8 +115,260 @@ constexpr ForeignFlag kForeign[] = {
     {"ml_perf_compliance_logging", "use --json, which has every step time and setting"},
 };
 
+/// True for an unknown or absent feeder too, which the run itself reports.
+bool decodes_samples(const ComponentText& feeder) {
+  const FeederEntry* const entry = match_entry(feeder_table(), feeder.name);
+  return entry == nullptr || entry->decodes_samples;
+}
+
+/// Adds `option=value` to the feeder, which must not have this option yet.
+void add_option(RunConfig& config, std::string_view flag, std::string_view option,
+                std::string_view value) {
+  const ComponentText feeder = parse_component(config.fake_location);
+  if (!decodes_samples(feeder)) {
+    throw ConfigError(fmt::format(
+        "--{} is about images that are decoded, and --fake-location is {}; expected queue; use "
+        "--fake-location queue:{}={}, or leave --{} out",
+        flag, config.fake_location, option, value, flag));
+  }
+  const bool typed = std::ranges::any_of(
+      feeder.values, [option](const auto& typed_value) { return typed_value.first == option; });
+  if (typed) {
+    throw ConfigError(
+        fmt::format("--{} sets the feeder's {}, and --fake-location {} does so too; "
+                    "leave one of them out",
+                    flag, option, config.fake_location));
+  }
+  config.fake_location += fmt::format("{}{}={}", feeder.values.empty() ? ":" : ",", option, value);
+}
+
+void set_resize(RunConfig& config, const std::string& text) {
+  static constexpr std::pair<std::string_view, std::string_view> kMethods[] = {
+      {"nearest", "tf_nearest"},
+      {"bilinear", "tf_bilinear"},
+      {"bicubic", "tf_bicubic"},
+      {"area", "area"},
+      {"round_robin", "tf_round_robin"}};
+  for (const auto& [theirs, ours] : kMethods) {
+    if (canonical_name(text) == canonical_name(theirs)) {
+      return add_option(config, "resize-method", "resize", ours);
+    }
+  }
+  throw ConfigError(fmt::format(
+      "--resize-method is {}; expected nearest, bilinear, bicubic, area or round_robin", text));
+}
+
+/// ImageNet needs no option: the feeder finds the format of its files by their names.
+void set_data_name(RunConfig& config, const std::string& text) {
+  const std::string wanted = canonical_name(text);
+  if (wanted == "imagenet") return;
+  if (wanted != "cifar10") {
+    throw ConfigError(fmt::format(
+        "--data-name is {}; expected imagenet or cifar10: images, one label each", text));
+  }
+  if (!decodes_samples(parse_component(config.fake_location))) return;
+  add_option(config, "data-name", "source", "cifar10");
+}
+
+/// Adds an option to the update's value. Throws ConfigError if `config` names another update.
+void add_update_option(RunConfig& config, std::string_view flag, std::string_view update,
+                       std::string_view option) {
+  std::string& text = config.variable_update;
+  if (canonical_name(parse_component(text).name) != canonical_name(update)) {
+    throw ConfigError(
+        fmt::format("{} applies to --variable-update {}, but that is '{}'; pass --variable-update "
+                    "{}:{}, or leave {} out",
+                    flag, update, text, update, option, flag));
+  }
+  text += fmt::format("{}{}", text.find(':') == std::string::npos ? ':' : ',', option);
+}
+
+void set_consistency(RunConfig& config, const std::string& text) {
+  std::string word;
+  set_word(word, "variable_consistency", text, {"strong", "relaxed"});
+  if (word == "strong") return;  // the default of every update
+  add_update_option(config, "--variable-consistency", "replicated", "consistency=relaxed");
+}
+
+/// Weights live in the memory of the first device. For a device made of host cores, that is the
+/// CPU.
+void set_local_parameter_device(RunConfig& config, const std::string& text) {
+  std::string word;
+  set_word(word, "local_parameter_device", text, {"cpu", "gpu"});
+  if (word == "gpu") return;
+  const BackendEntry* const backend =
+      match_entry(backend_table(), parse_component(config.device).name);
+  if (backend != nullptr && backend->computes_on_host) return;
+  throw ConfigError(fmt::format(
+      "--local-parameter-device is cpu, but weights are kept and updated on the first device, here "
+      "--device {}; updates on the CPU for another device are unsupported; pass "
+      "--local-parameter-device gpu, leave it out, or train on --device cpu",
+      config.device));
+}
+
+/// tf_cnn_benchmarks sets this by default, except if gradients have 16 bits already.
+void set_compact(RunConfig& config, const std::string& text) {
+  if (!parse_flag(text, "--compact-gradient-transfer")) return;
+  if (config.gradient_wire == "bf16") {
+    throw ConfigError(
+        "--compact-gradient-transfer exchanges fp16, and --gradient-wire is bf16; leave one of "
+        "them "
+        "out");
+  }
+  config.gradient_wire = "fp16";
+}
+
+/// tf_cnn_benchmarks lets TensorFlow merge this many all-reduces of one scope.
+void set_merge_scope(RunConfig& config, const std::string& text) {
+  constexpr std::int64_t kMost = 1'000'000, kAnySize = std::int64_t{1} << 40;
+  const std::int64_t gradients = parse_integer(text, "--allreduce-merge-scope");
+  if (gradients < 1 || gradients > kMost) {
+    throw ConfigError(fmt::format(
+        "--allreduce-merge-scope is {}; expected the gradients of one exchange, 1 to {}", text,
+        kMost));
+  }
+  if (gradients == 1) return;  // the default of tf_cnn_benchmarks
+  if (config.agg_small_grads_max_bytes > 0) {
+    throw ConfigError(fmt::format(
+        "--allreduce-merge-scope is {}, which groups gradients of all sizes, and "
+        "--agg-small-grads-max-bytes is {}, which groups small ones; leave one of them out",
+        gradients, config.agg_small_grads_max_bytes));
+  }
+  config.agg_small_grads_max_bytes = kAnySize;
+  config.agg_small_grads_max_group = static_cast<std::int32_t>(gradients);
+}
+
+/// A flag of another system that sets keys of RunConfig.
+struct TranslatedFlag {
+  std::string_view name, aliases;
+  bool boolean = false;
+  std::string_view fallback, help;
+  void (*set)(RunConfig&, const std::string&);
+};
+
+/// In the order in which they are applied.
+constexpr TranslatedFlag kTranslated[] = {
+    {"like", "", false, "", "use the defaults of tf_cnn_benchmarks, tensorpack, horovod or kungfu",
+     [](RunConfig&, const std::string&) { /* applied before all others */ }},
+    {"use_fp16", "", true, "false", "same as --precision fp16",
+     [](RunConfig& config, const std::string& text) {
+       const bool wanted = parse_flag(text, "--use-fp16");
+       if (wanted) config.precision = "fp16";
+       if (!wanted && config.precision == "fp16") config.precision = "fp32";
+     }},
+    {"fusion_threshold_mb", "", false, "",
+     "same as --bucket-mib and --first-bucket-mib, in MiB; 0: one bucket per tensor",
+     [](RunConfig& config, const std::string& text) {
+       find_config_key("bucket_mib").set(config, text);
+       config.first_bucket_mib = 0;
+       constexpr double kOneByte = 1.0 / (1 << 20);
+       if (config.bucket_mib == 0) config.bucket_mib = kOneByte;
+     }},
+    {"use_xla_compile", "xla_compile xla", true, "true",
+     "accepted and ignored: models are always compiled",
+     [](RunConfig&, const std::string& text) {
+       parse_flag(text, "--use-xla-compile");
+       fmt::print(stderr,
+                  "penstock: --use-xla-compile changes nothing: a model is always compiled for its "
+                  "device, on GPUs to one recorded graph of fused kernels a step\n");
+     }},
+    {"no_cuda", "", true, "false", "same as --device cpu",
+     [](RunConfig& config, const std::string& text) {
+       if (parse_flag(text, "--no-cuda")) config.device = "cpu";
+     }},
+    {"variable_consistency", "", false, "strong",
+     "strong, or relaxed: same as --variable-update replicated:consistency=relaxed",
+     set_consistency},
+    {"staged_vars", "", true, "false", "same as --variable-update parameter_server:staged=true",
+     [](RunConfig& config, const std::string& text) {
+       if (!parse_flag(text, "--staged-vars")) return;
+       add_update_option(config, "--staged-vars", "parameter_server", "staged=true");
+     }},
+    {"ps_placement", "", false, "first",
+     "first, greedy or split: same as --variable-update parameter_server:placement=...",
+     [](RunConfig& config, const std::string& text) {
+       static_cast<void>(parse_placement(text, "--ps-placement"));  // throws on another word
+       add_update_option(config, "--ps-placement", "parameter_server", "placement=" + text);
+     }},
+    {"cross_replica_sync", "", true, "true",
+     "--nocross-replica-sync: same as --variable-update parameter_server:sync=false",
+     [](RunConfig& config, const std::string& text) {
+       if (parse_flag(text, "--cross-replica-sync")) return;  // the default of every update
+       add_update_option(config, "--cross-replica-sync", "parameter_server", "sync=false");
+     }},
+    {"local_parameter_device", "", false, "gpu",
+     "where weights are kept: gpu (first device) or cpu (with --device cpu only)",
+     set_local_parameter_device},
+    {"kungfu", "kf_optimizer", false, "",
+     "sync-sgd, async-sgd or sma: same as --variable-update with that value",
+     [](RunConfig& config, const std::string& text) {
+       set_word(config.variable_update, "kungfu", text, {"sync-sgd", "async-sgd", "sma"});
+     }},
+    {"compact_gradient_transfer", "fp16_allreduce", true, "false", "same as --gradient-wire fp16",
+     set_compact},
+    {"allreduce_merge_scope", "", false, "1",
+     "gradients per exchange, whatever their sizes; 1: in buckets", set_merge_scope},
+    {"data_name", "", false, "",
+     "imagenet or cifar10 (same as queue:source=cifar10); default: by file names", set_data_name},
+    {"resize_method", "", false, "",
+     "nearest, bilinear, bicubic, area or round_robin: same as queue:resize=tf_...", set_resize},
+    {"distortions", "", true, "false", "same as queue:color=tf_yiq",
+     [](RunConfig& config, const std::string& text) {
+       if (!parse_flag(text, "--distortions")) return;
+       add_option(config, "distortions", "color", "tf_yiq");
+     }},
+    {"distort_color_in_yiq", "", true, "true", "false: --distortions is queue:color=tf",
+     [](RunConfig& config, const std::string& text) {
+       constexpr std::string_view kYiq = "color=tf_yiq", kSuffix = "_yiq";
+       if (parse_flag(text, "--distort-color-in-yiq")) return;
+       std::string& feeder = config.fake_location;  // --distortions is applied before
+       if (feeder.ends_with(kYiq)) feeder.resize(feeder.size() - kSuffix.size());
+     }},
+    {"datasets_repeat_cached_sample", "", true, "false", "same as queue:repeat_cached_sample=true",
+     [](RunConfig& config, const std::string& text) {
+       if (!parse_flag(text, "--datasets-repeat-cached-sample")) return;
+       add_option(config, "datasets-repeat-cached-sample", "repeat_cached_sample", "true");
+     }}};
+
+/// --num-iters and --num-batches-per-iter of Horovod's scripts, whose defaults are 10 and 10.
+std::vector<Flag> iteration_flags(RunConfig& config) {
+  struct Iterations {
+    std::int64_t count = 10, batches = 10;
+  };
+  const auto iterations = std::make_shared<Iterations>();
+  const auto flag = [&](std::string_view name, std::string_view help,
+                        std::int64_t Iterations::*member) {
+    const auto set = [&config, iterations, member, name](const std::string& text) {
+      RunConfig parsed;
+      find_config_key("num_batches").parse(parsed, name, text);
+      (*iterations).*member = parsed.num_batches;
+      config.num_batches = iterations->count * iterations->batches;
+    };
+    return FlagGroup{kOtherSystems}(std::string(name), std::string(help), "10", set);
+  };
+  return {
+      flag("num_iters", "iterations: --num-batches is this times --num-batches-per-iter",
+           &Iterations::count),
+      flag("num_batches_per_iter", "steps per iteration, see --num-iters", &Iterations::batches)};
+}
+
 }  // namespace
 
 std::span<const ForeignFlag> foreign_flags() { return kForeign; }
+
+std::vector<Flag> translated_flags(RunConfig& config) {
+  std::vector<Flag> flags = iteration_flags(config);
+  for (const TranslatedFlag& each : kTranslated) {
+    flags.push_back(
+        {.name = std::string(each.name),
+         .aliases = std::string(each.aliases),
+         .help = std::string(each.help),
+         .fallback = std::string(each.fallback),
+         .boolean = each.boolean,
+         .set = [&config, set = each.set](const std::string& text) { set(config, text); },
+         .group = kOtherSystems});
+  }
+  return flags;
+}
 
 }  // namespace penstock

@@ -4,13 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <iterator>
 #include <utility>
 
-#include "bench/config/horovod_flags.h"
-#include "bench/config/image_flags.h"
-#include "bench/config/update_flags.h"
+#include "bench/config/foreign_flags.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
 
@@ -49,55 +46,7 @@ std::vector<Flag> run_flags(RunConfig& config) {
                      .set = [&config, &key](const std::string& text) { key.set(config, text); },
                      .group = std::string(heading)});
   }
-  flags.push_back({.name = "like",
-                   .aliases = "",
-                   .help = "use the defaults of tf_cnn_benchmarks, tensorpack, horovod or kungfu",
-                   .fallback = "",
-                   .set = [](const std::string&) { /* applied before all others */ },
-                   .group = kOtherSystems});
-  flags.push_back({.name = "use_fp16",
-                   .aliases = "",
-                   .help = "same as --precision fp16",
-                   .fallback = "false",
-                   .boolean = true,
-                   .set =
-                       [&config](const std::string& text) {
-                         const bool wanted = parse_flag(text, "--use-fp16");
-                         if (wanted) config.precision = "fp16";
-                         if (!wanted && config.precision == "fp16") config.precision = "fp32";
-                       },
-                   .group = kOtherSystems});
-  flags.push_back(
-      {.name = "fusion_threshold_mb",
-       .aliases = "",
-       .help = "same as --bucket-mib and --first-bucket-mib, in MiB; 0: one bucket per tensor",
-       .fallback = "",
-       .set =
-           [&config](const std::string& text) {
-             find_config_key("bucket_mib").set(config, text);
-             config.first_bucket_mib = 0;
-             constexpr double kOneByte = 1.0 / (1 << 20);
-             if (config.bucket_mib == 0) config.bucket_mib = kOneByte;
-           },
-       .group = kOtherSystems});
-  flags.push_back({.name = "use_xla_compile",
-                   .aliases = "xla_compile xla",
-                   .help = "accepted and ignored: models are always compiled",
-                   .fallback = "true",
-                   .boolean = true,
-                   .set =
-                       [](const std::string& text) {
-                         parse_flag(text, "--use-xla-compile");
-                         fmt::print(
-                             stderr,
-                             "penstock: --use-xla-compile changes nothing: a model is always "
-                             "compiled for its device, on GPUs to one recorded graph of "
-                             "fused kernels a step\n");
-                       },
-                   .group = kOtherSystems});
-  for (Flag& flag : horovod_flags(config)) flags.push_back(std::move(flag));
-  for (Flag& flag : update_flags(config)) flags.push_back(std::move(flag));
-  for (Flag& flag : image_flags(config)) flags.push_back(std::move(flag));
+  for (Flag& flag : translated_flags(config)) flags.push_back(std::move(flag));
   return flags;
 }
 

@@ -17,9 +17,7 @@
 #include <string_view>
 #include <utility>
 
-#include "bench/dataset/inspect_samples.h"
 #include "bench/dataset/jpeg_file.h"
-#include "bench/dataset/photo.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/output_file.h"
 

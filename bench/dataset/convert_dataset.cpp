@@ -111,7 +111,8 @@ struct Pass {
 
 class Conversion {
  public:
-  Conversion(const ConvertDataset& order, const DatasetWriterEntry& to, std::stop_token stop)
+  Conversion(const ConvertDataset& order, const datasets::DatasetWriterEntry& to,
+             std::stop_token stop)
       : order_(order), to_(to), stop_(std::move(stop)) {}
 
   ConvertedDataset run() {
@@ -260,8 +261,8 @@ class Conversion {
   }
 
   /// Returns false if stopped.
-  bool write(const Pass& before, const WriterPlan& plan) const {
-    const std::unique_ptr<DatasetWriter> writer = to_.make(plan);
+  bool write(const Pass& before, const datasets::WriterPlan& plan) const {
+    const std::unique_ptr<datasets::DatasetWriter> writer = to_.make(plan);
     const std::unique_ptr<Source> source = open();
     std::uint64_t done = 0;
     for (Sample sample; source->next(sample);) {
@@ -302,7 +303,7 @@ class Conversion {
   }
 
   const ConvertDataset& order_;
-  const DatasetWriterEntry& to_;
+  const datasets::DatasetWriterEntry& to_;
   const std::stop_token stop_;
   std::int32_t image_size_ = 0;  // of pixels
   Form form_;
@@ -315,7 +316,8 @@ double ConvertedDataset::payback_epochs() const noexcept {
   return saved > 0 ? write_s / saved : -1;
 }
 
-ConvertedDataset convert_dataset(const ConvertDataset& order, const DatasetWriterEntry& to,
+ConvertedDataset convert_dataset(const ConvertDataset& order,
+                                 const datasets::DatasetWriterEntry& to,
                                  const std::stop_token& stop) {
   return Conversion(order, to, stop).run();
 }

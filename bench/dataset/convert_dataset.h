@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/dataset/dataset_writer.h"
+#include "dataflow/datasets/dataset_writer.h"
 
 namespace penstock::dataset {
 
@@ -46,7 +46,8 @@ struct ConvertedDataset {
 
 /// Blocks until it is done. Throws ConfigError if something cannot be read or written, DataError
 /// for a damaged sample, and Error if the new files differ when read back. `out` is then removed.
-ConvertedDataset convert_dataset(const ConvertDataset& order, const DatasetWriterEntry& to,
+ConvertedDataset convert_dataset(const ConvertDataset& order,
+                                 const datasets::DatasetWriterEntry& to,
                                  const std::stop_token& stop);
 
 }  // namespace penstock::dataset

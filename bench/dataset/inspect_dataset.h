@@ -4,12 +4,16 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <vector>
+
+#include "bench/dataset/jpeg_file.h"
 
 namespace penstock::dataset {
 
@@ -53,6 +57,13 @@ struct DatasetInventory {
 /// Throws ConfigError if there is no such data set or no image in it. After a stop request the
 /// result is incomplete.
 DatasetInventory inspect_dataset(const InspectDataset& order, const std::stop_token& stop);
+
+/// Returns pictures of the samples with these indices, at most width x height. Samples that cannot
+/// be decoded have no picture and are added to the odd ones of `inventory`. After a stop request,
+/// pictures are missing. Makes a second pass over the set, up to the last requested sample.
+std::map<std::uint64_t, Photo> draw_samples(DatasetInventory& inventory,
+                                            std::set<std::uint64_t> indices, std::int32_t width,
+                                            std::int32_t height, const std::stop_token& stop);
 
 /// For people: a few lines for the whole set, and one for each class.
 std::string to_text(const DatasetInventory& inventory);

@@ -24,7 +24,7 @@
 #include "bench/dataset/jpeg_file.h"
 #include "bench/dataset/synthetic_photo.h"
 #include "bench/dataset/textures.h"
-#include "dataflow/datasets/image_files.h"
+#include "dataflow/datasets/image_folder.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/file_descriptor.h"
 #include "dataflow/machine/input_file.h"

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <vector>
 
-#include "bench/dataset/canvas.h"
 #include "bench/dataset/textures.h"
 #include "dataflow/error.h"
 

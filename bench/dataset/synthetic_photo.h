@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "bench/dataset/photo.h"
+#include "bench/dataset/jpeg_file.h"
 
 namespace penstock::dataset {
 

@@ -47,6 +47,29 @@ struct MarkdownWriter {
   void operator()(const Verbatim& block) const {
     fmt::print(out, "{}`{}`\n", block.lead, block.text);
   }
+
+  void operator()(const Verdict& block) const {
+    for (const VerdictLine& line : block.lines) fmt::print(out, "- {}\n", escaped(line.text));
+  }
+
+  void operator()(const Tiles& block) const {
+    for (const Tile& tile : block.tiles) item(tile.name, tile.value + " " + tile.detail);
+  }
+
+  void operator()(const Facts& block) const {
+    for (const auto& [name, value] : block.facts) item(name, value);
+  }
+
+  void operator()(const Figure&) const {}
+
+  void operator()(const Section& block) const {
+    fmt::print(out, "## {}\n\n", escaped(block.heading));
+    write_markdown(block.blocks, out);
+  }
+
+  void item(const std::string& name, const std::string& value) const {
+    fmt::print(out, "- {}: {}\n", escaped(name), escaped(value));
+  }
 };
 
 }  // namespace
@@ -54,10 +77,10 @@ struct MarkdownWriter {
 void write_markdown(const Document& document, std::ostream& out) {
   bool begun = false;
   for (const Block& block : document) {
-    if (is_empty(block)) continue;
+    if (is_empty(block) || std::holds_alternative<Figure>(block)) continue;
     if (begun) fmt::print(out, "\n");
     begun = true;
-    std::visit(MarkdownWriter{out}, block);
+    std::visit(MarkdownWriter{out}, static_cast<const BlockVariant&>(block));
   }
 }
 

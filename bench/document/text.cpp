@@ -47,6 +47,27 @@ struct TextWriter {
   void operator()(const Verbatim& block) const {
     fmt::print(out, "{}{}\n", block.lead, block.text);
   }
+
+  void operator()(const Verdict& block) const {
+    for (const VerdictLine& line : block.lines) write_wrapped("", line.text, width, out);
+  }
+
+  void operator()(const Tiles& block) const {
+    for (const Tile& tile : block.tiles) {
+      fmt::print(out, "{}: {} {}\n", tile.name, tile.value, tile.detail);
+    }
+  }
+
+  void operator()(const Facts& block) const {
+    for (const auto& [name, value] : block.facts) write_wrapped(name + ": ", value, width, out);
+  }
+
+  void operator()(const Figure&) const {}
+
+  void operator()(const Section& block) const {
+    fmt::print(out, "{}\n\n", block.heading);
+    write_text(block.blocks, out, width);
+  }
 };
 
 struct IsEmpty {
@@ -54,11 +75,20 @@ struct IsEmpty {
   bool operator()(const List& block) const { return block.items.empty(); }
   bool operator()(const Table& block) const { return block.rows.empty(); }
   bool operator()(const Verbatim& block) const { return block.text.empty(); }
+  bool operator()(const Verdict& block) const { return block.lines.empty(); }
+  bool operator()(const Tiles& block) const { return block.tiles.empty(); }
+  bool operator()(const Facts& block) const { return block.facts.empty(); }
+  bool operator()(const Figure& block) const { return !block.draw; }
+  bool operator()(const Section& block) const {
+    return std::ranges::all_of(block.blocks, is_empty);
+  }
 };
 
 }  // namespace
 
-bool is_empty(const Block& block) { return std::visit(IsEmpty{}, block); }
+bool is_empty(const Block& block) {
+  return std::visit(IsEmpty{}, static_cast<const BlockVariant&>(block));
+}
 
 void write_text(const Table& table, std::ostream& out) {
   std::vector<std::string> heads;
@@ -87,10 +117,10 @@ void write_text(const Table& table, std::ostream& out) {
 void write_text(const Document& document, std::ostream& out, std::size_t width) {
   bool begun = false;
   for (const Block& block : document) {
-    if (is_empty(block)) continue;
+    if (is_empty(block) || std::holds_alternative<Figure>(block)) continue;
     if (begun) fmt::print(out, "\n");
     begun = true;
-    std::visit(TextWriter{out, width}, block);
+    std::visit(TextWriter{out, width}, static_cast<const BlockVariant&>(block));
   }
 }
 

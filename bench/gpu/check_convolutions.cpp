@@ -14,7 +14,6 @@
 #include "bench/gpu/dnn_check.h"
 #include "trainer/backends/gpu/dnn_patterns.h"
 #include "trainer/backends/gpu/layouts.h"
-#include "trainer/backends/gpu/structure.h"
 #include "trainer/model.h"
 
 namespace penstock::gpu {

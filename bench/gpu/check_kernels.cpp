@@ -6,12 +6,14 @@
 #include <exception>
 #include <memory>
 #include <set>
-#include <utility>
-#include <variant>
+#include <string>
+#include <vector>
 
 #include "bench/gpu/check_verbs.h"
-#include "bench/gpu/kernel_case.h"
+#include "bench/gpu/workbench.h"
 #include "dataflow/error.h"
+#include "tests/support/gpu/accesses.h"
+#include "tests/support/gpu/kernel_case.h"
 #include "trainer/backends/gpu/device.h"
 
 namespace penstock::gpu {
@@ -22,12 +24,12 @@ namespace {
 std::vector<Bytes> run_on_device(const KernelCase& of, Workbench& bench) {
   std::vector<std::unique_ptr<Block>> blocks;
   std::vector<std::byte*> addresses;
-  for (const KernelOperand& operand : of.operands) {
+  for (const KernelCase::Operand& operand : of.operands()) {
     blocks.push_back(std::make_unique<Block>(bench, operand.before.size(), operand.kind));
     blocks.back()->upload(operand.before);
     addresses.push_back(blocks.back()->data());
   }
-  bench.driver().launch(bench.stream(), of.call(OperandAddresses(addresses)));
+  bench.driver().launch(bench.stream(), of.call_at(addresses));
   bench.wait();
   std::vector<Bytes> after;
   for (const auto& block : blocks) after.push_back(block->download());
@@ -36,10 +38,10 @@ std::vector<Bytes> run_on_device(const KernelCase& of, Workbench& bench) {
 
 /// Returns an empty string if the results are right, else the reason.
 std::string judge(const KernelCase& of, const std::vector<Bytes>& found, double& worst) {
-  const std::vector<Bytes> expected = run_on_host(of);
+  const std::vector<Bytes> expected = of.run_on_host();
   std::string failure;
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    const KernelOperand& operand = of.operands[i];
+    const KernelCase::Operand& operand = of.operands()[i];
     if (!operand.written && found[i] != operand.before) {
       failure += fmt::format(" operand {} was only to be read, and changed;", i);
     }
@@ -54,26 +56,21 @@ std::string judge(const KernelCase& of, const std::vector<Bytes>& found, double&
   return failure;
 }
 
-void check(const KernelCase& of, Workbench& bench, CheckReport& report) {
+void check(const NamedCase& named, std::uint64_t seed, Workbench& bench, CheckReport& report) {
   try {
+    const KernelCase of = named.made(seed);
     const std::vector<Bytes> first = run_on_device(of, bench), again = run_on_device(of, bench);
     double worst = 0;
     std::string failure = judge(of, first, worst);
     if (of.repeats && first != again) failure += " two runs differ;";
-    report.add(of.name, failure.empty() ? Verdict::pass : Verdict::fail, {{"worst_error", worst}},
-               failure);
+    report.add(named.name, failure.empty() ? Verdict::pass : Verdict::fail,
+               {{"worst_error", worst}}, failure);
   } catch (const DeviceError& error) {
-    report.add(of.name, Verdict::fail, {}, error.what());
+    report.add(named.name, Verdict::fail, {}, error.what());
     expect_alive(bench.driver(), error);
   } catch (const std::exception& error) {
-    report.add(of.name, Verdict::fail, {}, error.what());
+    report.add(named.name, Verdict::fail, {}, error.what());
   }
-}
-
-/// The index of the kernel that the case calls.
-std::size_t kind_of(const KernelCase& of) {
-  const std::vector<std::byte*> nowhere(of.operands.size(), nullptr);
-  return of.call(OperandAddresses(nowhere)).index();
 }
 
 }  // namespace
@@ -83,15 +80,15 @@ void check_kernels(const CheckSettings& settings, CheckReport& report) {
   library->device_count();  // throws if there is none
   const std::unique_ptr<Driver> driver = library->open(0);
   Workbench bench(*driver);
-  std::set<std::size_t> kinds;
-  for (const KernelCase& one : kernel_cases(settings.seed)) {
-    kinds.insert(kind_of(one));
-    if (report.wants(one.name)) check(filled(one), bench, report);
+  std::set<std::string> kernels;
+  for (const NamedCase& one : kernel_cases()) {
+    kernels.insert(one.name.substr(0, one.name.find_first_of(" _")));
+    if (report.wants(one.name)) check(one, settings.seed, bench, report);
   }
-  const bool all = kinds.size() == std::variant_size_v<KernelCall>;
-  report.add("kernels_with_a_case", all ? Verdict::pass : Verdict::fail,
-             {{"kernels", static_cast<double>(kinds.size())},
-              {"expected", static_cast<double>(std::variant_size_v<KernelCall>)}});
+  const auto expected = kernel_names().size();
+  report.add("kernels_with_a_case", kernels.size() == expected ? Verdict::pass : Verdict::fail,
+             {{"kernels", static_cast<double>(kernels.size())},
+              {"expected", static_cast<double>(expected)}});
 }
 
 }  // namespace penstock::gpu

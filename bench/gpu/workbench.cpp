@@ -2,53 +2,16 @@
 #include "bench/gpu/workbench.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <cmath>
-#include <cstring>
-#include <limits>
 
 #include "dataflow/error.h"
 #include "tests/support/gpu/host_driver.h"
-#include "tests/support/gpu/rounding.h"
-#include "trainer/backend.h"
 #include "trainer/backends/gpu/library.h"
 
 namespace penstock::gpu {
 namespace {
 
 constexpr std::size_t kHostMemory = std::size_t{16} << 30;
-
-std::size_t size_of_element(Content content) {
-  if (content == Content::f32) return sizeof(float);
-  return content == Content::bits ? 1 : sizeof(std::uint16_t);
-}
-
-double element_at(const std::byte* at, Content content) {
-  if (content == Content::f32) {
-    float value = 0;
-    std::memcpy(&value, at, sizeof value);
-    return double{value};
-  }
-  if (content == Content::bits) return static_cast<double>(std::to_integer<int>(*at));
-  std::uint16_t bits = 0;
-  std::memcpy(&bits, at, sizeof bits);
-  return double{content == Content::f16 ? from_f16(bits) : from_bf16(bits)};
-}
-
-/// Compares losses by their values, and counts exactly.
-double distance_of_results(std::span<const std::byte> found, std::span<const std::byte> expected) {
-  StepResult a, b;
-  std::memcpy(static_cast<void*>(&a), found.data(), sizeof a);
-  std::memcpy(static_cast<void*>(&b), expected.data(), sizeof b);
-  if (a.top1 != b.top1 || a.top5 != b.top5 || a.images != b.images || a.finite != b.finite) {
-    return std::numeric_limits<double>::infinity();
-  }
-  const double scale = std::max({1e-30, double{std::abs(b.loss)}, double{std::abs(b.l2_loss)}});
-  const double difference =
-      std::max(std::abs(double{a.loss} - b.loss), std::abs(double{a.l2_loss} - b.l2_loss)) / scale;
-  return std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference;
-}
 
 }  // namespace
 
@@ -107,72 +70,6 @@ Bytes Block::download() const {
   bench_.driver().copy(bench_.stream(), bytes.data(), data_, bytes_);
   bench_.wait();
   return bytes;
-}
-
-Content content_of(DType type) {
-  switch (type) {
-    case DType::f32:
-      return Content::f32;
-    case DType::f16:
-      return Content::f16;
-    case DType::bf16:
-      return Content::bf16;
-    default:
-      return Content::bits;
-  }
-}
-
-std::string_view name_of_type(DType type) {
-  constexpr std::array<std::string_view, 5> kNames{"u8", "i32", "f16", "bf16", "f32"};
-  return kNames.at(static_cast<std::size_t>(type));
-}
-
-Bytes random_elements(DType type, std::size_t count, Random& random, double low, double high) {
-  Bytes bytes(count * size_of(type));
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto value = static_cast<float>(random.uniform(low, high));
-    if (type == DType::f32) {
-      std::memcpy(bytes.data() + i * sizeof value, &value, sizeof value);
-    } else {
-      const std::uint16_t bits = type == DType::f16 ? to_f16(value) : to_bf16(value);
-      std::memcpy(bytes.data() + i * sizeof bits, &bits, sizeof bits);
-    }
-  }
-  return bytes;
-}
-
-Bytes poison(std::size_t bytes) { return Bytes(bytes, std::byte{0xff}); }
-
-std::vector<double> values_of(std::span<const std::byte> bytes, Content content) {
-  const std::size_t size = size_of_element(content);
-  std::vector<double> values(bytes.size() / size);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = element_at(bytes.data() + i * size, content);
-  }
-  return values;
-}
-
-double distance_of(std::span<const std::byte> found, std::span<const std::byte> expected,
-                   Content content) {
-  PENSTOCK_ASSERT(found.size() == expected.size());
-  if (std::ranges::equal(found, expected)) return 0;
-  if (content == Content::result) return distance_of_results(found, expected);
-  const std::size_t size = size_of_element(content);
-  double difference = 0, norm = 0;
-  for (std::size_t i = 0; i < found.size(); i += size) {
-    if (std::equal(found.data() + i, found.data() + i + size, expected.data() + i)) {
-      const double same = element_at(found.data() + i, content);
-      if (std::isfinite(same)) norm += same * same;
-      continue;
-    }
-    const double a = element_at(found.data() + i, content);
-    const double b = element_at(expected.data() + i, content);
-    difference += content == Content::bits ? 1 : (a - b) * (a - b);
-    norm += b * b;
-  }
-  if (content == Content::bits) return difference / static_cast<double>(found.size());
-  const double distance = std::sqrt(difference / norm);
-  return std::isnan(distance) ? std::numeric_limits<double>::infinity() : distance;
 }
 
 }  // namespace penstock::gpu

@@ -1,22 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A driver with one stream that runs a check's work in order, and operands as bytes of the host and
-// as memory of the device.
+// A driver with one stream that runs a check's work in order, and operands in the device's memory.
 #pragma once
 
 #include <cstddef>
 #include <memory>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "bench/gpu/check_report.h"
-#include "dataflow/batch.h"
-#include "dataflow/random.h"
+#include "dataflow/device.h"
+#include "tests/support/gpu/elements.h"
 #include "trainer/backends/gpu/driver.h"
 
 namespace penstock::gpu {
-
-using Bytes = std::vector<std::byte>;
 
 /// The machine's GPUs, or a GPU emulated on the host. Throws Unavailable if there is none.
 std::shared_ptr<DriverLibrary> library_for(const CheckSettings& settings);
@@ -70,24 +65,5 @@ class Block {
   const MemoryKind kind_;
   std::byte* const data_;
 };
-
-/// The kind of elements, which decides how two of them are compared.
-enum class Content : std::uint8_t { f32, f16, bf16, bits, result };
-
-Content content_of(DType type);
-std::string_view name_of_type(DType type);
-
-/// Random elements, uniform in [low, high), rounded to the type: f32, f16 or bf16.
-Bytes random_elements(DType type, std::size_t count, Random& random, double low, double high);
-/// Bytes that are NaN in each of the types.
-Bytes poison(std::size_t bytes);
-/// Elements as numbers: f32, f16 or bf16, or single bytes.
-std::vector<double> values_of(std::span<const std::byte> bytes, Content content);
-
-/// ||found - expected|| / ||expected||; infinite if one element is NaN and the other is another bit
-/// pattern. For `bits`: the share of bytes that differ. For `result`: the distance of two
-/// StepResults.
-double distance_of(std::span<const std::byte> found, std::span<const std::byte> expected,
-                   Content content);
 
 }  // namespace penstock::gpu

@@ -1,15 +1,233 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/isolate/analysis.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "bench/isolate/cost.h"
 #include "bench/isolate/delivery.h"
+#include "bench/isolate/isolate_plan.h"
+#include "bench/isolate/isolation.h"
 #include "bench/isolate/verdict.h"
-#include "bench/isolate/warnings.h"
+#include "bench/record/report_text.h"
 
 namespace penstock::isolate {
 namespace {
+
+/// With fewer kept steps in a run, its mean is a guess.
+constexpr std::size_t kFewSteps = 20;
+/// The share that timing of stages may cost.
+constexpr double kInstrumentationPercent = 0.5;
+
+double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
+class Warnings {
+ public:
+  Warnings(const Isolation& found, const IsolatePlan& plan) : found_(found), plan_(plan) {}
+
+  void add(std::string_view sentence) { sentences_.emplace_back(sentence); }
+
+  void failures() {
+    for (const Row& row : found_.measurement.sweep.rows) {
+      for (const Repetition& repetition : row.repetitions) {
+        const RunResult& result = repetition.result;
+        if (result.status != Status::failed && result.status != Status::partial) continue;
+        add(fmt::format("a run of {} with --model {} is {} and left out: {}",
+                        feeder_label(row.config), row.config.model, to_string(result.status),
+                        result.reason));
+        break;  // the first of each row
+      }
+    }
+  }
+
+  void few_blocks() {
+    if (found_.measurement.blocks >= kMinBlocks) return;
+    add(fmt::format("{}: fewer than {} support no verdict; give --budget about {:.0f}s",
+                    blocks_text(found_.measurement), kMinBlocks, wanted_budget_s()));
+  }
+
+  void few_steps() {
+    for (const Row* each : {&found_.measurement.ceiling(), &coupled()}) {
+      const Row& row = *each;
+      std::size_t least = kFewSteps;
+      for (const Repetition& repetition : row.repetitions) {
+        if (is_usable(repetition.result)) {
+          least = std::min(least, steady_state(repetition.result).steps);
+        }
+      }
+      if (least >= kFewSteps) continue;
+      add(
+          fmt::format("runs of {} kept only {} steps after warm-up; expected at least {}: give "
+                      "--budget more, or --num-batches",
+                      feeder_label(row.config), least, kFewSteps));
+    }
+  }
+
+  void reserves() {
+    constexpr double kMatters = 0.02;
+    double hidden = 0;
+    for (const Repetition& repetition : coupled().repetitions) {
+      if (!is_usable(repetition.result)) continue;
+      const SteadyRun run = steady_state(repetition.result);
+      hidden = std::max(hidden, run.kept_up_ms / run.step_ms - 1);
+    }
+    if (hidden <= kMatters) return;
+    add(
+        fmt::format("batches made before the window hid up to {:.0f} % of a step's time in windows "
+                    "that never drained them; the rate at which the feeder published is used "
+                    "instead. Give --budget more, or fewer slots (--prefetch)",
+                    100 * hidden));
+  }
+
+  void drift() {
+    for (const Row* each : {&found_.measurement.ceiling(), &coupled()}) {
+      const Row& row = *each;
+      std::size_t drifting = 0, runs = 0;
+      double most = 0;
+      for (const Repetition& repetition : row.repetitions) {
+        if (!is_usable(repetition.result)) continue;
+        const SteadyRun run = steady_state(repetition.result);
+        ++runs;
+        drifting += run.drifting ? 1 : 0;
+        if (run.drifting && std::abs(run.drift_percent) > std::abs(most)) most = run.drift_percent;
+      }
+      if (2 * drifting <= runs) continue;
+      add(
+          fmt::format("step times of {} still drifted ({:+.1f} % over a window) in {} of {} runs: "
+                      "a steady state was not reached; measure longer (--num-batches)",
+                      feeder_label(row.config), most, drifting, runs));
+    }
+  }
+
+  void split() {
+    const bool known = std::all_of(
+        coupled().repetitions.begin(), coupled().repetitions.end(), [](const Repetition& each) {
+          return !is_usable(each.result) || steady_state(each.result).split_known;
+        });
+    if (!known) {
+      add("runs did not record what their devices waited for: starvation and transfer are in the "
+          "residual");
+    }
+  }
+
+  void unlike_runs() {
+    const double of_ceiling = images_per_step(found_.measurement.ceiling());
+    const double of_coupled = images_per_step(coupled());
+    if (of_ceiling > 0 && of_coupled > 0 && of_ceiling != of_coupled) {
+      add(
+          fmt::format("steps of the ceiling have {} images and those of {} have {}: the runs are "
+                      "not comparable; set --batch-size",
+                      of_ceiling, feeder_label(coupled().config), of_coupled));
+    }
+    std::int64_t bad = 0;
+    for (const Repetition& repetition : coupled().repetitions) {
+      const auto found = repetition.result.counters.find("bad_samples");
+      if (found != repetition.result.counters.end()) bad += found->second;
+    }
+    if (bad > 0) {
+      add(
+          fmt::format("{} damaged images were skipped, so the measured data set is incomplete; "
+                      "`penstock dataset inspect` names them",
+                      bad));
+    }
+  }
+
+  void noise() {
+    std::vector<std::size_t> noisy;
+    double steal = 0, foreign = 0;
+    bool throttled = false;
+    for (const BlockNoise& block : noise_of_blocks(found_.measurement)) {
+      if (!block.noisy()) continue;
+      noisy.push_back(block.block);
+      steal = std::max(steal, block.steal_percent);
+      foreign = std::max(foreign, block.foreign_cpu_percent);
+      throttled = throttled || block.throttled;
+    }
+    if (noisy.empty()) return;
+    std::string text = fmt::format(
+        "the machine was not quiet in {} of {} blocks (others used up to {:.0f} % of its cores, "
+        "the hypervisor took up to {:.1f} %{})",
+        noisy.size(), found_.measurement.measured_blocks, foreign, steal,
+        throttled ? ", it was throttled" : "");
+    text += without(noisy);
+    add(text + "; end other work, or measure again");
+  }
+
+  void inconsistencies() {
+    constexpr double kMuch = 0.1;
+    const double unexplained_share = found_.predictions.unexplained_share;
+    if (!found_.cost) return;
+    if (found_.cost->verdict == statistics::Verdict::faster) {
+      add("the feeder was faster than batches that cost nothing, which is impossible: the two rows "
+          "were not measured under the same conditions");
+    }
+    const double coupled_rate = found_.cost->coupled_img_per_s.value;
+    if (found_.supply_img_per_s && found_.supply_img_per_s->value < (1 - kMuch) * coupled_rate) {
+      add(
+          fmt::format("the feeder alone supplied {:.0f} img/s, less than the {:.0f} that the "
+                      "trainer took from it: its rate was not steady",
+                      found_.supply_img_per_s->value, coupled_rate));
+    }
+    if (std::abs(unexplained_share) > kMuch) {
+      add(fmt::format(
+          "replaying the feeder's and the trainer's times gives a rate {:.0f} % {} than measured: "
+          "they affect each other, so predictions are rough",
+          std::abs(100 * unexplained_share), unexplained_share > 0 ? "higher" : "lower"));
+    }
+    if (found_.diagnosis.instrumentation_percent > kInstrumentationPercent) {
+      add(fmt::format("timing the stages took {:.2f} % of their CPU time",
+                      found_.diagnosis.instrumentation_percent));
+    }
+  }
+
+  std::vector<std::string> take() { return std::move(sentences_); }
+
+ private:
+  const Row& coupled() const { return found_.measurement.coupled(); }
+
+  /// The cost in quiet blocks, if there are enough of them.
+  std::string without(const std::vector<std::size_t>& noisy) const {
+    std::vector<BlockPair> quiet = pair_blocks(found_.measurement.ceiling(), coupled());
+    std::erase_if(quiet, [&](const BlockPair& pair) {
+      return std::find(noisy.begin(), noisy.end(), static_cast<std::size_t>(pair.block)) !=
+             noisy.end();
+    });
+    if (quiet.size() < kMinBlocks) return "";
+    const auto cost = find_cost(quiet, images_per_step(coupled()), plan_.targets);
+    return "; without them the cost is " + cost_text(*cost, "block");
+  }
+
+  /// A budget that would probably suffice for enough blocks.
+  double wanted_budget_s() const {
+    const auto blocks = static_cast<double>(std::max<std::size_t>(found_.measurement.blocks, 1));
+    return std::ceil(seconds(plan_.budget) * 1.3 * static_cast<double>(kWantedBlocks) / blocks);
+  }
+
+  const Isolation& found_;
+  const IsolatePlan& plan_;
+  std::vector<std::string> sentences_;
+};
+
+/// Returns what a reader must know before believing `found`, one sentence each; empty if there is
+/// no doubt. `found` must contain all measurements, but not necessarily a verdict.
+std::vector<std::string> find_warnings(const Isolation& found, const IsolatePlan& plan) {
+  Warnings warnings(found, plan);
+  warnings.failures();
+  warnings.few_blocks();
+  warnings.few_steps();
+  warnings.reserves();
+  warnings.drift();
+  warnings.split();
+  warnings.unlike_runs();
+  warnings.noise();
+  warnings.inconsistencies();
+  return warnings.take();
+}
 
 /// Returns the rows of the coupled row's feeder without a trainer, by threads, ascending; one row
 /// for each number of threads, the first in the sweep.

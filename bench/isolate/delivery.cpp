@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bench/isolate/steady.h"
+#include "bench/isolate/cost.h"
 #include "bench/record/report_text.h"
 #include "bench/statistics/input_cost.h"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "bench/isolate/steady.h"
+#include "bench/isolate/cost.h"
 
 namespace penstock::isolate {
 namespace {

@@ -11,7 +11,6 @@
 
 #include "bench/isolate/cost.h"
 #include "bench/isolate/ladder.h"
-#include "bench/isolate/message_ladder.h"
 #include "dataflow/clock.h"
 
 namespace penstock::isolate {

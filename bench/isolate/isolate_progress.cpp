@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "bench/isolate/isolation_files.h"
+#include "bench/isolate/isolation_report.h"
 #include "bench/isolate/verdict.h"
 
 namespace penstock::isolate {

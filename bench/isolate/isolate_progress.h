@@ -7,8 +7,7 @@
 #include <string>
 
 #include "bench/isolate/isolator.h"
-#include "bench/run/result_saver.h"
-#include "bench/run/run_line.h"
+#include "bench/run/progress_line.h"
 #include "bench/sweep/result_folder.h"
 
 namespace penstock::isolate {

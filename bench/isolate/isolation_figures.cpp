@@ -6,14 +6,11 @@
 #include <optional>
 #include <utility>
 
-#include "bench/isolate/isolation_page.h"
-#include "bench/report/figures/cost_split.h"
+#include "bench/isolate/isolation_report.h"
+#include "bench/report/figures/figures.h"
 #include "bench/report/figures/quantity.h"
-#include "bench/report/figures/supply_demand.h"
-#include "bench/report/figures/time_shares.h"
-#include "bench/report/figures/waterfall.h"
-#include "bench/report/pages/figure_files.h"
 #include "bench/report/pages/flow_views.h"
+#include "bench/report/pages/page.h"
 #include "bench/report/pages/run_views.h"
 
 namespace penstock::isolate {
@@ -94,9 +91,9 @@ report::Waterfall waterfall_of_split(const Isolation& isolation,
   return waterfall;
 }
 
-report::PageFigure waterfall_of(const Isolation& isolation) {
-  report::PageFigure figure{.file = "waterfall.svg",
-                            .heading = "From the device alone to your pipeline"};
+document::Figure waterfall_of(const Isolation& isolation) {
+  document::Figure figure{.file = "waterfall.svg",
+                          .heading = "From the device alone to your pipeline"};
   const std::optional<statistics::Estimate> ceiling = ceiling_ms(isolation);
   if (!ceiling) return figure;
   const bool ladder = !isolation.ladder.empty();
@@ -105,32 +102,16 @@ report::PageFigure waterfall_of(const Isolation& isolation) {
   figure.caption = ladder ? "Each rung does what the one above it does, and one thing more; green "
                             "ones take less. Separate rungs are compared with the device alone."
                           : "What a step takes, and why.";
-  figure.draw = [waterfall = std::move(waterfall)](const report::FigureSize& size) {
-    return report::waterfall_figure(waterfall, size);
-  };
+  figure.draw = report::drawn<report::waterfall_figure>(std::move(waterfall));
   return figure;
 }
 
-report::PageFigure split_of(const Isolation& isolation) {
-  report::PageFigure figure{.file = "split.svg", .heading = "What the cost consists of"};
-  if (!isolation.cost) return figure;
+document::Figure split_of(const Isolation& isolation) {
+  if (!isolation.cost) return report::cost_split_of({});
   const CostSplit& split = isolation.cost->split;
-  report::SplitBar bar{label_at(isolation.measurement, isolation.measurement.coupled_row),
-                       split.total_ms,
-                       split.starvation_ms,
-                       split.transfer_ms,
-                       split.interference_ms,
-                       split.residual_ms};
-  figure.caption =
-      "Starvation: the device had no batch. Transfer: it waited for the copy of one that was "
-      "ready. "
-      "Interference: steps themselves got longer, or were enqueued late. Residual: what these do "
-      "not "
-      "explain.";
-  figure.draw = [bars = std::vector{std::move(bar)}](const report::FigureSize& size) {
-    return report::cost_split_figure(bars, size);
-  };
-  return figure;
+  return report::cost_split_of(
+      {{label_at(isolation.measurement, isolation.measurement.coupled_row), split.total_ms,
+        split.starvation_ms, split.transfer_ms, split.interference_ms, split.residual_ms}});
 }
 
 /// Gives each part a style, so that neighbours differ.
@@ -140,8 +121,8 @@ std::string_view looks_of(const DeliveryPart& part) {
   return part.name == "in the ring" ? "residual" : "gain";
 }
 
-report::PageFigure delivery_of(const std::optional<DeliveryFinding>& found) {
-  report::PageFigure figure{.file = "delivery.svg", .heading = "Producer, network, consumer"};
+document::Figure delivery_of(const std::optional<DeliveryFinding>& found) {
+  document::Figure figure{.file = "delivery.svg", .heading = "Producer, network, consumer"};
   if (!found) return figure;
   const DeliveryFinding& delivery = *found;
   std::vector<report::TimeShare> shares;
@@ -153,9 +134,8 @@ report::PageFigure delivery_of(const std::optional<DeliveryFinding>& found) {
       "What a batch went through, on average{}. A batch waits for the stage after it: that stage "
       "is too slow.",
       delivery.timed ? fmt::format(", by {}", delivery.clocks) : ", as far as this process knows");
-  figure.draw = [shares = std::move(shares)](const report::FigureSize& size) {
-    return report::time_shares_figure("a batch", shares, size);
-  };
+  figure.draw =
+      report::drawn<report::time_shares_figure>(std::string("a batch"), std::move(shares));
   return figure;
 }
 
@@ -175,10 +155,10 @@ double threads_to_draw(const Predictions& predictions) {
   return std::min(wanted, std::max(kFar, measured));
 }
 
-report::PageFigure supply_demand_of(const Isolation& isolation) {
+document::Figure supply_demand_of(const Isolation& isolation) {
   constexpr int kPoints = 24;
   constexpr std::size_t kResamples = 200;
-  report::PageFigure figure{.file = "supply-demand.svg", .heading = "How many cores would do"};
+  document::Figure figure{.file = "supply-demand.svg", .heading = "How many cores would do"};
   if (isolation.predictions.supply_curve.empty()) return figure;
   report::SupplyDemand data;
   data.measured = isolation.predictions.supply_curve;
@@ -199,9 +179,7 @@ report::PageFigure supply_demand_of(const Isolation& isolation) {
       "What the feeder supplies alone with more threads, with its lowest and highest block; beyond "
       "the measured points the curve is extrapolated. Dashed: what {} trains.",
       devices == 1 ? "the device" : "one of the devices");
-  figure.draw = [data = std::move(data)](const report::FigureSize& size) {
-    return report::supply_demand_figure(data, size);
-  };
+  figure.draw = report::drawn<report::supply_demand_figure>(std::move(data));
   return figure;
 }
 

@@ -86,43 +86,27 @@ void append_sweep(SweepResult& all, const SweepResult& more) {
   summarise(all);
 }
 
-/// Passes on the events of a phase, and reads the machine's noise around each block.
+/// Passes on the events of a phase. Its results are added to those of earlier phases.
 class Isolator::Watch final : public SweepListener {
  public:
-  Watch(Isolator& owner, IsolateListener& listener, bool kept)
-      : owner_(owner),
-        listener_(listener),
-        kept_(kept),
-        first_block_(owner.found_.measurement.sweep.rounds.size()) {}
+  Watch(const SweepResult& before, IsolateListener& listener, bool kept)
+      : before_(before), listener_(listener), kept_(kept) {}
 
-  void round_begins(std::int32_t round) override {
-    before_ = owner_.meter_();
-    listener_.round_begins(round);
-  }
-  void round_ended(std::int32_t round) override {
-    if (kept_) {
-      owner_.found_.measurement.noise.push_back(
-          noise_between(before_, owner_.meter_(), first_block_ + static_cast<std::size_t>(round)));
-    }
-    listener_.round_ended(round);
-  }
   void run_begins(const SweepMoment& moment) override { listener_.run_begins(moment); }
   void run_ended(const SweepMoment& moment, const RunResult& result) override {
     listener_.run_ended(moment, result);
   }
   void results_changed(const SweepResult& sweep) override {
     if (!kept_) return;
-    SweepResult all = owner_.found_.measurement.sweep;
+    SweepResult all = before_;
     append_sweep(all, sweep);
     listener_.results_changed(all);
   }
 
  private:
-  Isolator& owner_;
+  const SweepResult& before_;
   IsolateListener& listener_;
   const bool kept_;
-  const std::size_t first_block_;
-  NoiseReading before_;
 };
 
 Isolator::Isolator(IsolatePlan plan, SweepRunner::Run run, NoiseMeter meter, Clock& clock)
@@ -148,12 +132,21 @@ const Isolation& Isolator::run(IsolateListener& listener, const std::stop_token&
 const SweepResult& Isolator::measure(const Phase& phase, IsolateListener& listener,
                                      const std::stop_token& stop) {
   listener.phase_begins(phase.name, phase.seconds);
+  const std::size_t first_block = found_.measurement.sweep.rounds.size();
+  NoiseReading before;
+  const auto on_round = [&](std::int32_t round, bool ended) {
+    if (!ended) before = meter_();
+    if (!ended || !phase.kept) return;
+    found_.measurement.noise.push_back(
+        noise_between(before, meter_(), first_block + static_cast<std::size_t>(round)));
+  };
   SweepPlan sweep{
       .configurations = phase.configs,
       .repetitions = phase.blocks,
       .time_budget = duration(phase.seconds),
       .seed = plan_.config.seed,
       .command = plan_.command,
+      .on_round = on_round,
       .enough = [&](const SweepResult& so_far) { return phase.enough && phase.enough(so_far); }};
   wall_s_.assign(phase.configs.size(), 0);
   const auto timed = [&](const RunConfig& config, const std::stop_token& ending) {
@@ -169,7 +162,7 @@ const SweepResult& Isolator::measure(const Phase& phase, IsolateListener& listen
     return result;
   };
   runner_.emplace(std::move(sweep), timed, clock_);
-  Watch watch(*this, listener, phase.kept);
+  Watch watch(found_.measurement.sweep, listener, phase.kept);
   return runner_->run(watch, stop);
 }
 

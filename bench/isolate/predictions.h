@@ -7,6 +7,12 @@
 // configuration shows what the replay cannot explain (mostly interference). Predictions are scaled
 // down by that share. They are never scaled up, because a trainer cannot take more than a feeder
 // supplies. A recommendation that was tried shows whether its prediction came true.
+//
+// Lists what would help if batches come from other processes: more producers, a faster transport,
+// more receivers. Pure functions.
+//
+// Only one of n receivers takes messages at a time, for r seconds per image. It then checks and
+// copies for u seconds per image. So n receivers take at most min(1 / r, n / (r + u)).
 #pragma once
 
 #include <cstdint>
@@ -83,5 +89,20 @@ std::string sentence_of(const Verification& verification);
 
 /// Why no cure was tried. `anything_helps`: a recommendation was predicted.
 std::string why_unverified(bool anything_helps, bool interrupted);
+
+/// What the recommendations are computed from. Rates are in images per second, of all devices
+/// together.
+struct DeliveryGround {
+  const RunConfig& config;
+  const Diagnosis& diagnosis;
+  const DeliveryFinding& delivery;
+  double now = 0;          ///< rate with the feeder
+  double demand = 0;       ///< rate that the trainer could consume
+  std::int32_t cores = 1;  ///< usable cores
+};
+
+/// Returns the cures for the side to blame, best first. They include recommendations that gain
+/// nothing.
+std::vector<Recommendation> delivery_recommendations(const DeliveryGround& ground);
 
 }  // namespace penstock::isolate

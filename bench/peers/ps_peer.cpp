@@ -29,7 +29,7 @@
 #include "dataflow/error.h"
 #include "dataflow/options.h"
 #include "trainer/cluster/servers/connection.h"
-#include "trainer/cluster/servers/serve.h"
+#include "trainer/cluster/servers/server.h"
 
 namespace penstock {
 namespace {

@@ -33,7 +33,7 @@
 #include <vector>
 #include <zmq.hpp>
 
-#include "feeders/remote/receive/zmq_memory.h"
+#include "feeders/remote/receive/zmq_message.h"
 
 namespace penstock {
 namespace {

@@ -8,14 +8,14 @@
 
 #include "bench/config/config_values.h"
 #include "bench/config/exchange_rules.h"
-#include "bench/config/flag_group.h"
+#include "bench/config/flags.h"
 #include "bench/config/training_rules.h"
 #include "bench/record/environment.h"
 #include "bench/run/process_run.h"
 #include "bench/run/run_exchange.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
-#include "trainer/cluster/servers/serve.h"
+#include "trainer/cluster/servers/server.h"
 #include "trainer/update_strategy.h"
 
 namespace penstock {
@@ -58,14 +58,8 @@ std::vector<Flag> cluster_flags(ClusterArguments& arguments) {
            [&arguments](const std::string& text) {
              arguments.worker_hosts = cluster::parse_hosts(text, "--worker-hosts");
            }),
-      flag("task_index", "index of this process among the hosts of its role, from 0", "0",
-           [&arguments](const std::string& text) {
-             const std::int64_t index = parse_integer(text, "--task-index");
-             if (index < 0 || index > INT32_MAX) {
-               throw ConfigError(fmt::format("--task-index is {}; expected 0 or more", text));
-             }
-             arguments.task_index = static_cast<std::int32_t>(index);
-           }),
+      flag.count("task_index", "index of this process among the hosts of its role, from 0",
+                 arguments.task_index, 0, INT32_MAX),
       flag("rendezvous_timeout",
            "how long processes of a run may take to find each other, such as 60s", "60s",
            [&arguments](const std::string& text) {
@@ -74,27 +68,18 @@ std::vector<Flag> cluster_flags(ClusterArguments& arguments) {
                throw ConfigError("--rendezvous-timeout is 0; expected a time above 0, such as 60s");
              }
            }),
-      flag("server_io_threads", "I/O threads of libzmq in each process", "1",
-           [&arguments](const std::string& text) {
-             const std::int64_t threads = parse_integer(text, "--server-io-threads");
-             if (threads < 1 || threads > 64) {
-               throw ConfigError(fmt::format("--server-io-threads is {}; expected 1 to 64", text));
-             }
-             arguments.io_threads = static_cast<std::int32_t>(threads);
-           }),
-      flag("curve_secret", net::kCurveSecretHelp, "",
-           [&arguments](const std::string& text) { arguments.curve.secret = text; }),
-      flag("curve_allow", net::kCurveAllowHelp, "",
-           [&arguments](const std::string& text) { arguments.curve.allow = text; }),
-      flag("curve_server_key",
-           "public key file of the parameter servers, or one per server: FILE,...; for workers", "",
-           [&arguments](const std::string& text) { arguments.curve.server_key = text; }),
-      flag("insecure", "let a parameter server accept other machines without keys, in plain text",
-           "false", [&arguments](const std::string& text) {
-             arguments.insecure = parse_flag(text, "--insecure");
-           })};
+      flag.count("server_io_threads", "I/O threads of libzmq in each process", arguments.io_threads,
+                 1, 64),
+      flag.text("curve_secret", net::kCurveSecretHelp, arguments.curve.secret),
+      flag.text("curve_allow", net::kCurveAllowHelp, arguments.curve.allow),
+      flag.text("curve_server_key",
+                "public key file of the parameter servers, or one per server: FILE,...; for "
+                "workers",
+                arguments.curve.server_key),
+      flag.boolean("insecure",
+                   "let a parameter server accept other machines without keys, in plain text",
+                   arguments.insecure)};
   flags.front().aliases = "job";
-  flags.back().boolean = true;
   return flags;
 }
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "bench/config/exchange_rules.h"
-#include "bench/run/peer_watch.h"
-#include "trainer/cluster/watched_group.h"
+#include "bench/run/process_run.h"
+#include "trainer/cluster/exchange_wait.h"
 #include "trainer/collectives/link_collective.h"
 #include "trainer/collectives/nested.h"
 #include "trainer/collectives/threads.h"

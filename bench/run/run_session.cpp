@@ -5,23 +5,99 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <map>
+#include <mutex>
 #include <optional>
+#include <set>
+#include <stop_token>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
+#include <vector>
 
+#include "bench/config/due_points.h"
+#include "bench/config/run_config.h"
+#include "bench/config/training_rules.h"
 #include "bench/record/machine.h"
 #include "bench/record/statistics.h"
-#include "bench/run/peer_watch.h"
+#include "bench/run/checkpoint_keeper.h"
+#include "bench/run/evaluator.h"
+#include "bench/run/leg_plan.h"
 #include "bench/run/process_run.h"
 #include "bench/run/run_outcome.h"
+#include "bench/run/run_parts.h"
 #include "bench/run/run_window.h"
+#include "bench/run/runner.h"
 #include "bench/run/slot_memory.h"
+#include "bench/run/step_reporter.h"
+#include "dataflow/clock.h"
 #include "dataflow/error.h"
+#include "dataflow/probe.h"
 #include "trainer/cluster/processes.h"
 
 namespace penstock {
 namespace {
+
+/// Steps whose loss or gradients are not finite. Thread-safety: any thread may call any method.
+class NonfiniteSteps {
+ public:
+  /// `probe` receives a note on the first step of each kind. Both arguments must outlive this.
+  NonfiniteSteps(const RunConfig& config, Probe& probe) : config_(config), probe_(probe) {}
+
+  /// Called inside the window, but only for nonfinite values; one or several ranks report each
+  /// step. A finite loss means that gradients overflowed and the update was skipped. Returns the
+  /// failure of a run that must stop, or null.
+  std::exception_ptr add(std::int64_t step, bool finite_loss);
+  void add_to(std::map<std::string, std::int64_t>& counters) const;
+
+ private:
+  const RunConfig& config_;
+  Probe& probe_;
+  mutable std::mutex mutex_;
+  std::set<std::int64_t> nonfinite_, skipped_;
+};
+
+std::exception_ptr NonfiniteSteps::add(std::int64_t step, bool finite_loss) {
+  // An adaptive loss scale causes this occasionally.
+  if (finite_loss && counted_steps_of_loss_scale(config_) > 0) {
+    const std::lock_guard lock(mutex_);
+    skipped_.insert(step);
+    return nullptr;
+  }
+  const std::string where =
+      fmt::format("step {} of {} in {}", step + 1, config_.model, config_.precision);
+  const std::string text =
+      finite_loss ? fmt::format("gradients of {} are not finite, its update was skipped", where)
+                  : fmt::format("the loss of {} is not finite", where);
+  if (config_.on_nonfinite == "stop") {
+    const char* const recommendation =
+        finite_loss ? "lower --fp16-loss-scale, let it adapt itself with "
+                      "--fp16-enable-auto-loss-scale"
+                    : "lower --init-learning-rate, warm it up with "
+                      "--num-learning-rate-warmup-epochs, set --gradient-clip";
+    return std::make_exception_ptr(DeviceError(
+        fmt::format("{}; {}, or go on with --on-nonfinite continue", text, recommendation)));
+  }
+  const std::lock_guard lock(mutex_);
+  std::set<std::int64_t>& steps = finite_loss ? skipped_ : nonfinite_;
+  if (steps.empty()) probe_.note(text + "; later ones are only counted");
+  steps.insert(step);
+  return nullptr;
+}
+
+void NonfiniteSteps::add_to(std::map<std::string, std::int64_t>& counters) const {
+  const std::lock_guard lock(mutex_);
+  const auto count = [&](const char* name, const std::set<std::int64_t>& steps) {
+    if (!steps.empty()) counters[name] = static_cast<std::int64_t>(steps.size());
+  };
+  count("nonfinite_steps", nonfinite_);
+  count("skipped_steps", skipped_);
+}
 
 /// Steps may be added to warm-up unless their number matters or other processes count them.
 bool may_settle(const RunParts& parts, const DuePoints& evaluations) {
@@ -61,7 +137,64 @@ std::optional<ReserveUse> use_by_facts(const RunResult& result, const ReserveUse
   return use_at_producer(counted, result.window_s, batches->second, seconds->second);
 }
 
-}  // namespace
+/// Owns the threads of a run and runs leg after leg.
+class RunSession {
+ public:
+  /// All arguments must outlive the session. `abandon` is the source of the token that `parts` was
+  /// made with. `evaluator` is null if the run does not evaluate.
+  RunSession(RunParts& parts, Evaluator* evaluator, RunListener& listener,
+             std::stop_source& abandon);
+
+  /// Call once. A failure during the run is in the result, not thrown.
+  RunResult run(std::stop_token external);
+
+ private:
+  void start_threads();
+  void run_replica(std::size_t rank);
+  std::size_t next_leg(std::size_t rank);
+  void pause();
+  void meet_other_processes();
+  void save_at_end();
+  bool evaluate();
+  std::int64_t position() const;
+  std::int64_t steps_until_due() const;
+  std::size_t decide_leg();
+  std::size_t steps_to_settle();
+  std::size_t begin_window();
+  std::size_t begin_leg();
+  void record_failure(std::exception_ptr failure);
+  RunResult collect(bool stopped_from_outside);
+  void set_outcome(RunResult& result, bool stopped_from_outside) const;
+
+  RunParts& parts_;
+  Evaluator* const evaluator_;
+  const RunConfig& config_;
+  Clock& clock_;
+  RunListener& listener_;
+  std::stop_source& abandon_;  // makes ranks leave at once
+  std::stop_source ending_;    // requested from outside, or with abandon_
+  const std::stop_callback<std::function<void()>> abandoned_;
+  StepReporter reporter_;
+  const DuePoints evaluation_points_;
+  // Used only by rank 0's thread until that has ended.
+  CheckpointKeeper keeper_;
+  Time first_leg_{};  // when it began
+  std::vector<EvaluationReport> evaluations_;
+  bool goal_reached_ = false;
+  NonfiniteSteps nonfinite_;
+
+  std::mutex mutex_;
+  Gate gate_;
+  // All below under mutex_, until the threads have ended.
+  std::size_t waiting_ranks_ = 0, leg_steps_ = 0;
+  std::uint64_t legs_begun_ = 0;
+  WindowRecorder recorder_;
+  LegPlan plan_;
+  bool data_ended_ = false;
+  std::exception_ptr failure_;
+
+  std::vector<std::jthread> stager_threads_, feeder_threads_, replica_threads_;
+};
 
 RunSession::RunSession(RunParts& parts, Evaluator* evaluator, RunListener& listener,
                        std::stop_source& abandon)
@@ -389,6 +522,13 @@ void RunSession::set_outcome(RunResult& result, bool stopped_from_outside) const
   set(result, judged);
   if (!judged.note.empty()) result.notes.push_back(judged.note);
   if (!end.note.empty()) result.notes.push_back(end.note);
+}
+
+}  // namespace
+
+RunResult run_session(RunParts& parts, Evaluator* evaluator, RunListener& listener,
+                      std::stop_source& abandon, std::stop_token stop) {
+  return RunSession(parts, evaluator, listener, abandon).run(std::move(stop));
 }
 
 }  // namespace penstock

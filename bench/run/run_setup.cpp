@@ -11,9 +11,9 @@
 
 #include "bench/config/training_rules.h"
 #include "bench/report/step_table.h"
-#include "bench/run/job_line.h"
+#include "bench/run/progress_line.h"
 #include "bench/run/run_exchange.h"
-#include "bench/run/step_log.h"
+#include "bench/run/step_reporter.h"
 #include "dataflow/error.h"
 #include "trainer/cluster/processes.h"
 

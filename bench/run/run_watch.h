@@ -6,10 +6,9 @@
 #include <cstdint>
 #include <optional>
 
-#include "bench/run/live_line.h"
 #include "bench/run/metrics_server.h"
-#include "bench/run/progress_meter.h"
-#include "bench/run/run_metrics.h"
+#include "bench/run/progress.h"
+#include "bench/run/progress_line.h"
 #include "bench/run/runner.h"
 
 namespace penstock {

@@ -2,11 +2,159 @@
 #include "bench/run/run_window.h"
 
 #include <algorithm>
+#include <array>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <string_view>
 #include <utility>
+#include <vector>
 
+#include "bench/record/machine.h"
 #include "bench/run/step_reporter.h"
+#include "bench/run/trace.h"
+#include "dataflow/error.h"
+#include "dataflow/stage_timer.h"
 
 namespace penstock {
+namespace {
+
+/// Number of parts of a window for mean ring levels.
+constexpr std::size_t kParts = 200;
+/// Tries, and repetitions per try, which make the cost of the clock itself negligible.
+constexpr int kTries = 200, kRepeats = 16;
+
+double seconds(std::int64_t ns) { return 1e-9 * static_cast<double>(ns); }
+
+/// A mean of times that batches carry, and its name in the facts of a run.
+struct OutsideFact {
+  std::string_view stage, fact;
+  bool counts = false;
+};
+constexpr std::array kOutsideFacts = {OutsideFact{"make", "producing_window_mean_s"},
+                                      OutsideFact{"hold", "socket_wait_window_mean_s"},
+                                      OutsideFact{"carry", "hand_off_window_mean_s", true}};
+
+/// Calls `call` for each timed stage, with its sums in the window.
+template <typename Call>
+void for_each_stage(const Probe& probe, std::span<const StageSums> window, const Call& call) {
+  std::size_t index = 0;
+  for (const StageCounters& stage : probe.stages()) {
+    if (!stage.on || index == window.size()) continue;
+    call(stage, window[index++]);
+  }
+}
+
+template <typename Call>
+Nanoseconds least_cost(const Call& call) {
+  Nanoseconds least = Nanoseconds::max();
+  for (int attempt = 0; attempt < kTries; ++attempt) {
+    const Nanoseconds begin = thread_cpu_time();
+    for (int i = 0; i < kRepeats; ++i) call();
+    least = std::min(least, thread_cpu_time() - begin);
+  }
+  return least / kRepeats;
+}
+
+}  // namespace
+
+void StageSums::add(const StageSums& other, std::int64_t times) {
+  items += times * other.items;
+  images += times * other.images;
+  timed_items += times * other.timed_items;
+  bytes += times * other.bytes;
+  cpu_ns += times * other.cpu_ns;
+  wall_ns += times * other.wall_ns;
+  wait_in.ns += times * other.wait_in.ns;
+  wait_in.waits += times * other.wait_in.waits;
+  wait_out.ns += times * other.wait_out.ns;
+  wait_out.waits += times * other.wait_out.waits;
+}
+
+std::vector<StageSums> stage_sums(const Probe& probe, Time now) {
+  std::vector<StageSums> sums;
+  for (const StageCounters& stage : probe.stages()) {
+    if (!stage.on) continue;
+    sums.push_back({.items = stage.items.value(),
+                    .images = stage.images.value(),
+                    .timed_items = stage.timed_items.value(),
+                    .bytes = stage.bytes.value(),
+                    .cpu_ns = stage.cpu_ns.value(),
+                    .wall_ns = stage.wall_ns.value(),
+                    .wait_in = stage.wait_in.until(now),
+                    .wait_out = stage.wait_out.until(now)});
+  }
+  return sums;
+}
+
+std::vector<StageUse> stage_uses(const Probe& probe, std::span<const StageSums> window) {
+  std::vector<StageUse> uses;
+  for_each_stage(probe, window, [&](const StageCounters& stage, const StageSums& sums) {
+    if (stage.stage.workers == kOutside) return;
+    const double scale = sums.timed_items > 0 ? static_cast<double>(sums.items) /
+                                                    static_cast<double>(sums.timed_items)
+                                              : 0;
+    uses.push_back({.name = std::string(stage.stage.name),
+                    .workers = std::string(stage.stage.workers),
+                    .threads = stage.stage.threads,
+                    .images = sums.images,
+                    .items = sums.items,
+                    .timed_items = sums.timed_items,
+                    .cpu_s = scale * seconds(sums.cpu_ns),
+                    .wall_s = scale * seconds(sums.wall_ns),
+                    .wait_in_s = seconds(sums.wait_in.ns),
+                    .wait_out_s = seconds(sums.wait_out.ns),
+                    .bytes = sums.bytes});
+  });
+  return uses;
+}
+
+void add_outside_times(const Probe& probe, std::span<const StageSums> window,
+                       std::map<std::string, double>& facts) {
+  for_each_stage(probe, window, [&](const StageCounters& stage, const StageSums& sums) {
+    if (stage.stage.workers != kOutside || sums.items == 0) return;
+    const auto items = static_cast<double>(sums.items);
+    const auto known = std::ranges::find(kOutsideFacts, stage.stage.name, &OutsideFact::stage);
+    if (known == kOutsideFacts.end()) return;
+    facts[std::string(known->fact)] = seconds(sums.wall_ns) / items;
+    if (known->counts) facts["batches_timed_in_window"] = items;
+  });
+}
+
+TimingCost measure_timing_cost(const Clock& clock) {
+  StageCounters counters;
+  StageTimer counting(counters, clock, ~std::uint32_t{0}, 1), timing(counters, clock);
+  const auto take_item = [](StageTimer& timer) { StageTimer::Item(timer).done(1, 1); };
+  TimingCost cost;
+  cost.item = least_cost([&] { take_item(counting); });
+  cost.timing = least_cost([&] { take_item(timing); }) - cost.item;
+  cost.wait = least_cost([&] { const auto wait = timing.wait_in(); });
+  return cost;
+}
+
+double instrumentation_seconds(const TimingCost& cost, std::span<const StageSums> window) {
+  Nanoseconds sum{};
+  for (const StageSums& stage : window) {
+    sum += stage.items * cost.item + stage.timed_items * cost.timing +
+           (stage.wait_in.waits + stage.wait_out.waits) * cost.wait;
+  }
+  return seconds(sum.count());
+}
+
+QueueUse queue_use(std::string name, const BatchRing& ring) {
+  const RingStats stats = ring.monitor().stats();
+  const auto watched = static_cast<double>(std::max<std::int64_t>(1, stats.watched.count()));
+  const auto share = [&](Nanoseconds time) { return static_cast<double>(time.count()) / watched; };
+  return {.name = std::move(name),
+          .slots = static_cast<std::int32_t>(ring.slots()),
+          .mean_filled = share(stats.filled_time),
+          .empty_percent = 100 * share(stats.empty_time),
+          .full_percent = 100 * share(stats.full_time),
+          .producer_wait_s = seconds(stats.producer_wait.count()),
+          .consumer_wait_s = seconds(stats.consumer_wait.count()),
+          .filled = ring.monitor().filled_over_time(kParts)};
+}
+
 namespace {
 
 double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
@@ -129,8 +277,8 @@ std::vector<StageSums> RunWindow::stages() const {
   for (const WindowLeg& leg : legs) {
     sums.resize(leg.end.stages.size());
     for (std::size_t i = 0; i < sums.size(); ++i) {
-      sums[i] += leg.end.stages[i];
-      sums[i] -= leg.begin.stages[i];
+      sums[i].add(leg.end.stages[i], 1);
+      sums[i].add(leg.begin.stages[i], -1);
     }
   }
   return sums;
@@ -176,6 +324,126 @@ void summarise(const RunWindow& window, const RunConfig& config, RunResult& resu
   result.device_idle_percent = idle_percent(window);
   result.reserve_start = window.reserve_at_begin();
   result.reserve_end = window.reserve_at_end();
+}
+
+namespace {
+
+double sum(std::span<const double> values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
+
+}  // namespace
+
+double au_percent_rule(std::span<const double> step_ms, double computation_ms,
+                       double first_input_ms) {
+  return percent(static_cast<double>(step_ms.size()) * computation_ms,
+                 sum(step_ms) - first_input_ms);
+}
+
+double au_percent_dlio(std::span<const double> step_ms, std::span<const double> compute_ms,
+                       std::size_t skip) {
+  PENSTOCK_ASSERT(step_ms.size() == compute_ms.size());
+  if (step_ms.size() <= skip) return 0;
+  return percent(sum(compute_ms.subspan(skip)), sum(step_ms.subspan(skip)));
+}
+
+double dlio_compute_ms(double step_ms, double idle_ms, double oversleep_ms) {
+  return std::min(step_ms, step_ms - idle_ms + oversleep_ms);
+}
+
+void add_accelerator_utilisation(RunResult& result) {
+  const auto computation = result.facts.find("emulated_step_ms");
+  if (computation == result.facts.end() || result.step_ms.size() < 2) return;
+  const auto oversleep = result.facts.find("oversleep_us_mean");
+  const double late_ms = oversleep == result.facts.end() ? 0 : oversleep->second / 1e3;
+  std::vector<double> compute_ms(result.step_ms.size());
+  std::transform(result.step_ms.begin(), result.step_ms.end(), result.device_idle_ms.begin(),
+                 compute_ms.begin(), [late_ms](double step_ms, double idle_ms) {
+                   return dlio_compute_ms(step_ms, idle_ms, late_ms);
+                 });
+  // The idle time of the first step is unknown, so all time beyond the nominal step counts as
+  // input.
+  const double first_input_ms = std::max(0.0, result.step_ms.front() - computation->second);
+  const double rule = au_percent_rule(result.step_ms, computation->second, first_input_ms);
+  result.facts["au_percent_rule"] = rule;
+  result.facts["au_percent_dlio"] = au_percent_dlio(result.step_ms, compute_ms);
+  result.facts["au_pass_line_percent"] = kAuPassPercent;
+}
+
+WindowRecorder::WindowRecorder(RunParts& parts, StepReporter& reporter,
+                               std::vector<std::jthread>& stagers)
+    : parts_(parts),
+      reporter_(reporter),
+      stagers_(stagers),
+      timing_cost_(parts.setup.config.instrument ? measure_timing_cost(parts.setup.clock)
+                                                 : TimingCost{}) {
+  window_.outside_reserve = parts.feed.outside_reserve;
+}
+
+std::int64_t WindowRecorder::most_steps() const {
+  const bool traces = parts_.setup.trace != nullptr && parts_.setup.trace->steps_left() > 0;
+  return traces ? static_cast<std::int64_t>(parts_.setup.trace->steps_left())
+                : std::numeric_limits<std::int64_t>::max();
+}
+
+void WindowRecorder::begin_leg(std::size_t steps, std::size_t extended_to) {
+  if (Trace* const trace = parts_.setup.trace; trace != nullptr && trace->steps_left() > 0) {
+    trace->begin_leg(*parts_.setup.backend, parts_.setup.probe);
+    tracing_ = true;
+  }
+  log_ = &reporter_.begin_leg(window_.steps(), steps, parts_.ranks.size(), extended_to);
+  if (parts_.setup.config.instrument) {
+    for (auto& [name, ring] : parts_.rings()) ring->monitor().watch(window_.legs.empty());
+  }
+  window_.legs.push_back({.begin = snapshot(), .end = {}, .log = log_, .ranks = {}});
+  leg_open_ = true;
+}
+
+void WindowRecorder::end_leg() {
+  if (!std::exchange(leg_open_, false)) return;
+  WindowLeg& leg = window_.legs.back();
+  leg.end = snapshot();
+  for (auto& [name, ring] : parts_.rings()) ring->monitor().stop_watching();
+  for (RunParts::Rank& rank : parts_.ranks) leg.ranks.push_back(std::move(rank.leg));
+  if (std::exchange(tracing_, false)) parts_.setup.trace->end_leg(*parts_.setup.backend, leg.ranks);
+  std::exchange(log_, nullptr)->close();
+}
+
+Snapshot WindowRecorder::snapshot() {
+  const std::optional<double> core_wait_s =
+      parts_.setup.config.instrument ? process_core_wait_seconds() : std::nullopt;
+  Snapshot now{.time = parts_.setup.clock.now(),
+               .published = parts_.published(),
+               .taken = parts_.taken(),
+               .process_cpu_s = process_cpu_seconds(),
+               .core_wait_s = core_wait_s,
+               .exchange = parts_.exchange_times()};
+  now.stages = stage_sums(parts_.setup.probe, parts_.setup.clock.now());
+  for (std::jthread& thread : stagers_) now.staging_cpu_s += thread_cpu_seconds(thread);
+  return now;
+}
+
+void WindowRecorder::add_condition(RunResult& result) const {
+  if (window_.legs.empty()) return;
+  const Condition condition = parts_.setup.backend->condition(window_.legs.front().begin.time,
+                                                              window_.legs.back().end.time);
+  result.facts.insert(condition.facts.begin(), condition.facts.end());
+  result.notes.insert(result.notes.end(), condition.notes.begin(), condition.notes.end());
+}
+
+void WindowRecorder::add_measurements(RunResult& result, bool data_ended) const {
+  summarise(window_, parts_.setup.config, result);
+  // If the data ended, sockets are empty too.
+  if (data_ended && !window_.legs.empty()) result.reserve_end -= window_.outside_reserve;
+  add_accelerator_utilisation(result);
+  if (!parts_.setup.config.instrument || window_.legs.empty()) return;
+  const std::vector<StageSums> stages = window_.stages();
+  result.stages = stage_uses(parts_.setup.probe, stages);
+  add_outside_times(parts_.setup.probe, stages, result.facts);
+  result.instrumentation_s = instrumentation_seconds(timing_cost_, stages);
+  for (const auto& [name, ring] : parts_.rings()) result.queues.push_back(queue_use(name, *ring));
 }
 
 }  // namespace penstock

@@ -1,20 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
-// The measured window: a series of legs, each with idle devices at both ends. Time between two legs
-// does not count.
+// The measured window: a series of legs, each with idle devices at both ends, and what is computed
+// from it: rates, what the stages did and what timing them cost (from the counters of
+// dataflow/probe.h), and utilisation. Time between two legs does not count.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <span>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "bench/record/statistics.h"
+#include "bench/run/run_parts.h"
 #include "bench/run/runner.h"
-#include "bench/run/stage_use.h"
-#include "bench/run/step_log.h"
+#include "bench/run/step_reporter.h"
+#include "dataflow/batch_ring.h"
+#include "dataflow/clock.h"
+#include "dataflow/probe.h"
 #include "trainer/exchange.h"
 #include "trainer/metrics.h"
 
 namespace penstock {
+
+/// The counters of one stage at a moment, or their difference between two moments.
+struct StageSums {
+  std::int64_t items = 0, images = 0, timed_items = 0, bytes = 0;
+  std::int64_t cpu_ns = 0, wall_ns = 0;
+  WaitTime::Sum wait_in, wait_out;
+
+  /// Adds `other`, multiplied by `times`; -1 subtracts it.
+  void add(const StageSums& other, std::int64_t times);
+};
+
+/// The counters of every timed stage, in the probe's order. `now` is the current time.
+std::vector<StageSums> stage_sums(const Probe& probe, Time now);
+
+/// The use of all timed stages except outside ones (kOutside). `window` holds the sums of the
+/// window, in the order of stage_sums. CPU and wall time are 0 for a stage without timed items.
+std::vector<StageUse> stage_uses(const Probe& probe, std::span<const StageSums> window);
+
+/// Adds the times that batches spent outside this process to `facts`, as means over the window: see
+/// feeders/remote/messages.md. Adds nothing if the batches carry no times.
+void add_outside_times(const Probe& probe, std::span<const StageSums> window,
+                       std::map<std::string, double>& facts);
+
+/// CPU time of each operation on the thread that performs it.
+struct TimingCost {
+  Nanoseconds item{};    ///< counting an item
+  Nanoseconds timing{};  ///< additional cost if the item is timed
+  Nanoseconds wait{};
+};
+
+/// Measures the costs on the calling thread, in a few milliseconds. Takes the minimum of many
+/// tries.
+TimingCost measure_timing_cost(const Clock& clock);
+
+/// The total cost of timing in the window, in seconds.
+double instrumentation_seconds(const TimingCost& cost, std::span<const StageSums> window);
+
+/// The use of a ring that was watched during the window and is no longer watched.
+QueueUse queue_use(std::string name, const BatchRing& ring);
 
 /// The counters of a run at a moment between two legs.
 struct Snapshot {
@@ -50,5 +98,78 @@ struct RunWindow {
 
 /// Computes steps, rates, reserves, exchange and CPU time of the window.
 void summarise(const RunWindow& window, const RunConfig& config, RunResult& result);
+
+// Accelerator utilisation (AU), as the rules of MLPerf Storage define it and as the DLIO benchmark,
+// which measures it, computes it. They differ in what counts as computing: the rules count the
+// nominal time of a step, DLIO counts how long its sleep lasted.
+
+/// MLPerf Storage's ResNet-50 passes if the utilisation is at least this.
+inline constexpr double kAuPassPercent = 90;
+
+/// AU by the rules: 100 * steps * computation_time / running time. The running time excludes the
+/// input of the first step: `first_input_ms` is the time before that step computed. `step_ms` has
+/// the time from each step's end to the next step's end. 0 without steps.
+double au_percent_rule(std::span<const double> step_ms, double computation_ms,
+                       double first_input_ms);
+
+/// AU as DLIO computes it: 100 * sum of the measured computing times / (running time - times of the
+/// excluded steps), over steps [skip, size). DLIO excludes the first step by default. `compute_ms`
+/// has one element for each element of `step_ms`, and none is longer. 0 without steps.
+double au_percent_dlio(std::span<const double> step_ms, std::span<const double> compute_ms,
+                       std::size_t skip = 1);
+
+/// The computing time that DLIO would measure in a step of `step_ms` in which the device was idle
+/// for `idle_ms`. DLIO's clock stops when the sleep that stands for computing has ended, which is
+/// late by `oversleep_ms`. If the next batch was not ready meanwhile, this time counts as computing
+/// instead of waiting. So oversleep raises the utilisation of a device that waits for input. The
+/// result is at most `step_ms`.
+double dlio_compute_ms(double step_ms, double idle_ms, double oversleep_ms);
+
+/// Adds au_percent_rule, au_percent_dlio and au_pass_line_percent to the facts of a run on an
+/// emulated device (a run with the fact emulated_step_ms) with at least two steps. Other runs stay
+/// unchanged. Covers all ranks: a step lasts from the last rank's end to the last rank's next end.
+/// Waiting for other ranks within a step counts as computing here, whereas DLIO counts it as
+/// waiting.
+void add_accelerator_utilisation(RunResult& result);
+
+/// Records the window of a run: counters and times at both ends of each leg, the steps, the rings
+/// and the trace. One thread at a time, with every device idle.
+class WindowRecorder {
+ public:
+  /// All arguments must outlive the recorder. Call before threads start.
+  WindowRecorder(RunParts& parts, StepReporter& reporter, std::vector<std::jthread>& stagers);
+
+  /// Forgets the window before.
+  void begin_window() { window_.legs.clear(); }
+  /// Batches that are ready now, with those that may be ready outside the rings.
+  double reserve() { return snapshot().reserve() + window_.outside_reserve; }
+  /// The next leg may have at most this many steps.
+  std::int64_t most_steps() const;
+  /// `extended_to` is the length of a window that is longer than requested, else 0.
+  void begin_leg(std::size_t steps, std::size_t extended_to);
+  /// Does nothing if no leg has begun.
+  void end_leg();
+
+  /// Of the current leg; null during warm-up. Any rank may read it between its legs.
+  StepLog* log() const noexcept { return log_; }
+  const RunWindow& window() const noexcept { return window_; }
+
+  /// Adds the condition of the devices from the window's begin to its end.
+  void add_condition(RunResult& result) const;
+  /// Adds steps, rates, stages and queues. If `data_ended` in the window, no batches are left
+  /// outside the rings at its end.
+  void add_measurements(RunResult& result, bool data_ended) const;
+
+ private:
+  Snapshot snapshot();
+
+  RunParts& parts_;
+  StepReporter& reporter_;
+  std::vector<std::jthread>& stagers_;
+  const TimingCost timing_cost_;
+  RunWindow window_;
+  bool leg_open_ = false, tracing_ = false;
+  StepLog* log_ = nullptr;
+};
 
 }  // namespace penstock

@@ -154,7 +154,7 @@ RunResult Runner::run(RunListener& listener, std::stop_token stop) {
   } catch (const Error&) {
     return failed_result(parts.setup.config);
   }
-  RunResult result = RunSession(parts, evaluator, listener, wiring_->abandon).run(std::move(stop));
+  RunResult result = run_session(parts, evaluator, listener, wiring_->abandon, std::move(stop));
   page_cache.report(result, parts.feed.extent.share);
   return result;
 }

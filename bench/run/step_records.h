@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "bench/record/sweep_result.h"
-#include "bench/run/progress_meter.h"
+#include "bench/run/progress.h"
 #include "bench/run/runner.h"
 #include "dataflow/machine/file_descriptor.h"
 

@@ -100,7 +100,7 @@ void Trace::add_steps(std::int32_t rank, const Leg& leg) {
 }
 
 void Trace::add_spans(Tracks& tracks) const {
-  for (const Span& span : spans_.spans()) {
+  for (const Span& span : spans_.entries()) {
     const Place place = span.work == Work::feeding ? Place{kFeeding, span.thread}
                                                    : Place{kFirstRank + span.rank, kStager};
     tracks[place].push_back({span.name, span.begin, span.end});
@@ -128,7 +128,7 @@ std::map<std::int32_t, std::string> Trace::feeding_threads(const Tracks& tracks)
 
 /// Sorted by time.
 std::vector<nlohmann::ordered_json> Trace::counter_events() const {
-  std::vector<Depth> depths(depths_.depths().begin(), depths_.depths().end());
+  std::vector<Depth> depths(depths_.entries().begin(), depths_.entries().end());
   std::stable_sort(depths.begin(), depths.end(),
                    [](const Depth& a, const Depth& b) { return a.time < b.time; });
   std::vector<Json> events;

@@ -21,9 +21,8 @@
 #include <vector>
 
 #include "dataflow/batch_ring.h"
-#include "dataflow/depth_log.h"
 #include "dataflow/probe.h"
-#include "dataflow/span_log.h"
+#include "dataflow/trace_log.h"
 #include "trainer/activity.h"
 #include "trainer/backend.h"
 #include "trainer/metrics.h"

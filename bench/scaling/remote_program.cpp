@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "bench/config/command_text.h"
+#include "bench/config/flags.h"
 #include "bench/run/child_process.h"
 #include "dataflow/error.h"
 #include "penstock_build.h"

@@ -3,9 +3,11 @@
 // rounds, so that drift affects all of them. A failed rung is not repeated; the others continue.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/scaling/launch/mpirun.h"
@@ -47,5 +49,15 @@ class ScaleListener {
 /// under way and discards it.
 void climb(const ScalePlan& plan, ScaleResult& result, ScaleListener& listener,
            const std::stop_token& stop);
+
+/// 1, 2, 4, ... up to `most`: tfperftest's ladder.
+std::vector<std::int32_t> doublings(std::int32_t most);
+
+/// Parses "1,2,6": ascending, without repetition. Throws ConfigError.
+std::vector<std::int32_t> parse_ranks(std::string_view text);
+
+/// Replaces tfperftest's short flags by their long flags: -m, -g, -b, -r, -x, and -h if a value
+/// follows it. -h alone asks for the help text.
+std::vector<std::string> spell_out(const std::vector<std::string>& arguments);
 
 }  // namespace penstock::scaling

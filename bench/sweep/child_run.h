@@ -13,7 +13,7 @@
 #include "bench/run/child_process.h"
 #include "bench/run/progress.h"
 #include "bench/run/runner.h"
-#include "bench/sweep/folder_lock.h"
+#include "bench/sweep/result_folder.h"
 #include "dataflow/clock.h"
 #include "feeders/feeder.h"
 

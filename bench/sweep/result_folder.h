@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The folder for the results of a sweep. Files are replaced as a whole, so a reader always sees
-// complete results, even after a crash or on a full disk.
+// complete results, even after a crash or on a full disk. One writer at a time.
 #pragma once
 
 #include <filesystem>
@@ -9,9 +9,30 @@
 #include <string_view>
 
 #include "bench/record/sweep_result.h"
-#include "bench/sweep/folder_lock.h"
+#include "dataflow/machine/file_descriptor.h"
 
 namespace penstock {
+
+/// A lock on a folder, held by a process. It detects a second writer of the folder, and folders
+/// whose process was killed.
+class FolderLock {
+ public:
+  /// Takes the lock of an existing folder if no other process holds it. Never waits.
+  explicit FolderLock(const std::filesystem::path& folder);
+
+  /// False: another process holds the lock. Always true on file systems without locks.
+  bool is_ours() const noexcept { return is_ours_; }
+  /// False: the folder was removed or replaced, or could not be opened.
+  bool is_of(const std::filesystem::path& folder) const;
+
+ private:
+  FileDescriptor folder_;
+  bool is_ours_ = false;
+};
+
+/// Creates the folder that --out names, if necessary, and locks it. Throws ConfigError if this
+/// fails or another process holds the lock.
+FolderLock lock_results(const std::filesystem::path& folder);
 
 class ResultFolder {
  public:

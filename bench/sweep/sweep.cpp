@@ -167,11 +167,9 @@ std::string unavailable_reason(const RunConfig& config) {
 }
 
 bool is_ceiling(const RunConfig& config) {
-  const std::string name = parse_component(config.fake_location).name;
-  const auto& feeders = feeder_table().entries;
-  return std::any_of(feeders.begin(), feeders.end(), [&](const FeederEntry* feeder) {
-    return feeder->name == name && feeder->is_ceiling;
-  });
+  const FeederEntry* const feeder =
+      match_entry(feeder_table(), parse_component(config.fake_location).name);
+  return feeder != nullptr && feeder->is_ceiling;
 }
 
 }  // namespace penstock

@@ -89,9 +89,9 @@ const SweepResult& SweepRunner::run(SweepListener& listener, const std::stop_tok
   ticks_ = read_cpu_ticks();
   bool complete = true;
   for (std::int32_t round = 0; complete && round < plan_.repetitions; ++round) {
-    listener.round_begins(round);
+    if (plan_.on_round) plan_.on_round(round, false);
     complete = run_round(round, listener, stop);
-    listener.round_ended(round);
+    if (plan_.on_round) plan_.on_round(round, true);
     if (plan_.enough && plan_.enough(result_)) break;
   }
   if (complete && plan_.repeat_outlier) repeat_outlier(listener, stop);

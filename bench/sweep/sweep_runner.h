@@ -31,6 +31,8 @@ struct SweepPlan {
   /// Sets aside an outlying round and measures one more in its place; see outlying_round. Happens
   /// at most once, and only if the time budget allows.
   bool repeat_outlier = false;
+  /// Called before and after each round. Null: nothing happens.
+  std::function<void(std::int32_t round, bool ended)> on_round{};
   /// Called after each complete round; true ends the sweep. Null: all repetitions run, and a
   /// warning tells if the time budget ended first.
   std::function<bool(const SweepResult&)> enough{};
@@ -51,8 +53,6 @@ class SweepListener {
   virtual ~SweepListener() = default;
   /// Once a second before the first round, while the processors are busy with other work.
   virtual void rests(double /*busy_percent*/) {}
-  virtual void round_begins(std::int32_t /*round*/) {}
-  virtual void round_ended(std::int32_t /*round*/) {}
   virtual void run_begins(const SweepMoment& /*moment*/) {}
   virtual void run_ended(const SweepMoment& /*moment*/, const RunResult& /*result*/) {}
   /// The results so far: once before the first run, and after each run. If it throws before the

@@ -12,12 +12,10 @@
 #include <numeric>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "bench/cli.h"
-#include "bench/config/command_text.h"
 #include "bench/config/exchange_rules.h"
-#include "bench/config/flag_group.h"
+#include "bench/config/flags.h"
 #include "bench/config/training_rules.h"
 #include "bench/record/environment.h"
 #include "bench/record/exit_code.h"
@@ -27,7 +25,6 @@
 #include "bench/scaling/exchange/exchange_report.h"
 #include "bench/scaling/exchange/exchange_run.h"
 #include "bench/scaling/exchange/exchange_ways.h"
-#include "bench/scaling/exchange/gradient_buckets.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
@@ -54,81 +51,49 @@ constexpr std::string_view kBucketKeys[] = {"first_bucket_mib", "bucket_mib", "g
                                             "agg_small_grads_max_bytes",
                                             "agg_small_grads_max_group"};
 
-std::int64_t whole_number(const std::string& text, std::string_view flag, std::int64_t least,
-                          std::int64_t most) {
-  const std::int64_t number = parse_integer(text, flag);
-  if (number < least || number > most) {
-    throw ConfigError(
-        fmt::format("{} is {}; expected a whole number from {} to {}", flag, text, least, most));
-  }
-  return number;
-}
-
 constexpr FlagGroup flag{"Allreduce"};
 
-std::vector<Flag> measuring_flags(Arguments& wanted) {
-  scaling::ExchangePlan& plan = wanted.plan;
-  std::vector<Flag> flags;
-  flags.push_back(flag(
-      "ranks", "ranks, as threads of this process; under mpirun or srun, its processes", "2",
-      [&](const std::string& text) {
-        plan.ranks = static_cast<std::int32_t>(whole_number(text, "--ranks", 2, kMostRanks));
-      },
-      "num_gpus"));
-  flags.push_back(
-      flag("num_iters", "timed iterations per algorithm", "20", [&](const std::string& text) {
-        plan.iterations = whole_number(text, "--num-iters", 1, kMostIterations);
-      }));
-  flags.push_back(
-      flag("num_warmup", "warm-up iterations per algorithm", "5", [&](const std::string& text) {
-        plan.warmup = whole_number(text, "--num-warmup", 0, kMostIterations);
-      }));
-  flags.push_back(flag("seed", "seed of the order in which algorithms take turns", "1",
-                       [&](const std::string& text) {
-                         plan.seed = static_cast<std::uint64_t>(
-                             whole_number(text, "--seed", 0, std::int64_t{1} << 62));
-                       }));
-  flags.push_back(flag("timeout", "how long a rank may wait for another, such as 90s", "60s",
-                       [&](const std::string& text) {
-                         wanted.wish.timeout = parse_duration(text, "--timeout");
-                         wanted.plan.patience = wanted.wish.timeout;
-                         if (wanted.wish.timeout > Nanoseconds::zero()) return;
-                         throw ConfigError(fmt::format(
-                             "--timeout is {}; expected a time above 0, such as 90s", text));
-                       }));
-  return flags;
-}
-
 std::vector<Flag> allreduce_flags(Arguments& wanted) {
-  std::vector<Flag> flags = measuring_flags(wanted);
-  flags.push_back(flag("model", "model whose gradients are exchanged, see `penstock list model`",
-                       wanted.model, [&](const std::string& text) { wanted.model = text; }));
-  flags.push_back(flag("algorithm",
-                       "algorithms: all, or a list of shared-memory and those of `penstock list "
-                       "all-reduce`; processes also have mpi and mpi-nonblocking",
-                       "all", [&](const std::string& text) { wanted.wish.algorithms = text; }));
-  flags.push_back(flag(
-      "wire", "format of gradients while they are exchanged, except by MPI: fp32, fp16 or bf16",
-      "fp32",
-      [&](const std::string& text) { wanted.wish.wire = parse_wire_format(text, "--wire"); },
-      "gradient_wire"));
-  flags.push_back(flag(
-      "all_reduce_spec",
-      "algorithm by gradient size, such as pscpu:32k:xring#2; compared with shared-memory if alone",
-      "", [&](const std::string& text) { wanted.wish.all_reduce_spec = text; }));
-  flags.push_back(flag("local_ranks", "ranks per group in hierarchical algorithms; 0: two groups",
-                       "0", [&](const std::string& text) {
-                         wanted.wish.local_ranks = static_cast<std::int32_t>(
-                             whole_number(text, "--local-ranks", 0, kMostRanks));
-                       }));
+  scaling::ExchangePlan& plan = wanted.plan;
+  scaling::ExchangeArguments& wish = wanted.wish;
+  const auto set_timeout = [&](const std::string& text) {
+    wish.timeout = plan.patience = parse_duration(text, "--timeout");
+    if (wish.timeout > Nanoseconds::zero()) return;
+    throw ConfigError(fmt::format("--timeout is {}; expected a time above 0, such as 90s", text));
+  };
+  const auto set_wire = [&](const std::string& text) {
+    wish.wire = parse_wire_format(text, "--wire");
+  };
+  std::vector<Flag> flags{
+      flag.count("ranks", "ranks, as threads of this process; under mpirun or srun, its processes",
+                 plan.ranks, 2, kMostRanks, "num_gpus"),
+      flag.count("num_iters", "timed iterations per algorithm", plan.iterations, 1,
+                 kMostIterations),
+      flag.count("num_warmup", "warm-up iterations per algorithm", plan.warmup, 0, kMostIterations),
+      flag.count("seed", "seed of the order in which algorithms take turns", plan.seed, 0,
+                 std::int64_t{1} << 62),
+      flag("timeout", "how long a rank may wait for another, such as 90s", "60s", set_timeout),
+      flag.text("model", "model whose gradients are exchanged, see `penstock list model`",
+                wanted.model),
+      flag.text("algorithm",
+                "algorithms: all, or a list of shared-memory and those of `penstock list "
+                "all-reduce`; processes also have mpi and mpi-nonblocking",
+                wish.algorithms),
+      flag("wire",
+           "format of gradients while they are exchanged, except by MPI: fp32, fp16 or bf16",
+           "fp32", set_wire, "gradient_wire"),
+      flag.text("all_reduce_spec",
+                "algorithm by gradient size, such as pscpu:32k:xring#2; compared with "
+                "shared-memory if alone",
+                wish.all_reduce_spec),
+      flag.count("local_ranks", "ranks per group in hierarchical algorithms; 0: two groups",
+                 wish.local_ranks, 0, kMostRanks),
+      flag.boolean("json", "print one JSON object instead of the table", wanted.json)};
   for (const std::string_view name : kBucketKeys) {
     const ConfigKey& key = find_config_key(name);
     flags.push_back(flag(std::string(name), std::string(key.help), key.get(wanted.buckets),
                          [&](const std::string& text) { key.set(wanted.buckets, text); }));
   }
-  flags.push_back(flag("json", "print one JSON object instead of the table", "false",
-                       [&](const std::string& text) { wanted.json = parse_flag(text, "--json"); }));
-  flags.back().boolean = true;
   return flags;
 }
 

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "bench/cli.h"
-#include "bench/dataset/dataset_writer.h"
 #include "bench/report/report.h"
+#include "dataflow/datasets/dataset_writer.h"
 #include "dataflow/datasets/shard_stream.h"
 #include "dataflow/decoder.h"
 #include "dataflow/source.h"
@@ -40,7 +40,7 @@ void for_each_component_table(const Visit& visit) {
   visit(update_table());
   visit(optimizer_table());
   visit(collectives::all_reduce_table());
-  visit(dataset::dataset_writer_table());
+  visit(datasets::dataset_writer_table());
   visit(report::report_table());
 }
 

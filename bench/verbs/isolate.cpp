@@ -4,19 +4,16 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <cstdio>
 #include <iostream>
 #include <optional>
 
 #include "bench/cli.h"
-#include "bench/config/command_text.h"
-#include "bench/config/flag_group.h"
+#include "bench/config/flags.h"
 #include "bench/config/unused_flags.h"
 #include "bench/dataset/default_dataset.h"
 #include "bench/isolate/isolate_progress.h"
-#include "bench/isolate/isolation_files.h"
-#include "bench/isolate/isolation_text.h"
+#include "bench/isolate/isolation_report.h"
 #include "bench/isolate/isolator.h"
 #include "bench/record/machine.h"
 #include "bench/report/terminal.h"
@@ -45,55 +42,35 @@ struct Arguments {
 
 constexpr FlagGroup flag{"Isolate"};
 
-Flag switch_flag(std::string name, std::string help, bool& value) {
-  const std::string typed = "--" + kebab(name);
-  Flag result = flag(std::move(name), std::move(help), "false",
-                     [&value, typed](const std::string& text) { value = parse_flag(text, typed); });
-  result.boolean = true;
-  return result;
-}
-
-/// A percentage, such as 1 or 0.5.
-Flag percent_flag(std::string name, std::string help, double& share) {
-  const std::string typed = "--" + kebab(name);
-  return flag(std::move(name), std::move(help), "1", [&share, typed](const std::string& text) {
-    const double percent = parse_real(text, typed);
-    if (!(percent > 0) || percent > 50) {
-      throw ConfigError(
-          fmt::format("{} is {}; expected per cent, above 0 and at most 50", typed, text));
-    }
-    share = percent / 100;
-  });
-}
-
 std::vector<Flag> isolate_flags(Arguments& wanted) {
+  isolate::IsolatePlan& plan = wanted.plan;
   std::vector<Flag> flags = run_flags(wanted.config);
-  flags.push_back(flag(
-      "budget", "time for the measurement, such as 45s or 5min", "45s",
-      [&](const std::string& text) { wanted.plan.budget = parse_duration(text, "--budget"); }));
-  flags.push_back(percent_flag(
-      "half_width", "stop when the 95 % interval of the cost is within +- this percent of a step",
-      wanted.plan.targets.half_width));
-  flags.push_back(percent_flag("margin", "smallest difference that matters, in percent",
-                               wanted.plan.targets.margin));
-  flags.push_back(switch_flag("verify",
-                              "then try the most promising remedy, for up to 0.6 x --budget more",
-                              wanted.plan.verify));
-  flags.push_back(switch_flag(
-      "ladder", "then measure the cost of each stage, from batches on the device to cold files",
-      wanted.plan.ladder));
-  flags.push_back(flag("ladder_budget", "time for --ladder, such as 4min", "4min",
-                       [&](const std::string& text) {
-                         wanted.plan.ladder_budget = parse_duration(text, "--ladder-budget");
-                       }));
-  flags.push_back(flag("constant_endpoint",
-                       "address that your `penstock serve --feeder host` sends to, for --ladder "
-                       "with zmq-consume; default: a local one is started",
-                       "", [&](const std::string& text) { wanted.constant_endpoint = text; }));
-  flags.push_back(flag("out",
-                       "folder for isolation.json, results.json, results.csv and report.html",
-                       "out/isolate", [&](const std::string& text) { wanted.out = text; }));
-  flags.push_back(switch_flag("verbose", "print the output of the runs", wanted.verbose));
+  for (Flag& each : std::vector<Flag>{
+           flag.time("budget", "time for the measurement, such as 45s or 5min", "45s", plan.budget),
+           flag.percent(
+               "half_width",
+               "stop when the 95 % interval of the cost is within +- this percent of a step",
+               plan.targets.half_width),
+           flag.percent("margin", "smallest difference that matters, in percent",
+                        plan.targets.margin),
+           flag.boolean("verify",
+                        "then try the most promising remedy, for up to 0.6 x --budget more",
+                        plan.verify),
+           flag.boolean(
+               "ladder",
+               "then measure the cost of each stage, from batches on the device to cold files",
+               plan.ladder),
+           flag.time("ladder_budget", "time for --ladder, such as 4min", "4min",
+                     plan.ladder_budget),
+           flag.text("constant_endpoint",
+                     "address that your `penstock serve --feeder host` sends to, for --ladder "
+                     "with zmq-consume; default: a local one is started",
+                     wanted.constant_endpoint),
+           flag.text("out", "folder for isolation.json, results.json, results.csv and report.html",
+                     wanted.out),
+           flag.boolean("verbose", "print the output of the runs", wanted.verbose)}) {
+    flags.push_back(std::move(each));
+  }
   return flags;
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "bench/cli.h"
-#include "bench/config/flag_group.h"
+#include "bench/config/flags.h"
 #include "dataflow/error.h"
 #include "dataflow/net/curve_certificate.h"
 
@@ -16,8 +16,7 @@ int run(const Invocation& invocation) {
   std::string folder = ".", name = "penstock";
   constexpr FlagGroup flag{"Keys"};
   const Flag flags[] = {
-      flag("out", "folder to write the files to", folder,
-           [&](const std::string& text) { folder = text; }),
+      flag.text("out", "folder to write the files to", folder),
       flag("name", "name of the files: NAME.key and NAME.key_secret", name,
            [&](const std::string& text) {
              if (text.empty() || text.front() == '.' || text.find('/') != std::string::npos) {

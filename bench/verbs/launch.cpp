@@ -7,19 +7,17 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <functional>
 #include <span>
 #include <stop_token>
 #include <string>
 #include <vector>
 
 #include "bench/cli.h"
-#include "bench/config/command_text.h"
+#include "bench/config/flags.h"
 #include "bench/record/machine.h"
 #include "bench/run/child_process.h"
 #include "bench/scaling/launch/hosts.h"
 #include "bench/scaling/launch/mpirun.h"
-#include "bench/scaling/launch/reach.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
@@ -53,47 +51,30 @@ std::size_t begin_of_ranks(std::span<const std::string> arguments) {
 }
 
 std::vector<Flag> launch_flags(Arguments& wanted) {
-  const auto flag = [](std::string name, std::string aliases, std::string help,
-                       std::string fallback, std::function<void(const std::string&)> set) {
-    return Flag{.name = std::move(name),
-                .aliases = std::move(aliases),
-                .help = std::move(help),
-                .fallback = std::move(fallback),
-                .set = std::move(set),
-                .group = "Launch"};
+  const FlagGroup flag{"Launch"};
+  const auto set_ranks = [&](const std::string& text) {
+    const std::int64_t ranks = parse_integer(text, "-np");
+    if (ranks < 1 || ranks > kMostRanks) {
+      throw ConfigError(
+          fmt::format("-np is {}; expected a whole number from 1 to {}", text, kMostRanks));
+    }
+    wanted.ranks = static_cast<std::int32_t>(ranks);
   };
-  std::vector<Flag> flags;
-  flags.push_back(flag("np", "n_ranks", "ranks to start; default: one per slot of --hosts", "",
-                       [&](const std::string& text) {
-                         const std::int64_t ranks = parse_integer(text, "-np");
-                         if (ranks < 1 || ranks > kMostRanks) {
-                           throw ConfigError(
-                               fmt::format("-np is {}; expected a whole number from 1 to {}", text,
-                                           kMostRanks));
-                         }
-                         wanted.ranks = static_cast<std::int32_t>(ranks);
-                       }));
-  flags.push_back(
-      flag("hosts", "host",
-           "-H: machines and their slots, such as node1:2,node2:2; default: this machine", "",
-           [&](const std::string& text) { wanted.hosts = text; }));
-  flags.push_back(flag("hostfile", "machinefile", "host file of mpirun, with lines NAME slots=N",
-                       "", [&](const std::string& text) { wanted.hostfile = text; }));
-  flags.push_back(flag("ssh", "", "command that reaches other machines",
-                       std::string(scaling::kPlainSsh),
-                       [&](const std::string& text) { wanted.agent = text; }));
-  flags.push_back(
-      flag("grace", "", "time that ranks get to save results when they are stopped, at least 1s",
-           "1s", [&](const std::string& text) {
-             wanted.grace = parse_duration(text, "--grace");
-             if (wanted.grace >= std::chrono::seconds(1)) return;
-             throw ConfigError(fmt::format("--grace is {}; expected a second or more", text));
-           }));
-  flags.push_back(
-      flag("print", "", "print the mpirun command without starting it", "false",
-           [&](const std::string& text) { wanted.print = parse_flag(text, "--print"); }));
-  flags.back().boolean = true;
-  return flags;
+  const auto set_grace = [&](const std::string& text) {
+    wanted.grace = parse_duration(text, "--grace");
+    if (wanted.grace >= std::chrono::seconds(1)) return;
+    throw ConfigError(fmt::format("--grace is {}; expected a second or more", text));
+  };
+  return {flag("np", "ranks to start; default: one per slot of --hosts", "", set_ranks, "n_ranks"),
+          flag.text("hosts",
+                    "-H: machines and their slots, such as node1:2,node2:2; default: this machine",
+                    wanted.hosts, "host"),
+          flag.text("hostfile", "host file of mpirun, with lines NAME slots=N", wanted.hostfile,
+                    "machinefile"),
+          flag.text("ssh", "command that reaches other machines", wanted.agent),
+          flag("grace", "time that ranks get to save results when they are stopped, at least 1s",
+               "1s", set_grace),
+          flag.boolean("print", "print the mpirun command without starting it", wanted.print)};
 }
 
 /// The command of each rank. Throws ConfigError for verbs that ranks cannot run.

@@ -70,12 +70,7 @@ void check_kind(const Arguments& wanted) {
 
 int run(const Invocation& invocation) {
   bool all = false;
-  const Flag flags[] = {
-      {.name = "all",
-       .help = "list the options of all components",
-       .fallback = "false",
-       .boolean = true,
-       .set = [&all](const std::string& text) { all = parse_flag(text, "--all"); }}};
+  const Flag flags[] = {FlagGroup().boolean("all", "list the options of all components", all)};
   std::vector<std::string> words;
   if (!parse_flags(
           {.verb = "list",

@@ -5,19 +5,17 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <functional>
 #include <iostream>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "bench/cli.h"
-#include "bench/config/command_text.h"
-#include "bench/config/flag_group.h"
+#include "bench/config/flags.h"
 #include "bench/scaling/projection/check.h"
 #include "bench/scaling/projection/projection.h"
-#include "bench/scaling/rungs.h"
-#include "bench/sweep/folder_lock.h"
+#include "bench/scaling/scale_runner.h"
+#include "bench/sweep/result_folder.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/output_file.h"
@@ -66,41 +64,34 @@ void set_overlap(scaling::ProjectionPlan& plan, const std::string& text) {
 
 std::vector<Flag> project_flags(Arguments& wanted) {
   scaling::ProjectionPlan& plan = wanted.plan;
-  std::vector<Flag> flags;
-  flags.push_back(flag("topology", topology_help(), "",
-                       [&](const std::string& text) { wanted.topology = text; }));
-  flags.push_back(flag("ranks", "numbers of ranks to project to", "1,2,4,...,4096",
-                       [&](const std::string& text) { plan.ranks = scaling::parse_ranks(text); }));
-  flags.push_back(flag("exchange", "ways to exchange gradients", wanted.exchanges,
-                       [&](const std::string& text) { wanted.exchanges = text; }));
-  flags.push_back(flag("overlap",
-                       "what hides the exchange: buckets (sent as they become ready), none, or a "
-                       "share of compute such as 0.6",
-                       "buckets", [&](const std::string& text) { set_overlap(plan, text); }));
-  flags.push_back(flag(
-      "jitter_ms", "standard deviation of a device's step time in ms; default: that of the record",
-      "", [&](const std::string& text) {
-        plan.jitter_ms = real_between(text, "--jitter-ms", 0, 1e6);
-      }));
-  flags.push_back(
-      flag("sigma", "share of the rate left by stragglers, 0 to 1, instead of --jitter-ms", "",
-           [&](const std::string& text) { plan.sigma = real_between(text, "--sigma", 1e-3, 1); }));
-  flags.push_back(flag("feeder_img_per_s",
-                       "images per second that a host's feeder supplies; default: that of the "
-                       "record, if it was short of input",
-                       "", [&](const std::string& text) {
-                         plan.feeder_img_per_s =
-                             real_between(text, "--feeder-img-per-s", 1e-3, 1e12);
-                       }));
-  flags.push_back(flag("format", "output format: table, csv or json", "table",
-                       [&](const std::string& text) { wanted.format = text; }));
-  flags.push_back(flag("out", "folder for projection.csv, .json and .svg; default: none", "",
-                       [&](const std::string& text) { wanted.out = text; }));
-  flags.push_back(
-      flag("check", "compare the formula with published measurements instead", "false",
-           [&](const std::string& text) { wanted.check = parse_flag(text, "--check"); }));
-  flags.back().boolean = true;
-  return flags;
+  const auto real = [](std::string name, std::string help, std::optional<double>& value, double low,
+                       double high) {
+    const auto set = [&value, typed = flag_of(name), low, high](const std::string& text) {
+      value = real_between(text, typed, low, high);
+    };
+    return flag(std::move(name), std::move(help), "", set);
+  };
+  return {flag.text("topology", topology_help(), wanted.topology),
+          flag("ranks", "numbers of ranks to project to", "1,2,4,...,4096",
+               [&](const std::string& text) { plan.ranks = scaling::parse_ranks(text); }),
+          flag.text("exchange", "ways to exchange gradients", wanted.exchanges),
+          flag("overlap",
+               "what hides the exchange: buckets (sent as they become ready), none, or a share of "
+               "compute such as 0.6",
+               "buckets", [&](const std::string& text) { set_overlap(plan, text); }),
+          real("jitter_ms",
+               "standard deviation of a device's step time in ms; default: that of the record",
+               plan.jitter_ms, 0, 1e6),
+          real("sigma", "share of the rate left by stragglers, 0 to 1, instead of --jitter-ms",
+               plan.sigma, 1e-3, 1),
+          real("feeder_img_per_s",
+               "images per second that a host's feeder supplies; default: that of the record, if "
+               "it was short of input",
+               plan.feeder_img_per_s, 1e-3, 1e12),
+          flag.text("format", "output format: table, csv or json", wanted.format),
+          flag.text("out", "folder for projection.csv, .json and .svg; default: none", wanted.out),
+          flag.boolean("check", "compare the formula with published measurements instead",
+                       wanted.check)};
 }
 
 std::vector<const scaling::ExchangeModel*> find_exchanges(const std::string& text) {

@@ -37,30 +37,22 @@ std::string formats() {
 }
 
 std::vector<Flag> report_flags(Arguments& wanted) {
-  Flag schema{
-      .name = "schema",
-      .help = "print the JSON Schema of results.json and of `penstock run --json`",
-      .fallback = "false",
-      .set = [&](const std::string& text) { wanted.schema = parse_flag(text, "--schema"); }};
-  schema.boolean = true;
-  return {{.name = "format",
-           .help = "output format: " + formats() + "; for compare: text, markdown, json",
-           .fallback = "table, or text",
-           .set = [&](const std::string& text) { wanted.format = text; }},
-          {.name = "out",
-           .help = "output file; default: standard output",
-           .set = [&](const std::string& text) { wanted.out = text; }},
-          {.name = "margin",
-           .help = "for compare: smallest change that matters, in percent",
-           .fallback = "1",
-           .set = [&](const std::string& text) { wanted.compare.margin = parse_margin(text); }},
-          {.name = "allow",
-           .help = "for compare: settings that may differ, such as data_dir",
-           .set = [&](const std::string& text) { wanted.compare.allowed = parse_allowed(text); }},
-          {.name = "match",
-           .help = "for compare: pair rows whose KEY is A before and B after, as KEY=A:B;...",
-           .set = [&](const std::string& text) { wanted.compare.renamed = text; }},
-          std::move(schema)};
+  const FlagGroup flag;
+  Flag format =
+      flag.text("format", "output format: " + formats() + "; for compare: text, markdown, json",
+                wanted.format);
+  format.fallback = "table, or text";
+  return {
+      std::move(format),
+      flag.text("out", "output file; default: standard output", wanted.out),
+      flag("margin", "for compare: smallest change that matters, in percent", "1",
+           [&](const std::string& text) { wanted.compare.margin = parse_margin(text); }),
+      flag("allow", "for compare: settings that may differ, such as data_dir", "",
+           [&](const std::string& text) { wanted.compare.allowed = parse_allowed(text); }),
+      flag.text("match", "for compare: pair rows whose KEY is A before and B after, as KEY=A:B;...",
+                wanted.compare.renamed),
+      flag.boolean("schema", "print the JSON Schema of results.json and of `penstock run --json`",
+                   wanted.schema)};
 }
 
 void put(const std::string& text, const std::string& file) {

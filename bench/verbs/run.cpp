@@ -15,7 +15,7 @@
 #include <sstream>
 
 #include "bench/cli.h"
-#include "bench/config/command_text.h"
+#include "bench/config/flags.h"
 #include "bench/config/unused_flags.h"
 #include "bench/dataset/default_dataset.h"
 #include "bench/record/exit_code.h"
@@ -26,8 +26,6 @@
 #include "bench/report/terminal.h"
 #include "bench/run/cluster_run.h"
 #include "bench/run/device_choice.h"
-#include "bench/run/leave_on_stop.h"
-#include "bench/run/peer_watch.h"
 #include "bench/run/process_run.h"
 #include "bench/run/run_watch.h"
 #include "bench/run/runner.h"
@@ -37,7 +35,7 @@
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/output_file.h"
-#include "trainer/cluster/servers/worker_processes.h"
+#include "trainer/cluster/servers/connection.h"
 
 namespace penstock {
 namespace {
@@ -142,15 +140,6 @@ struct Arguments {
   bool is_first() const { return processes == nullptr || processes->launch().rank == 0; }
 };
 
-void ensure_data(const RunConfig& wanted, const Runner::Components& components,
-                 std::stop_token stop) {
-  if (components.processes != nullptr) {
-    ensure_data_together(*components.processes, wanted, *components.feeder, std::move(stop));
-  } else {
-    dataset::ensure_data_of(wanted, *components.feeder, std::move(stop));
-  }
-}
-
 /// A run that starts its producer may take as many batches as a sustained rate needs, unless the
 /// number of steps is fixed.
 RunConfig with_extension(RunConfig config, const FeederEntry& feeder, const Arguments& wish) {
@@ -239,28 +228,41 @@ std::string dataset_of(const RunConfig& config, const FeederEntry& feeder) {
   return std::string(canonical_name(source.name) == kCifar ? kCifar : kDefault);
 }
 
-/// Filling memory and waiting for other processes may take long, and nothing is measured yet. A
-/// stop request therefore ends the process soon. An interrupted compilation first saves its
-/// results.
-std::unique_ptr<Runner> make_runner(const RunConfig& wanted, Clock& clock,
-                                    const Runner::Components& components, TraceFile& trace,
-                                    const Arguments& wish, const std::stop_token& stop) {
-  const LeaveOnStop leave(stop, [&] {
-    trace.discard();
-    if (wish.peers != nullptr) wish.peers->leave();  // this rank is stopped, not lost
-    wish.leave();
-  });
-  return std::make_unique<Runner>(wanted, clock, components, trace.trace(), stop);
-}
+/// A run that is ready to begin.
+struct PreparedRun {
+  PreparedRun(const RunConfig& asked, const Arguments& wish, const std::stop_token& stop)
+      : components(find_components(asked)),
+        wanted(with_extension(asked, *components.feeder, wish)),
+        trace(wish.trace, clock) {
+    components.processes = wish.processes;
+    components.servers = wish.servers;
+    if (wish.processes != nullptr) {
+      ensure_data_together(*wish.processes, wanted, *components.feeder, stop);
+    } else {
+      dataset::ensure_data_of(wanted, *components.feeder, stop);
+    }
+    // Filling memory and waiting for other processes may take long, and nothing is measured yet. A
+    // stop request therefore ends the process soon. An interrupted compilation first saves its
+    // results.
+    const LeaveOnStop leave(stop, [&] {
+      trace.discard();
+      if (wish.peers != nullptr) wish.peers->leave();  // this rank is stopped, not lost
+      wish.leave();
+    });
+    runner = std::make_unique<Runner>(wanted, clock, components, trace.trace(), stop);
+  }
 
-int run_with_table(const RunConfig& asked, const Runner::Components& components,
-                   const Arguments& wish, std::stop_token stop) {
-  const RunConfig wanted = with_extension(asked, *components.feeder, wish);
-  ensure_data(wanted, components, stop);
+  Runner::Components components;
+  const RunConfig wanted;
   SteadyClock clock;
-  TraceFile trace(wish.trace, clock);
-  const std::unique_ptr<Runner> made = make_runner(wanted, clock, components, trace, wish, stop);
-  Runner& runner = *made;
+  TraceFile trace;
+  std::unique_ptr<Runner> runner;
+};
+
+int run_with_table(const RunConfig& asked, const Arguments& wish, std::stop_token stop) {
+  PreparedRun prepared(asked, wish, stop);
+  Runner& runner = *prepared.runner;
+  const Runner::Components& components = prepared.components;
   const bool synthetic = !components.feeder->reads_files && !components.feeder->needs_producer;
   fmt::print(stderr, "{}\n", resolved_line(runner.config(), wish.verbose));
   fmt::print("{}",
@@ -274,32 +276,24 @@ int run_with_table(const RunConfig& asked, const Runner::Components& components,
   ListenerGroup listeners;
   listeners.add(table);
   listeners.add(notice);
-  const RunResult result = watched(runner, clock, wish, &listeners, std::move(stop));
+  const RunResult result = watched(runner, prepared.clock, wish, &listeners, std::move(stop));
   const int code = keep(result, wish);
-  if (report::evaluates_while_training(wanted)) {
+  if (report::evaluates_while_training(prepared.wanted)) {
     fmt::print("Done with training\n");
   } else if (result.img_per_s > 0) {
     fmt::print("{}{}", report::format_total(result), format_ranks(result));
   }
   std::fflush(stdout);
   print_outcome(result);
-  trace.write();
+  prepared.trace.write();
   return code;
 }
 
 /// Runs without the table.
 RunResult run_silently(const RunConfig& asked, const Arguments& wish, std::stop_token stop) {
-  Runner::Components components = find_components(asked);
-  const RunConfig wanted = with_extension(asked, *components.feeder, wish);
-  components.processes = wish.processes;
-  components.servers = wish.servers;
-  ensure_data(wanted, components, stop);
-  SteadyClock clock;
-  TraceFile trace(wish.trace, clock);
-  const std::unique_ptr<Runner> made = make_runner(wanted, clock, components, trace, wish, stop);
-  Runner& runner = *made;
-  RunResult result = watched(runner, clock, wish, nullptr, std::move(stop));
-  trace.write();
+  PreparedRun prepared(asked, wish, stop);
+  RunResult result = watched(*prepared.runner, prepared.clock, wish, nullptr, std::move(stop));
+  prepared.trace.write();
   return result;
 }
 
@@ -345,10 +339,7 @@ int run_wanted(const RunConfig& config, const Arguments& wish, std::stop_token s
   }
   if (wish.json) return run_to_json(config, wish, std::move(stop));
   if (!wish.format.empty()) return run_to_report(config, wish, std::move(stop));
-  Runner::Components components = find_components(config);
-  components.processes = wish.processes;
-  components.servers = wish.servers;
-  return run_with_table(config, components, wish, std::move(stop));
+  return run_with_table(config, wish, std::move(stop));
 }
 
 /// Runs in one of several processes. If one process fails, all end.
@@ -381,60 +372,41 @@ int run_as_worker(const ClusterArguments& cluster, const RunConfig& config, Argu
   return run_together(*processes, config, wish, stop);
 }
 
-std::vector<Flag> trace_flags(TraceArguments& wish) {
-  const auto set_steps = [&wish](const std::string& text) {
-    wish.steps = parse_integer(text, "--trace-steps");
-    if (wish.steps < 1) {
-      throw ConfigError(
-          fmt::format("--trace-steps is {}; expected a whole number of at least 1", text));
-    }
-  };
-  return {{.name = "trace_file",
-           .help = "file for a timeline of the first measured steps, for Perfetto or "
-                   "chrome://tracing; default: none",
-           .set = [&wish](const std::string& text) { wish.file = text; },
-           .group = "Output"},
-          {.name = "trace_steps",
-           .help = "steps in the timeline; above 200 a recorded program is one span",
-           .fallback = "50",
-           .set = set_steps,
-           .group = "Output"}};
-}
-
 std::vector<Flag> output_flags(Arguments& wish) {
-  const auto flag = [](std::string name, std::string help,
-                       std::function<void(const std::string&)> set) {
-    return Flag{
-        .name = std::move(name), .help = std::move(help), .set = std::move(set), .group = "Output"};
-  };
+  const FlagGroup flag{"Output"};
   std::vector<std::string> reports;
   for (const report::ReportEntry* report : report::report_table().entries)
     reports.emplace_back(report->name);
-  std::vector<Flag> flags = trace_flags(wish.trace);
-  flags.push_back(flag("json", "print one JSON object instead of the table",
-                       [&](const std::string& text) { wish.json = parse_flag(text, "--json"); }));
-  flags.back().boolean = true;
-  flags.back().fallback = "false";
-  flags.push_back(
-      flag("verbose", "print the value of every flag; default: those that differ from the defaults",
-           [&](const std::string& text) { wish.verbose = parse_flag(text, "--verbose"); }));
-  flags.back().boolean = true;
-  flags.push_back(flag("format",
-                       "print this report at the end instead of the table: " + join(reports),
-                       [&](const std::string& text) { wish.format = text; }));
-  flags.push_back(
-      flag("out", "file for the JSON object, also if the run is stopped or fails; default: none",
-           [&](const std::string& text) { wish.out = text; }));
-  flags.push_back(
-      flag("progress_fd", "file descriptor for lines of JSON about the progress; default: none",
-           [&](const std::string& text) { wish.watch.progress_fd = parse_progress_fd(text); }));
-  flags.push_back(
+  const auto set_steps = [&wish](const std::string& text) {
+    wish.trace.steps = parse_integer(text, "--trace-steps");
+    if (wish.trace.steps >= 1) return;
+    throw ConfigError(
+        fmt::format("--trace-steps is {}; expected a whole number of at least 1", text));
+  };
+  return {
+      flag.text("trace_file",
+                "file for a timeline of the first measured steps, for Perfetto or "
+                "chrome://tracing; default: none",
+                wish.trace.file),
+      flag("trace_steps", "steps in the timeline; above 200 a recorded program is one span", "50",
+           set_steps),
+      flag.boolean("json", "print one JSON object instead of the table", wish.json),
+      flag.boolean("verbose",
+                   "print the value of every flag; default: those that differ from the "
+                   "defaults",
+                   wish.verbose),
+      flag.text("format", "print this report at the end instead of the table: " + join(reports),
+                wish.format),
+      flag.text("out",
+                "file for the JSON object, also if the run is stopped or fails; default: none",
+                wish.out),
+      flag("progress_fd", "file descriptor for lines of JSON about the progress; default: none", "",
+           [&](const std::string& text) { wish.watch.progress_fd = parse_progress_fd(text); }),
       flag("prometheus_port",
-           "port for http://127.0.0.1:PORT/metrics (Prometheus) during the run; default: none",
+           "port for http://127.0.0.1:PORT/metrics (Prometheus) during the run; default: none", "",
            [&](const std::string& text) {
              wish.watch.prometheus_port = parse_port(text, "--prometheus-port");
-           }));
-  return flags;
+           })};
 }
 
 /// tensorpack's name for its producer, which feeds a run and has no result.

@@ -7,27 +7,23 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <functional>
 #include <iostream>
 #include <stop_token>
 #include <string>
 #include <vector>
 
 #include "bench/cli.h"
-#include "bench/config/command_text.h"
-#include "bench/config/flag_group.h"
+#include "bench/config/flags.h"
 #include "bench/config/unused_flags.h"
 #include "bench/record/machine.h"
 #include "bench/report/terminal.h"
 #include "bench/run/device_choice.h"
 #include "bench/scaling/launch/hosts.h"
 #include "bench/scaling/launch/mpirun.h"
-#include "bench/scaling/launch/reach.h"
 #include "bench/scaling/remote_program.h"
-#include "bench/scaling/rungs.h"
 #include "bench/scaling/scale_runner.h"
-#include "bench/scaling/scale_text.h"
-#include "bench/sweep/folder_lock.h"
+#include "bench/scaling/scale_views.h"
+#include "bench/sweep/result_folder.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
@@ -48,51 +44,33 @@ struct Arguments {
   std::int32_t per_host = 0, most = 0;  ///< 0: not stated
 };
 
-std::int32_t count_of(const std::string& text, std::string_view flag) {
-  const std::int64_t count = parse_integer(text, flag);
-  if (count >= 1 && count <= kMost) return static_cast<std::int32_t>(count);
-  throw ConfigError(
-      fmt::format("{} is {}; expected a whole number from 1 to {}", flag, text, kMost));
-}
-
 constexpr FlagGroup flag{"Scale"};
 
 std::vector<Flag> ladder_flags(Arguments& wanted) {
-  std::vector<Flag> flags;
-  flags.push_back(flag("ranks", "numbers of ranks to run, such as 1,2,6; default: 1, 2, 4, ...", "",
-                       [&](const std::string& text) { wanted.ranks = text; }));
-  flags.push_back(flag(
+  scaling::ScalePlan& plan = wanted.plan;
+  Flag most = flag.count(
       "max_gpu", "-x: largest number of ranks in 1, 2, 4, ...; default: all slots, or usable cores",
-      "", [&](const std::string& text) { wanted.most = count_of(text, "--max-gpu"); }, "x"));
-  flags.push_back(flag(
-      "gpu_per_machine", "-g: ranks per machine, if the host file does not say", "",
-      [&](const std::string& text) { wanted.per_host = count_of(text, "--gpu-per-machine"); },
-      "g"));
-  flags.push_back(flag(
-      "hosts",
-      "-h: file of hosts (mpirun's, or lines of name and ssh alias), or a list such as "
-      "node1:2,node2:2; default: this machine",
-      "", [&](const std::string& text) { wanted.hosts = text; }, "nodes_file hostfile"));
-  flags.push_back(flag(
-      "remote_dir", "-r: folder on all hosts to copy this program to; default: it is there already",
-      "", [&](const std::string& text) { wanted.remote_dir = text; }, "r"));
-  flags.push_back(flag("ssh", "command that reaches other machines",
-                       std::string(scaling::kPlainSsh),
-                       [&](const std::string& text) { wanted.plan.agent = text; }));
-  flags.push_back(flag(
-      "repetitions", "runs per number of ranks", "3",
-      [&](const std::string& text) { wanted.plan.repetitions = count_of(text, "--repetitions"); }));
-  flags.push_back(
-      flag("run_timeout", "how long a run may take", "10min", [&](const std::string& text) {
-        wanted.plan.run_timeout = parse_duration(text, "--run-timeout");
-      }));
-  flags.push_back(flag("out", "folder for MODEL_bB.csv, .csv.ideal, .svg and .json", "logs",
-                       [&](const std::string& text) { wanted.out = text; }));
-  flags.push_back(
-      flag("verbose", "print the output of the runs", "false",
-           [&](const std::string& text) { wanted.plan.verbose = parse_flag(text, "--verbose"); }));
-  flags.back().boolean = true;
-  return flags;
+      wanted.most, 1, kMost, "x");
+  Flag per_host =
+      flag.count("gpu_per_machine", "-g: ranks per machine, if the host file does not say",
+                 wanted.per_host, 1, kMost, "g");
+  most.fallback = per_host.fallback = "";
+  return {flag.text("ranks", "numbers of ranks to run, such as 1,2,6; default: 1, 2, 4, ...",
+                    wanted.ranks),
+          std::move(most),
+          std::move(per_host),
+          flag.text("hosts",
+                    "-h: file of hosts (mpirun's, or lines of name and ssh alias), or a list such "
+                    "as node1:2,node2:2; default: this machine",
+                    wanted.hosts, "nodes_file hostfile"),
+          flag.text("remote_dir",
+                    "-r: folder on all hosts to copy this program to; default: it is there already",
+                    wanted.remote_dir, "r"),
+          flag.text("ssh", "command that reaches other machines", plan.agent),
+          flag.count("repetitions", "runs per number of ranks", plan.repetitions, 1, kMost),
+          flag.time("run_timeout", "how long a run may take", "10min", plan.run_timeout),
+          flag.text("out", "folder for MODEL_bB.csv, .csv.ideal, .svg and .json", wanted.out),
+          flag.boolean("verbose", "print the output of the runs", plan.verbose)};
 }
 
 /// The flags of `run`, except those that the ladder sets.

@@ -7,8 +7,7 @@
 #include <iostream>
 
 #include "bench/cli.h"
-#include "bench/config/command_text.h"
-#include "bench/config/flag_group.h"
+#include "bench/config/flags.h"
 #include "bench/isolate/isolate_progress.h"
 #include "bench/isolate/noise.h"
 #include "bench/isolate/selftest.h"
@@ -28,66 +27,19 @@ constexpr Nanoseconds kRunTimeout = std::chrono::minutes(1);
 struct Arguments {
   Nanoseconds budget = std::chrono::seconds(45);
   std::int32_t pairs = 200;
-  double margin_percent = 1;
+  double margin = 0.01;
   std::string out = "out/selftest";
   bool verbose = false;
 };
 
-/// Passes on the events of the sweep, and reads the machine's noise around each block.
-class Watch final : public SweepListener {
- public:
-  Watch(isolate::IsolateProgress& progress, isolate::NoiseMeter meter)
-      : progress_(progress), meter_(std::move(meter)) {}
-  void round_begins(std::int32_t) override { before_ = meter_(); }
-  void round_ended(std::int32_t round) override {
-    noise.push_back(isolate::noise_between(before_, meter_(), static_cast<std::size_t>(round)));
-  }
-  void run_begins(const SweepMoment& moment) override { progress_.run_begins(moment); }
-  void run_ended(const SweepMoment& moment, const RunResult& result) override {
-    progress_.run_ended(moment, result);
-  }
-  void results_changed(const SweepResult& sweep) override { progress_.results_changed(sweep); }
-
-  std::vector<isolate::BlockNoise> noise;
-
- private:
-  isolate::IsolateProgress& progress_;
-  const isolate::NoiseMeter meter_;
-  isolate::NoiseReading before_;
-};
-
 std::vector<Flag> selftest_flags(Arguments& wanted) {
   const FlagGroup flag{"Selftest"};
-  std::vector<Flag> flags;
-  flags.push_back(
-      flag("budget", "time for the test, such as 45s or 5min", "45s",
-           [&](const std::string& text) { wanted.budget = parse_duration(text, "--budget"); }));
-  flags.push_back(flag(
-      "pairs", "pairs of runs per configuration, at most", "200", [&](const std::string& text) {
-        const std::int64_t pairs = parse_integer(text, "--pairs");
-        constexpr std::int64_t kMost = 100000;
-        if (pairs < static_cast<std::int64_t>(isolate::SelftestFinding::kGroup) || pairs > kMost) {
-          throw ConfigError(fmt::format("--pairs is {}; expected a whole number from {} to {}",
-                                        text, isolate::SelftestFinding::kGroup, kMost));
-        }
-        wanted.pairs = static_cast<std::int32_t>(pairs);
-      }));
-  flags.push_back(flag(
-      "margin", "smallest difference that matters, in percent", "1", [&](const std::string& text) {
-        wanted.margin_percent = parse_real(text, "--margin");
-        if (!(wanted.margin_percent > 0) || wanted.margin_percent > 50) {
-          throw ConfigError(
-              fmt::format("--margin is {}; expected per cent, above 0 and at most 50", text));
-        }
-      }));
-  flags.push_back(flag("out", "folder for selftest.json and the runs", "out/selftest",
-                       [&](const std::string& text) { wanted.out = text; }));
-  Flag verbose =
-      flag("verbose", "print the output of the runs", "false",
-           [&](const std::string& text) { wanted.verbose = parse_flag(text, "--verbose"); });
-  verbose.boolean = true;
-  flags.push_back(std::move(verbose));
-  return flags;
+  return {flag.time("budget", "time for the test, such as 45s or 5min", "45s", wanted.budget),
+          flag.count("pairs", "pairs of runs per configuration, at most", wanted.pairs,
+                     isolate::SelftestFinding::kGroup, 100'000),
+          flag.percent("margin", "smallest difference that matters, in percent", wanted.margin),
+          flag.text("out", "folder for selftest.json and the runs", wanted.out),
+          flag.boolean("verbose", "print the output of the runs", wanted.verbose)};
 }
 
 SweepPlan sweep_of(const Arguments& wanted, const std::vector<isolate::SelftestCase>& cases) {
@@ -133,18 +85,24 @@ int selftest(const Arguments& wanted, const Invocation& invocation) {
   SteadyClock clock;
   const ResultFolder folder(wanted.out);
   isolate::Selftest test;
-  test.margin = wanted.margin_percent / 100;
+  test.margin = wanted.margin;
   bool saved = false;
   {
     isolate::IsolateProgress progress(folder, report::is_terminal(STDERR_FILENO) && !wanted.verbose,
                                       wanted.verbose);
     options.on_progress = [&](const Progress& now) { progress.running(now); };
     progress.phase_begins("block", std::chrono::duration<double>(wanted.budget).count());
-    Watch watch(progress,
-                [&] { return isolate::read_noise(clock.now(), isolate::own_cpu_seconds()); });
+    isolate::NoiseReading before;
+    plan.on_round = [&](std::int32_t round, bool ended) {
+      const isolate::NoiseReading now =
+          isolate::read_noise(clock.now(), isolate::own_cpu_seconds());
+      if (ended) {
+        test.noise.push_back(isolate::noise_between(before, now, static_cast<std::size_t>(round)));
+      }
+      before = now;
+    };
     SweepRunner runner(std::move(plan), run, clock);
-    test.sweep = runner.run(watch, invocation.stop);
-    test.noise = std::move(watch.noise);
+    test.sweep = runner.run(progress, invocation.stop);
     saved = progress.saved();
   }
   isolate::judge_selftest(test, cases);

@@ -20,7 +20,6 @@
 #include "bench/config/training_rules.h"
 #include "bench/config/unused_flags.h"
 #include "bench/dataset/default_dataset.h"
-#include "bench/run/leave_on_stop.h"
 #include "bench/run/runner.h"
 #include "bench/serve/serve_encoded.h"
 #include "bench/serve/serve_processes.h"
@@ -28,11 +27,9 @@
 #include "dataflow/host_device.h"
 #include "dataflow/machine/memory_limit.h"
 #include "dataflow/pace.h"
-#include "feeders/remote/credit/credit_push.h"
-#include "feeders/remote/receive/shared_frame_memory.h"
-#include "feeders/remote/receive/zmq_memory.h"
-#include "feeders/remote/send/encoded_push.h"
-#include "feeders/remote/send/zmq_push.h"
+#include "feeders/remote/receive/zmq_message.h"
+#include "feeders/remote/send/frame_memory.h"
+#include "feeders/remote/send/sender.h"
 
 namespace penstock {
 namespace {
@@ -72,125 +69,90 @@ const std::set<std::string_view> kRunKeys = {
 
 std::vector<Flag> serve_flags(ServeConfig& config) {
   std::vector<Flag> flags;
-  for (Flag& flag : run_flags(config.run)) {
-    if (kRunKeys.contains(flag.name)) flags.push_back(std::move(flag));
+  for (Flag& each : run_flags(config.run)) {
+    if (kRunKeys.contains(each.name)) flags.push_back(std::move(each));
   }
-  const auto add = [&](std::string name, std::string help, std::string fallback,
-                       std::function<void(const std::string&)> set, bool boolean = false,
-                       std::string aliases = "") {
-    flags.push_back({std::move(name), std::move(aliases), std::move(help), std::move(fallback),
-                     boolean, std::move(set), "Serve"});
-  };
-  add("endpoint", "address: ipc://PATH, ipc://@NAME or tcp://HOST:PORT", config.endpoint,
-      [&](const std::string& text) { config.endpoint = text; });
-  add(
-      "bind", "bind the address, so that consumers connect; default: connect to the consumer",
-      "false", [&](const std::string& text) { config.socket.bind = parse_flag(text, "--bind"); },
-      true);
-  add("format", "message format: zmq_op, numpy-frames or framed", "zmq_op",
-      [&](const std::string& text) {
-        const std::optional<remote::MessageFormat> format = remote::message_format_of(text);
-        if (!format) {
-          throw ConfigError("--format is '" + text + "'; expected zmq_op, numpy-frames or framed");
-        }
-        config.format = *format;
-      });
-  add(
-      "checksum", "add a checksum to framed messages", "false",
-      [&](const std::string& text) { config.checksum = parse_flag(text, "--checksum"); }, true);
-  add("hwm", "batches that may wait in the socket", "8", [&](const std::string& text) {
-    config.socket.hwm = remote::checked_count("--hwm", parse_integer(text, "--hwm"), kMaxHwm);
-  });
-  add("send-buffer",
-      "kernel send buffer of an ipc:// connection, at most one batch; 0: the system's default",
-      "1MiB", [&](const std::string& text) {
-        const std::uint64_t bytes = parse_bytes(text, "--send-buffer");
-        config.socket.send_buffer =
-            static_cast<std::int64_t>(std::min<std::uint64_t>(bytes, INT64_MAX));
-      });
-  add(
-      "credit", "send only what the consumer (zmq-consume:credit=N) has room for", "false",
-      [&](const std::string& text) { config.credit = parse_flag(text, "--credit"); }, true);
-  add(
-      "shared-memory",
-      "share batches with a consumer on this machine, without copying; implies --credit", "false",
-      [&](const std::string& text) { config.shared_memory = parse_flag(text, "--shared-memory"); },
-      true);
-  add(
-      "insecure", "allow binding tcp:// without keys where other machines can connect", "false",
-      [&](const std::string& text) { config.socket.insecure = parse_flag(text, "--insecure"); },
-      true);
-  add("curve-secret", net::kCurveSecretHelp, "",
-      [&](const std::string& text) { config.keys.secret = text; });
-  add("curve-server-key", net::kCurveServerKeyHelp, "",
-      [&](const std::string& text) { config.keys.server_key = text; });
-  add("curve-allow", net::kCurveAllowHelp, "",
-      [&](const std::string& text) { config.keys.allow = text; });
-  add("num-batches", "batches to send; 0: until stopped", "0", [&](const std::string& text) {
-    config.plan.batches = parse_integer(text, "--num-batches");
-    if (config.plan.batches < 0)
-      throw ConfigError("--num-batches is " + text + "; expected 0 or more");
-  });
-  add(
-      "img-per-s", "highest rate in images per second; 0: no limit", "0",
-      [&](const std::string& text) {
-        config.plan.img_per_s = parse_real(text, "--img-per-s");
-        if (config.plan.img_per_s != 0) checked_rate(config.plan.img_per_s, "--img-per-s");
-      },
-      false, "rate");
-  add("timeout", "how long to wait for a consumer to take a batch, such as 30s; default: forever",
-      "", [&](const std::string& text) {
-        config.plan.timeout = parse_duration(text, "--timeout");
-        if (config.plan.timeout <= Nanoseconds::zero()) {
-          throw ConfigError("--timeout is " + text + "; expected a time above 0, such as 30s");
-        }
-      });
-  add(
-      "encoded",
-      "send image files, which the consumer decodes (zmq-consume:encoded=true), from --feeder "
-      "queue:source=...",
-      "false", [&](const std::string& text) { config.encoded = parse_flag(text, "--encoded"); },
-      true);
-  add("epochs", "passes over the data to send, with --encoded; default: until stopped", "",
-      [&](const std::string& text) {
-        config.epochs = parse_integer(text, "--epochs");
-        if (config.epochs < 1) throw ConfigError("--epochs is " + text + "; expected 1 or more");
-      });
-  add(
-      "end-with-consumer", "end when the last connected consumer leaves", "false",
-      [&](const std::string& text) {
-        config.ends_with_consumer = parse_flag(text, "--end-with-consumer");
-      },
-      true);
-  for (Flag& flag : serve::serve_group_flags(config.group)) flags.push_back(std::move(flag));
-  return flags;
-}
-
-/// Runs `push` until its plan is done, beside a feeder if there is one, and reports progress.
-template <typename Push>
-void serve(const ServeConfig& config, Push& push, const serve::ServeProgress& progress,
-           const std::function<void(const std::stop_token&)>& feed, std::stop_source& ended,
-           const std::stop_token& stop) {
-  const std::stop_callback forward(stop, [&] { ended.request_stop(); });
-  std::exception_ptr failure;
-  {
-    std::jthread feeding, reporting;
-    try {
-      feeding = std::jthread([&] {
-        if (feed) feed(ended.get_token());
-      });
-      reporting = std::jthread([&] { progress.run(ended.get_token()); });
-      push.run(config.plan, ended.get_token());
-    } catch (...) {
-      failure = std::current_exception();
+  const FlagGroup flag{"Serve"};
+  const auto set_format = [&](const std::string& text) {
+    const std::optional<remote::MessageFormat> format = remote::message_format_of(text);
+    if (!format) {
+      throw ConfigError("--format is '" + text + "'; expected zmq_op, numpy-frames or framed");
     }
-    ended.request_stop();
+    config.format = *format;
+  };
+  const auto set_send_buffer = [&](const std::string& text) {
+    const std::uint64_t bytes = parse_bytes(text, "--send-buffer");
+    config.socket.send_buffer =
+        static_cast<std::int64_t>(std::min<std::uint64_t>(bytes, INT64_MAX));
+  };
+  const auto set_batches = [&](const std::string& text) {
+    config.plan.batches = parse_integer(text, "--num-batches");
+    if (config.plan.batches < 0) {
+      throw ConfigError("--num-batches is " + text + "; expected 0 or more");
+    }
+  };
+  const auto set_rate = [&](const std::string& text) {
+    config.plan.img_per_s = parse_real(text, "--img-per-s");
+    if (config.plan.img_per_s != 0) checked_rate(config.plan.img_per_s, "--img-per-s");
+  };
+  const auto set_timeout = [&](const std::string& text) {
+    config.plan.timeout = parse_duration(text, "--timeout");
+    if (config.plan.timeout <= Nanoseconds::zero()) {
+      throw ConfigError("--timeout is " + text + "; expected a time above 0, such as 30s");
+    }
+  };
+  const auto set_epochs = [&](const std::string& text) {
+    config.epochs = parse_integer(text, "--epochs");
+    if (config.epochs < 1) throw ConfigError("--epochs is " + text + "; expected 1 or more");
+  };
+  for (Flag& each : std::vector<Flag>{
+           flag.text("endpoint", "address: ipc://PATH, ipc://@NAME or tcp://HOST:PORT",
+                     config.endpoint),
+           flag.boolean(
+               "bind",
+               "bind the address, so that consumers connect; default: connect to the consumer",
+               config.socket.bind),
+           flag("format", "message format: zmq_op, numpy-frames or framed", "zmq_op", set_format),
+           flag.boolean("checksum", "add a checksum to framed messages", config.checksum),
+           flag("hwm", "batches that may wait in the socket", "8",
+                [&](const std::string& text) {
+                  config.socket.hwm =
+                      remote::checked_count("--hwm", parse_integer(text, "--hwm"), kMaxHwm);
+                }),
+           flag("send_buffer",
+                "kernel send buffer of an ipc:// connection, at most one batch; 0: the system's "
+                "default",
+                "1MiB", set_send_buffer),
+           flag.boolean("credit", "send only what the consumer (zmq-consume:credit=N) has room for",
+                        config.credit),
+           flag.boolean("shared_memory",
+                        "share batches with a consumer on this machine, without copying; implies "
+                        "--credit",
+                        config.shared_memory),
+           flag.boolean("insecure",
+                        "allow binding tcp:// without keys where other machines can connect",
+                        config.socket.insecure),
+           flag.text("curve_secret", net::kCurveSecretHelp, config.keys.secret),
+           flag.text("curve_server_key", net::kCurveServerKeyHelp, config.keys.server_key),
+           flag.text("curve_allow", net::kCurveAllowHelp, config.keys.allow),
+           flag("num_batches", "batches to send; 0: until stopped", "0", set_batches),
+           flag("img_per_s", "highest rate in images per second; 0: no limit", "0", set_rate,
+                "rate"),
+           flag("timeout",
+                "how long to wait for a consumer to take a batch, such as 30s; default: forever",
+                "", set_timeout),
+           flag.boolean("encoded",
+                        "send image files, which the consumer decodes (zmq-consume:encoded=true), "
+                        "from --feeder queue:source=...",
+                        config.encoded),
+           flag("epochs", "passes over the data to send, with --encoded; default: until stopped",
+                "", set_epochs),
+           flag.boolean("end_with_consumer", "end when the last connected consumer leaves",
+                        config.ends_with_consumer)}) {
+    flags.push_back(std::move(each));
   }
-  const serve::ServeTotals totals = progress.totals();
-  say("{}: {}\n", config.group.name(), describe(totals, config.plan.img_per_s > 0));
-  config.group.report(totals);
-  if (failure) std::rethrow_exception(failure);
-  if (push.refused() > 0) say("{}: refused {} connections\n", config.group.name(), push.refused());
+  for (Flag& each : serve::serve_group_flags(config.group)) flags.push_back(std::move(each));
+  return flags;
 }
 
 DataPlan data_plan(const ServeConfig& config, const BatchSpec& spec, const std::stop_token& stop) {
@@ -239,6 +201,40 @@ struct Surroundings {
   net::PeerReports reports;
 };
 
+/// Sends until the plan is done, beside a feeder if there is one, and reports progress.
+void serve(const ServeConfig& config, remote::Sender& sender, Surroundings& around,
+           const std::function<void(const std::stop_token&)>& feed, const std::stop_token& stop) {
+  const serve::ServeProgress progress(around.name, around.probe, around.clock);
+  std::stop_source& ended = around.ended;
+  const std::stop_callback forward(stop, [&] { ended.request_stop(); });
+  std::exception_ptr failure;
+  {
+    std::jthread feeding, reporting;
+    try {
+      feeding = std::jthread([&] {
+        if (feed) feed(ended.get_token());
+      });
+      reporting = std::jthread([&] { progress.run(ended.get_token()); });
+      sender.run(config.plan, ended.get_token());
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    ended.request_stop();
+  }
+  const serve::ServeTotals totals = progress.totals();
+  say("{}: {}\n", config.group.name(), describe(totals, config.plan.img_per_s > 0));
+  config.group.report(totals);
+  if (failure) std::rethrow_exception(failure);
+  if (sender.refused() > 0) {
+    say("{}: refused {} connections\n", config.group.name(), sender.refused());
+  }
+  if (const auto ahead = sender.clock(); ahead && !config.encoded) {
+    say("{}: the consumer's clock is {:.0f} us ahead, within {:.0f} us\n", around.name,
+        1e-3 * ahead->offset_ns, 1e-3 * ahead->bound_ns);
+  }
+  for (const std::string& note : around.probe.notes()) say("penstock: {}\n", note);
+}
+
 FeederContext feeder_context(const ServeConfig& config, const FeederEntry& feeder,
                              const BatchSpec& spec, const Options& options, Device& device,
                              Surroundings& around, const std::stop_token& stop) {
@@ -269,68 +265,41 @@ void require_batches(const ServeConfig& config, const BatchSpec& spec) {
       {"batches that are being filled", 2 * batch, {images}}});
 }
 
-/// Serves a feeder through a ring in `memory`. `make_push` makes the sender.
-template <typename MakePush>
-void serve_ring(const ServeConfig& config, const FeederEntry& entry, const BatchSpec& spec,
-                const Options& options, Device& memory, Surroundings& around,
-                const MakePush& make_push, const Invocation& invocation) {
+/// Serves a feeder through a ring.
+void serve_pixels(const ServeConfig& config, const FeederEntry& entry, const BatchSpec& spec,
+                  const Options& options, const Invocation& invocation) {
+  require_batches(config, spec);
+  Surroundings around(config);
+  const std::size_t slots = batches_in_memory(config);
+  remote::FrameMemory sent(around.host);
+  std::optional<remote::SharedFrameMemory> shared;
+  if (config.shared_memory) shared.emplace(around.host, spec.bytes(), slots);
+  Device& memory = shared ? static_cast<Device&>(*shared) : sent;
   Device* const reader = &memory;
-  BatchRing ring(spec, batches_in_memory(config), memory, MemoryKind::pinned, std::span(&reader, 1),
-                 Order::relaxed, around.clock);
+  const bool credit = config.by_credit();
+  auto messages =
+      shared ? remote::make_lent_outgoing(spec, around.clock, shared->pool())
+             : remote::make_outgoing(credit ? remote::MessageFormat::framed : config.format, spec,
+                                     around.clock, config.checksum);
+  BatchRing ring(spec, slots, memory, MemoryKind::pinned, std::span(&reader, 1), Order::relaxed,
+                 around.clock);
   const auto make_feeder = [&] {
     const LeaveOnStop leave(invocation.stop, invocation.leave);
     return entry.make(
         feeder_context(config, entry, spec, options, memory, around, invocation.stop));
   };
   const std::unique_ptr<Feeder> feeder = make_feeder();
-  auto push = make_push(ring);
+  remote::Sender sender(
+      remote::make_ring_supply(ring, std::move(messages), around.clock, around.probe, credit),
+      net::parse_endpoint(config.endpoint), config.socket, around.clock, around.probe,
+      around.reports);
   say("{}: {} from {} {} {}{}; {} batches ({:.0f} MB) of {}memory\n", around.name, describe(spec),
-      config.run.fake_location, config.socket.bind ? "are served at" : "go to", push->address(),
-      config.by_credit() ? " by credit" : "", ring.slots(),
-      1e-6 * static_cast<double>(ring.slots() * spec.bytes()),
-      config.shared_memory ? "shared " : "");
+      config.run.fake_location, config.socket.bind ? "are served at" : "go to", sender.address(),
+      credit ? " by credit" : "", slots, 1e-6 * static_cast<double>(slots * spec.bytes()),
+      shared ? "shared " : "");
   serve(
-      config, *push, serve::ServeProgress(around.name, around.probe, around.clock),
-      [&](const std::stop_token& ended) { run_to_end(*feeder, ring, ended); }, around.ended,
-      invocation.stop);
-  if constexpr (requires { push->clock(); }) {
-    if (const auto ahead = push->clock()) {
-      say("{}: the consumer's clock is {:.0f} us ahead, within {:.0f} us\n", around.name,
-          1e-3 * ahead->offset_ns, 1e-3 * ahead->bound_ns);
-    }
-  }
-  for (const std::string& note : around.probe.notes()) say("penstock: {}\n", note);
-}
-
-void serve_pixels(const ServeConfig& config, const FeederEntry& entry, const BatchSpec& spec,
-                  const Options& options, const Invocation& invocation) {
-  require_batches(config, spec);
-  Surroundings around(config);
-  auto messages = remote::make_outgoing(config.format, spec, around.clock, config.checksum);
-  remote::FrameMemory memory(around.host);
-  const auto make_push = [&](BatchRing& ring) {
-    return std::make_unique<remote::ZmqPush>(ring, net::parse_endpoint(config.endpoint),
-                                             config.socket, around.clock, around.probe,
-                                             around.reports, std::move(messages));
-  };
-  serve_ring(config, entry, spec, options, memory, around, make_push, invocation);
-}
-
-void serve_by_credit(const ServeConfig& config, const FeederEntry& entry, const BatchSpec& spec,
-                     const Options& options, const Invocation& invocation) {
-  require_batches(config, spec);
-  Surroundings around(config);
-  remote::ZmqSocketOptions socket = config.socket;
-  socket.role = remote::ZmqSocketOptions::Role::dealer;
-  std::optional<remote::SharedFrameMemory> shared;
-  if (config.shared_memory) shared.emplace(around.host, spec.bytes(), batches_in_memory(config));
-  Device& memory = shared ? static_cast<Device&>(*shared) : around.host;
-  const auto make_push = [&](BatchRing& ring) {
-    return std::make_unique<remote::CreditPush>(ring, shared ? &shared->pool() : nullptr,
-                                                net::parse_endpoint(config.endpoint), socket,
-                                                around.clock, around.probe, around.reports);
-  };
-  serve_ring(config, entry, spec, options, memory, around, make_push, invocation);
+      config, sender, around,
+      [&](const std::stop_token& ended) { run_to_end(*feeder, ring, ended); }, invocation.stop);
 }
 
 void serve_encoded(const ServeConfig& config, const FeederEntry& entry, const BatchSpec& spec,
@@ -343,23 +312,20 @@ void serve_encoded(const ServeConfig& config, const FeederEntry& entry, const Ba
     return serve::make_served_source(entry, context);
   };
   const std::unique_ptr<Source> source = make_source();
-  remote::ZmqSocketOptions socket = config.socket;
-  if (config.by_credit()) socket.role = remote::ZmqSocketOptions::Role::dealer;
-  remote::EncodedPush push(*source,
-                           {.images = static_cast<std::size_t>(spec.images),
-                            .batches = batches_in_memory(config),
-                            .checksum = config.checksum,
-                            .on_bad_sample = context.on_bad_sample,
-                            .name = around.name},
-                           net::parse_endpoint(config.endpoint), socket, around.clock, around.probe,
-                           around.reports);
+  remote::Sender sender(remote::make_file_supply(*source,
+                                                 {.images = static_cast<std::size_t>(spec.images),
+                                                  .batches = batches_in_memory(config),
+                                                  .checksum = config.checksum,
+                                                  .on_bad_sample = context.on_bad_sample,
+                                                  .name = around.name},
+                                                 around.clock, around.probe),
+                        net::parse_endpoint(config.endpoint), config.socket, around.clock,
+                        around.probe, around.reports);
   say("{}: {} image files a message from {}, {} of them, {} {}{}\n", around.name, spec.images,
       config.run.fake_location, source->size(), config.socket.bind ? "are served at" : "go to",
-      push.address(), config.by_credit() ? " by credit" : "");
+      sender.address(), config.by_credit() ? " by credit" : "");
   if (const std::string note = source->note(); !note.empty()) around.probe.note(note);
-  serve(config, push, serve::ServeProgress(around.name, around.probe, around.clock), {},
-        around.ended, invocation.stop);
-  for (const std::string& note : around.probe.notes()) say("penstock: {}\n", note);
+  serve(config, sender, around, {}, invocation.stop);
 }
 
 int run(const Invocation& invocation) {
@@ -424,9 +390,8 @@ int run(const Invocation& invocation) {
   // Small batches would accumulate in the kernel's send buffer, where they are not counted.
   config.socket.send_buffer =
       std::min(config.socket.send_buffer, static_cast<std::int64_t>(spec.bytes()));
-  const auto serve_so = config.encoded       ? serve_encoded
-                        : config.by_credit() ? serve_by_credit
-                                             : serve_pixels;
+  if (config.by_credit()) config.socket.role = remote::ZmqSocketOptions::Role::dealer;
+  const auto serve_so = config.encoded ? serve_encoded : serve_pixels;
   serve_so(config, *components.feeder, spec, options, invocation);
   return 0;
 }

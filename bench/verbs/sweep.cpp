@@ -2,6 +2,7 @@
 // penstock sweep: runs every combination of lists, each run a child process, repeated in rounds.
 // Prints a table, and writes files to a folder. Without flags it measures what feeding costs two
 // emulated accelerators, for every feeder.
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -16,24 +17,89 @@
 #include <vector>
 
 #include "bench/cli.h"
-#include "bench/config/command_text.h"
-#include "bench/config/flag_group.h"
+#include "bench/config/flags.h"
 #include "bench/config/unused_flags.h"
 #include "bench/dataset/default_dataset.h"
 #include "bench/record/compare.h"
+#include "bench/record/report_text.h"
 #include "bench/record/saved_results.h"
 #include "bench/report/report.h"
 #include "bench/report/terminal.h"
 #include "bench/run/device_choice.h"
+#include "bench/run/progress.h"
+#include "bench/run/progress_line.h"
 #include "bench/sweep/child_run.h"
+#include "bench/sweep/result_folder.h"
 #include "bench/sweep/sweep.h"
-#include "bench/sweep/sweep_progress.h"
 #include "bench/sweep/sweep_runner.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 
 namespace penstock {
 namespace {
+
+class SweepProgress final : public SweepListener {
+ public:
+  /// `single_line`: standard error is a terminal, and nothing else writes to it.
+  SweepProgress(const ResultFolder& folder, bool single_line)
+      : folder_(folder), line_(stderr, single_line) {}
+
+  void rests(double busy_percent) override;
+  void run_begins(const SweepMoment& moment) override;
+  void run_ended(const SweepMoment& moment, const RunResult& result) override;
+  void results_changed(const SweepResult& sweep) override;
+  /// Shows the progress of the current run, a few times a second. Not while another member is
+  /// called.
+  void running(const Progress& progress) { line_.running(progress); }
+
+  /// Removes the changing line after the last run.
+  void finish() { line_.finish(); }
+
+  /// True if all results so far are on disk.
+  bool saved() const noexcept { return saver_.saved(); }
+
+ private:
+  const ResultFolder& folder_;
+  RunLine line_;
+  const SweepResult* sweep_ = nullptr;
+  std::string where_;  // the current run
+  ResultSaver saver_;
+  bool rests_ = false;
+};
+
+std::string outcome(const RunResult& result) {
+  std::string text = fmt::format("{:.1f} img/s", result.img_per_s);
+  if (result.status == Status::ok) return text;
+  if (result.img_per_s == 0) text.clear();
+  return fmt::format("{}{}{}: {}", text, text.empty() ? "" : ", ", to_string(result.status),
+                     result.reason);
+}
+
+void SweepProgress::rests(double busy_percent) {
+  const std::string text = fmt::format(
+      "waiting until the machine is at rest: other programs use {:.0f} % of its processors",
+      busy_percent);
+  if (!std::exchange(rests_, true) || line_.single()) line_.end(text, false);
+}
+
+void SweepProgress::run_begins(const SweepMoment& moment) {
+  where_ = fmt::format("[{}/{}] round {}: {}", moment.run + 1, moment.runs, moment.round + 1,
+                       label_of(*sweep_, moment.row));
+  // Before the first run has ended, only the budget is known.
+  line_.begin(where_, moment.run == 0 ? "at most " : "about ", moment.left_s);
+}
+
+void SweepProgress::run_ended(const SweepMoment& moment, const RunResult& result) {
+  line_.end(
+      fmt::format("{}: {}; about {} left", where_, outcome(result), duration_text(moment.left_s)),
+      result.status != Status::ok);
+}
+
+void SweepProgress::results_changed(const SweepResult& sweep) {
+  sweep_ = &sweep;
+  saver_.save([&] { folder_.write(sweep); },
+              [this](const std::string& text) { line_.print(text); });
+}
 
 /// The shortest timeout of a configuration's first run, for small budgets.
 constexpr Nanoseconds kMinRunTimeout = std::chrono::minutes(1);
@@ -74,50 +140,31 @@ std::vector<Flag> sweep_flags(RunConfig& base, Arguments& wanted) {
     };
     if (run_flag.name == "fake_location") run_flag.fallback = kDefaultFeeders;
   }
-  flags.push_back(
-      flag("repetitions", "runs of each configuration", "3", [&](const std::string& text) {
-        const std::int64_t count = parse_integer(text, "--repetitions");
-        if (count < 1 || count > 10000) {
-          throw ConfigError("--repetitions is " + text +
-                            "; expected a whole number from 1 to 10000");
-        }
-        wanted.plan.repetitions = static_cast<std::int32_t>(count);
-      }));
-  flags.push_back(flag(
-      "time_budget", "total time, such as 90s or 5min; no run starts that would probably end later",
-      "5min", [&](const std::string& text) {
-        wanted.plan.time_budget = parse_duration(text, "--time-budget");
-      }));
-  flags.push_back(
-      flag("rest", "longest wait for an idle machine before the first round, such as 30s", "0s",
-           [&](const std::string& text) { wanted.plan.rest = parse_duration(text, "--rest"); }));
-  Flag repeat = flag("repeat_outlier",
-                     "repeat a round once if it is far from the others; results.json keeps both",
-                     "true", [&](const std::string& text) {
-                       wanted.plan.repeat_outlier = parse_flag(text, "--repeat-outlier");
-                     });
-  repeat.boolean = true;
-  flags.push_back(std::move(repeat));
-  flags.push_back(flag("run_timeout",
-                       "how long a run may take; default: --time-budget, at least 1min", "",
-                       [&](const std::string& text) {
-                         wanted.run_timeout = parse_duration(text, "--run-timeout");
-                       }));
-  flags.push_back(flag("out", "folder for results.json, results.csv, results.md and report.html",
-                       "out", [&](const std::string& text) { wanted.out = text; }));
-  flags.push_back(flag("baseline", "earlier results to compare with; a regression exits with 1", "",
-                       [&](const std::string& text) { wanted.baseline = text; }));
-  flags.push_back(
-      flag("margin", "smallest change that matters, in percent, with --baseline", "1",
-           [&](const std::string& text) { wanted.compare.margin = parse_margin(text); }));
-  flags.push_back(
-      flag("allow", "settings that may differ from --baseline, such as data_dir", "",
-           [&](const std::string& text) { wanted.compare.allowed = parse_allowed(text); }));
-  Flag verbose =
-      flag("verbose", "print the output of the runs", "false",
-           [&](const std::string& text) { wanted.verbose = parse_flag(text, "--verbose"); });
-  verbose.boolean = true;
-  flags.push_back(std::move(verbose));
+  for (Flag& each : std::vector<Flag>{
+           flag.count("repetitions", "runs of each configuration", wanted.plan.repetitions, 1,
+                      10'000),
+           flag.time("time_budget",
+                     "total time, such as 90s or 5min; no run starts that would probably end later",
+                     "5min", wanted.plan.time_budget),
+           flag.time("rest", "longest wait for an idle machine before the first round, such as 30s",
+                     "0s", wanted.plan.rest),
+           flag.boolean("repeat_outlier",
+                        "repeat a round once if it is far from the others; results.json keeps both",
+                        wanted.plan.repeat_outlier),
+           flag.time("run_timeout",
+                     "how long a run may take; default: --time-budget, at least 1min", "",
+                     wanted.run_timeout),
+           flag.text("out", "folder for results.json, results.csv, results.md and report.html",
+                     wanted.out),
+           flag.text("baseline", "earlier results to compare with; a regression exits with 1",
+                     wanted.baseline),
+           flag("margin", "smallest change that matters, in percent, with --baseline", "1",
+                [&](const std::string& text) { wanted.compare.margin = parse_margin(text); }),
+           flag("allow", "settings that may differ from --baseline, such as data_dir", "",
+                [&](const std::string& text) { wanted.compare.allowed = parse_allowed(text); }),
+           flag.boolean("verbose", "print the output of the runs", wanted.verbose)}) {
+    flags.push_back(std::move(each));
+  }
   return flags;
 }
 

@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -58,6 +59,14 @@ BetonSample parse_beton_row(std::span<const std::byte> row, const BetonField& im
 
 /// True if the row's image is uncompressed.
 bool is_raw_in_beton(std::span<const std::byte> row, const BetonField& image) noexcept;
+
+struct JpegSize {
+  std::uint16_t width = 0, height = 0;
+};
+
+/// The size in the frame header of a JPEG file (ITU T.81, B.2.2), which a row of .beton states.
+/// Empty if there is none.
+std::optional<JpegSize> find_jpeg_size(std::span<const std::byte> file) noexcept;
 
 /// Finds the length of data by their pointers.
 class BetonAllocations {

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <string>
 
-#include "dataflow/datasets/image_files.h"
+#include "dataflow/datasets/image_folder.h"
 
 namespace penstock::datasets {
 

@@ -31,6 +31,8 @@ struct Record {
   std::int32_t label = -1;  ///< -1: the record is damaged; open() says why
 };
 
+using AddRecord = std::function<void(const Record&)>;
+
 class RecordFormat {
  public:
   virtual ~RecordFormat() = default;
@@ -39,8 +41,7 @@ class RecordFormat {
   /// possible. Adds damaged records too, with what is known of them. If damage hides the rest of
   /// the shard, one record stands for the rest. Throws ConfigError with the path and offset if the
   /// file is not of this format at all. May run on several shards at a time.
-  virtual void index(const MappedFile& shard,
-                     const std::function<void(const Record&)>& add) const = 0;
+  virtual void index(const MappedFile& shard, const AddRecord& add) const = 0;
 
   virtual SampleKind kind() const noexcept { return SampleKind::encoded; }
 
@@ -58,6 +59,11 @@ class RecordFormat {
 /// Throws ConfigError if `shards` hold no record, or labels outside the plan's classes.
 std::unique_ptr<Source> make_record_source(const DataPlan& plan, FileList shards,
                                            std::unique_ptr<RecordFormat> format);
+
+/// Calls work(0) to work(shards - 1) on up to `threads` threads. If several calls throw, rethrows
+/// the error of the lowest shard, so that the message is the same in each run.
+void for_each_shard(std::size_t shards, std::int32_t threads,
+                    const std::function<void(std::size_t)>& work);
 
 /// Makes `image` the sample's content: lent if it is a part of `record`, else a copy.
 void give_image(Sample& sample, std::span<const std::byte> image,

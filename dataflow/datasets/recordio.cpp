@@ -1,11 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
+// MXNet's .rec files: the parser, the source and the writer. Damage costs only the records that it
+// touches: the next record is found by its magic number, or in the .idx file.
 #include "dataflow/datasets/recordio.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <atomic>
+#include <bit>
 #include <charconv>
 #include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <limits>
 #include <string>
+#include <vector>
 
+#include "dataflow/datasets/dataset_writer.h"
+#include "dataflow/datasets/record_source.h"
+#include "dataflow/datasets/shard_list.h"
 #include "dataflow/error.h"
 #include "dataflow/values/value_at.h"
 
@@ -147,5 +160,219 @@ std::vector<std::uint64_t> parse_recordio_index(std::string_view text) {
   }
   return offsets;
 }
+
+namespace {
+
+constexpr OptionValue kIndexValues[] = {
+    {"walk", "read the length of every record in the .rec file"},
+    {"beside", "use the .idx file beside each .rec file, and check it"},
+};
+
+constexpr OptionSpec kOptions[] = {
+    {"index", "walk", "how to find the records", kIndexValues},
+};
+
+class Recordio final : public RecordFormat {
+ public:
+  explicit Recordio(bool beside) : beside_(beside) {}
+
+  void index(const MappedFile& shard, const AddRecord& add) const override {
+    if (beside_) {
+      look_up(shard, add);
+    } else {
+      walk(shard, add);
+    }
+  }
+
+  void open(Sample& sample) const override {
+    try {
+      if (recordio_end(sample.lent, 0) != sample.lent.size()) {
+        throw DataError("it ends before the next record begins");
+      }
+      const std::span<const std::byte> data = recordio_data(sample.lent, sample.bytes);
+      const std::span<const std::byte> image = parse_packed_image(data).image;
+      if (data.data() == sample.bytes.data()) {
+        sample.bytes.erase(sample.bytes.begin(), sample.bytes.end() - std::ssize(image));
+        sample.lent = {};
+      } else {
+        sample.lent = image;
+      }
+    } catch (const DataError& error) {
+      refuse_record(sample, error.what());
+    }
+  }
+
+  std::string note() const override {
+    const std::uint64_t records = of_several_labels_;
+    if (records == 0) return {};
+    return std::to_string(records) + " records have several labels, of which the first is taken";
+  }
+
+ private:
+  void walk(const MappedFile& shard, const AddRecord& add) const {
+    const std::span<const std::byte> file = shard.bytes();
+    bool found = file.empty();
+    for (std::uint64_t at = 0, end = 0; at < file.size(); at = end) {
+      try {
+        end = recordio_end(file, at);
+        found = true;
+        add(whole_record(file, at, end));
+      } catch (const DataError&) {
+        end = find_recordio(file, at + 4);
+        add(damaged_record(at, end));
+      }
+    }
+    if (found) return;
+    throw ConfigError("the data file '" + shard.path() +
+                      "' has no RecordIO record; expected a .rec file of MXNet; check --data-dir");
+  }
+
+  void look_up(const MappedFile& shard, const AddRecord& add) const {
+    const MappedFile index(std::filesystem::path(shard.path()).replace_extension(".idx").native());
+    const auto disagree = [&](const std::string& problem) {
+      throw ConfigError("the index '" + index.path() + "' does not agree with '" + shard.path() +
+                        "': " + problem +
+                        "; expected a line for each record; pass recordio:index=walk, or write "
+                        "the index again");
+    };
+    std::vector<std::uint64_t> offsets;
+    try {
+      offsets = parse_recordio_index(
+          {reinterpret_cast<const char*>(index.bytes().data()), index.bytes().size()});
+    } catch (const DataError& error) {
+      disagree(error.what());
+    }
+    const std::span<const std::byte> file = shard.bytes();
+    if (file.empty() != offsets.empty()) disagree("one of them is empty");
+    for (std::size_t i = 0; i < offsets.size(); ++i) {
+      const std::uint64_t at = offsets[i];
+      if (i == 0 && at != 0) disagree("it lacks the record at byte 0");
+      if (!recordio_begins(file, at)) disagree("no record begins at byte " + std::to_string(at));
+      const std::uint64_t next = i + 1 < offsets.size()
+                                     ? std::min<std::uint64_t>(offsets[i + 1], file.size())
+                                     : file.size();
+      try {
+        const std::uint64_t end = recordio_end(file.first(next), at);
+        if (end < next && recordio_begins(file, end)) {
+          disagree("it lacks the record at byte " + std::to_string(end));
+        }
+        add(end == next ? whole_record(file, at, end) : damaged_record(at, next));
+      } catch (const DataError&) {
+        add(damaged_record(at, next));
+      }
+    }
+  }
+
+  static Record damaged_record(std::uint64_t begin, std::uint64_t end) {
+    constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
+    return {begin, static_cast<std::uint32_t>(std::min(end - begin, kMost)), -1};
+  }
+
+  Record whole_record(std::span<const std::byte> file, std::uint64_t begin,
+                      std::uint64_t end) const {
+    Record record = damaged_record(begin, end);
+    if (record.bytes != end - begin) return record;
+    std::vector<std::byte> joined;
+    try {
+      const PackedImage packed =
+          parse_packed_image(recordio_data(file.subspan(begin, record.bytes), joined));
+      record.label = packed.label;
+      if (packed.labels > 1) ++of_several_labels_;
+    } catch (const DataError&) {
+      record.label = -1;  // open() says why
+    }
+    return record;
+  }
+
+  const bool beside_;
+  mutable std::atomic<std::uint64_t> of_several_labels_{0};
+};
+
+bool is_recordio(std::string_view name) { return name.ends_with(".rec"); }
+
+std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
+  const bool beside =
+      parse_choice(options.text("index"), kIndexValues, "recordio: option 'index'") == 1;
+  return make_record_source(plan, list_shards(plan, is_recordio, "RecordIO", "train.rec"),
+                            std::make_unique<Recordio>(beside));
+}
+
+// ---- writer -----------------------------------------------------------------
+
+void append_part(ShardFile& shard, unsigned kind, std::span<const std::byte> data) {
+  shard.append_number(kMagic);
+  shard.append_number(static_cast<std::uint32_t>(kind << 29 | data.size()));
+  shard.append(data);
+  shard.append_zeros((4 - data.size() % 4) % 4);
+}
+
+class RecordIoWriter final : public ShardedWriter {
+ public:
+  using ShardedWriter::ShardedWriter;
+
+ private:
+  std::string stem(std::uint64_t number) const {
+    return plan_.shards == 1 ? "train" : fmt::format("train-{:05}", number);
+  }
+  std::string shard_name(std::uint64_t number) const override { return stem(number) + ".rec"; }
+
+  void write(ShardFile& shard, std::uint64_t sample, std::span<const std::byte> image,
+             std::int32_t label) override {
+    constexpr std::size_t kMostBytes = (std::size_t{1} << 29) - 1;
+    index_ += fmt::format("{}\t{}\n", sample, shard.size());
+    const std::uint64_t ids[] = {sample, 0};
+    const std::uint32_t head[] = {0, std::bit_cast<std::uint32_t>(static_cast<float>(label))};
+    data_.resize(sizeof(head) + sizeof(ids) + image.size());
+    std::memcpy(data_.data(), head, sizeof(head));
+    std::memcpy(data_.data() + sizeof(head), ids, sizeof(ids));
+    std::memcpy(data_.data() + sizeof(head) + sizeof(ids), image.data(), image.size());
+    if (data_.size() > kMostBytes) {
+      throw ConfigError(
+          fmt::format("sample {} has {} bytes, and RecordIO holds at most {}; choose "
+                      "another format",
+                      sample, data_.size(), kMostBytes));
+    }
+    append_record(shard);
+  }
+  /// Cuts the data at each magic number where a part could begin, and leaves that out.
+  void append_record(ShardFile& shard) {
+    const std::span<const std::byte> data(data_);
+    std::size_t begin = 0;
+    unsigned kind = 0;
+    for (std::size_t at = 0; at + sizeof kMagic <= data.size(); at += sizeof kMagic) {
+      if (values::value_at<std::uint32_t>(data, at) != kMagic) continue;
+      append_part(shard, kind == 0 ? 1 : 2, data.subspan(begin, at - begin));
+      begin = at + sizeof kMagic;
+      kind = 3;
+    }
+    append_part(shard, kind, data.subspan(begin));
+  }
+  void end_shard(ShardFile&) override {
+    ShardFile index(plan_.directory + "/" + stem(shards_++) + ".idx");
+    index.append(index_);
+    index.close();
+    index_.clear();
+  }
+
+  std::vector<std::byte> data_;
+  std::string index_;
+  std::uint64_t shards_ = 0;
+};
+
+}  // namespace
+
+extern constinit const SourceEntry recordio_source{
+    .name = "recordio",
+    .summary = "MXNet RecordIO: .rec files of labelled images",
+    .options = kOptions,
+    .make = make,
+    .detects = is_recordio,
+};
+
+extern constinit const DatasetWriterEntry recordio_dataset_writer{
+    .name = "recordio",
+    .summary = "MXNet RecordIO with an index file",
+    .make = make_writer<RecordIoWriter>,
+};
 
 }  // namespace penstock::datasets

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/datasets/sample_order.h"
 
+#include <algorithm>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -11,8 +12,8 @@
 namespace penstock::datasets {
 namespace {
 
-/// Separates the shuffle's random numbers from every sample's.
-constexpr std::uint64_t kShuffleStream = ~std::uint64_t{0};
+// Separate the random numbers of the orders of samples and of shards from every sample's.
+constexpr std::uint64_t kShuffleStream = ~std::uint64_t{0}, kShardStream = ~std::uint64_t{1};
 
 }  // namespace
 
@@ -56,6 +57,46 @@ void SampleOrder::begin_epoch() {
   for (std::size_t i = order_.size() - 1; i > 0; --i) {
     std::swap(order_[i], order_[random.below(i + 1)]);
   }
+}
+
+StreamOrder::StreamOrder(const DataPlan& plan, std::vector<std::uint64_t> samples)
+    : seed_(plan.seed), shuffle_(plan.shuffle), samples_(std::move(samples)) {
+  PENSTOCK_ASSERT(plan.rank >= 0 && plan.rank < plan.ranks);
+  std::uint64_t all = 0;
+  for (const std::uint64_t count : samples_) {
+    before_.push_back(all);
+    all += count;
+  }
+  const auto rank = static_cast<std::uint64_t>(plan.rank),
+             ranks = static_cast<std::uint64_t>(plan.ranks);
+  if (all < ranks || all >= std::uint64_t{1} << 32) {
+    throw ConfigError("the data in '" + plan.directory + "' are " + std::to_string(all) +
+                      " samples for " + std::to_string(ranks) +
+                      " ranks; expected at least one for each, and fewer than 2^32; use fewer "
+                      "ranks or other data");
+  }
+  begin_ = all * rank / ranks;
+  end_ = all * (rank + 1) / ranks;
+}
+
+std::vector<ShardPart> StreamOrder::parts(std::uint64_t epoch) const {
+  std::vector<std::size_t> order(samples_.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  if (shuffle_) {
+    Random random(seed_, epoch, kShardStream);
+    for (std::size_t i = order.size() - 1; i > 0; --i) {
+      std::swap(order[i], order[random.below(i + 1)]);
+    }
+  }
+  std::vector<ShardPart> parts;
+  std::uint64_t at = 0;
+  for (const std::size_t shard : order) {
+    const std::uint64_t next = at + samples_[shard];
+    const std::uint64_t first = std::max(at, begin_), last = std::min(next, end_);
+    if (first < last) parts.push_back({shard, first - at, last - first});
+    at = next;
+  }
+  return parts;
 }
 
 }  // namespace penstock::datasets

@@ -14,9 +14,8 @@
 #include <utility>
 
 #include "dataflow/datasets/record_source.h"
+#include "dataflow/datasets/sample_order.h"
 #include "dataflow/datasets/shard_stream.h"
-#include "dataflow/datasets/shard_workers.h"
-#include "dataflow/datasets/stream_order.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/memory_limit.h"
 #include "dataflow/random.h"

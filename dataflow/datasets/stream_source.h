@@ -20,7 +20,7 @@
 #include <string_view>
 #include <vector>
 
-#include "dataflow/datasets/byte_stream.h"
+#include "dataflow/datasets/shard_stream.h"
 #include "dataflow/file_list.h"
 #include "dataflow/source.h"
 

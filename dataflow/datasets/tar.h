@@ -10,7 +10,7 @@
 #include <span>
 #include <string>
 
-#include "dataflow/datasets/byte_stream.h"
+#include "dataflow/datasets/shard_stream.h"
 
 namespace penstock::datasets {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "dataflow/datasets/byte_stream.h"
+#include "dataflow/datasets/shard_stream.h"
 #include "dataflow/datasets/tar.h"
 
 namespace penstock::datasets {

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "dataflow/images/colour.h"
-#include "dataflow/images/crop_choice.h"
+#include "dataflow/images/crop.h"
 #include "dataflow/images/filter_taps.h"
 #include "dataflow/options.h"
 

@@ -129,16 +129,8 @@ double sum_of(const float* line, std::size_t count) {
 }  // namespace
 
 Colour parse_colour(std::string_view component, std::string_view text) {
-  std::string known;
-  for (std::size_t i = 0; i < std::size(kColourValues); ++i) {
-    if (canonical_name(text) == canonical_name(kColourValues[i].name)) {
-      return static_cast<Colour>(i);
-    }
-    known += (i == 0 ? "" : i + 1 == std::size(kColourValues) ? " or " : ", ");
-    known += kColourValues[i].name;
-  }
-  throw ConfigError(std::string(component) + ": option 'color' is '" + std::string(text) +
-                    "'; expected " + known);
+  return static_cast<Colour>(
+      parse_choice(text, kColourValues, std::string(component) + ": option 'color'"));
 }
 
 ColourSteps draw_colour(Colour colour, std::uint64_t turn, Random& random) {

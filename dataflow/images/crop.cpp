@@ -3,7 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <string>
 #include <utility>
+
+#include "dataflow/entry.h"
 
 namespace penstock {
 namespace {
@@ -159,6 +163,50 @@ Region padded_crop(ImageSize image, std::int32_t pad, Random& random) {
   const std::int64_t top = place(2 * std::int64_t{pad}, random);
   const std::int64_t left = place(2 * std::int64_t{pad}, random);
   return {stretch_of(left, image.width), stretch_of(top, image.height)};
+}
+
+Crop parse_crop(std::string_view component, std::string_view text) {
+  return static_cast<Crop>(parse_choice(text == "centre" ? "center" : text, kCropValues,
+                                        std::string(component) + ": option 'crop'"));
+}
+
+std::string_view name_of(Crop crop) { return kCropValues[static_cast<std::size_t>(crop)].name; }
+
+Crop evaluation_crop(Crop crop) {
+  switch (crop) {
+    case Crop::random:
+      return Crop::centre;
+    case Crop::tf_random:
+      return Crop::tf_centre;
+    case Crop::tensorpack_random:
+      return Crop::tensorpack_centre;
+    case Crop::centre:
+    case Crop::full:
+    case Crop::tf_centre:
+    case Crop::tensorpack_centre:
+      break;
+  }
+  return crop;
+}
+
+Region choose_region(Crop crop, ImageSize image, const ImageShape& output, Random& random) {
+  switch (crop) {
+    case Crop::random:
+      return random_resized_crop(image, random);
+    case Crop::centre:
+      return centre_crop(image, output);
+    case Crop::full:
+      break;
+    case Crop::tf_random:
+      return tf_random_crop(image, random);
+    case Crop::tf_centre:
+      return tf_centre_crop(image, output);
+    case Crop::tensorpack_random:
+      return tensorpack_random_crop(image, output, random);
+    case Crop::tensorpack_centre:
+      return tensorpack_centre_crop(image, output);
+  }
+  return whole_image(image);
 }
 
 }  // namespace penstock

@@ -26,7 +26,7 @@
 #include "dataflow/clock.h"
 #include "dataflow/decoder.h"
 #include "dataflow/images/thread_tuner.h"
-#include "dataflow/machine/cpu_topology.h"
+#include "dataflow/machine/thread_places.h"
 #include "dataflow/mark.h"
 #include "dataflow/probe.h"
 #include "dataflow/source.h"

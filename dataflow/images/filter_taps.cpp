@@ -35,17 +35,10 @@ double keys_cubic(double a, double distance) {
 }  // namespace
 
 std::span<const Filter> parse_resize(std::string_view component, std::string_view text) {
-  std::string known;
-  for (std::size_t i = 0; i < std::size(kResizeValues); ++i) {
-    if (canonical_name(text) == canonical_name(kResizeValues[i].name)) {
-      if (i < std::size(kFilters)) return std::span(kFilters).subspan(i, 1);
-      return std::span(kRounds).subspan((i - std::size(kFilters)) * 4, 4);
-    }
-    known += (i == 0 ? "" : i + 1 == std::size(kResizeValues) ? " or " : ", ");
-    known += kResizeValues[i].name;
-  }
-  throw ConfigError(std::string(component) + ": option 'resize' is '" + std::string(text) +
-                    "'; expected " + known);
+  const std::size_t i =
+      parse_choice(text, kResizeValues, std::string(component) + ": option 'resize'");
+  if (i < std::size(kFilters)) return std::span(kFilters).subspan(i, 1);
+  return std::span(kRounds).subspan((i - std::size(kFilters)) * 4, 4);
 }
 
 bool is_antialiased(Filter filter) {

@@ -22,14 +22,15 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dataflow/decoder.h"
 #include "dataflow/error.h"
 #include "dataflow/images/augmentation.h"
-#include "dataflow/images/file_kind.h"
-#include "dataflow/images/jpeg_frame.h"
+#include "dataflow/images/jpeg/baseline.h"
 #include "dataflow/images/resample.h"
 
 namespace penstock {
@@ -64,6 +65,35 @@ constexpr int kMaxScans = 100;
   throw DataError("decoding '" + sample.file + "' (sample " + std::to_string(sample.index) + ", " +
                   std::to_string(sample.content().size()) + " bytes): " + reason +
                   "; expected a whole JPEG image; replace the file");
+}
+
+/// Names the file format that begins with these bytes, for files that are named .JPEG: "it looks
+/// like a PNG image".
+std::string describe_first_bytes(std::span<const std::byte> bytes) {
+  struct Magic {
+    std::string_view bytes, name;
+  };
+  static constexpr Magic kMagics[] = {{"\x89PNG", "a PNG image"},
+                                      {"GIF8", "a GIF image"},
+                                      {"RIFF", "a WebP image"},
+                                      {"BM", "a BMP image"},
+                                      {"II*", "a TIFF image"},
+                                      {"MM", "a TIFF image"},
+                                      {"<", "an HTML or XML page"},
+                                      {"\x1f\x8b", "a gzip file"},
+                                      {"version https://git-lfs", "a Git LFS pointer"}};
+  if (bytes.empty()) return "it is empty";
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  for (const Magic& magic : kMagics) {
+    if (text.starts_with(magic.bytes)) return "it looks like " + std::string(magic.name);
+  }
+  std::string hex = "it begins with";
+  for (const std::byte byte : bytes.first(std::min<std::size_t>(bytes.size(), 8))) {
+    char digits[4];
+    std::snprintf(digits, sizeof digits, " %02x", std::to_integer<unsigned>(byte));
+    hex += digits;
+  }
+  return hex;
 }
 
 /// libjpeg's error exit: it jumps back to the decoder, over C frames only, with the reason as text.
@@ -124,27 +154,6 @@ void convert_cmyk(std::uint8_t* pixels, std::size_t count) {
   }
 }
 
-bool parse_fancy(const std::string& text) {
-  if (text != "fancy" && text != "plain") {
-    throw ConfigError("jpeg: option 'upsampling' is '" + text + "'; expected fancy or plain");
-  }
-  return text == "fancy";
-}
-
-bool parse_whole(const std::string& text) {
-  if (text != "region" && text != "full") {
-    throw ConfigError("jpeg: option 'decode' is '" + text + "'; expected region or full");
-  }
-  return text == "full";
-}
-
-bool parse_own_engine(const std::string& text) {
-  if (text != "auto" && text != "libjpeg") {
-    throw ConfigError("jpeg: option 'engine' is '" + text + "'; expected auto or libjpeg");
-  }
-  return text == "auto";
-}
-
 constexpr std::size_t kPixelBytes = 4;
 
 /// Sends rows of the region to the resampler.
@@ -177,10 +186,10 @@ class JpegDecoder final : public Decoder {
   explicit JpegDecoder(const Options& options)
       : augmentation_(read_augmentation("jpeg", options)),
         flip_(options.flag("flip")),
-        fancy_(parse_fancy(options.text("upsampling"))),
-        whole_(parse_whole(options.text("decode"))),
+        fancy_(options.choice("upsampling", {{"fancy"}, {"plain"}}) == 0),
+        whole_(options.choice("decode", {{"region"}, {"full"}}) == 1),
         shrink_(options.flag("shrink")),
-        own_engine_(parse_own_engine(options.text("engine"))),
+        own_engine_(options.choice("engine", {{"auto"}, {"libjpeg"}}) == 0),
         max_pixels_(options.integer("max_pixels")) {
     if (max_pixels_ < 1) throw ConfigError("jpeg: option 'max_pixels' must be at least 1");
     jpeg_.err = jpeg_std_error(&trap_.base);

@@ -6,9 +6,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "dataflow/batch.h"
+#include "dataflow/decoder.h"
 
 namespace penstock {
 
@@ -44,5 +46,9 @@ constexpr ChannelScale channel_scale(std::int32_t channel, const BatchSpec& batc
 /// nearest, ties to even. At most 4 channels.
 void normalise(std::span<const std::uint8_t> pixels, std::int32_t channels, DType type,
                std::byte* to);
+
+/// A decoder for rows without gaps whose type is f32 or f16. `decoder` writes the image's bytes
+/// into a reused buffer, and dataflow/images/normalisation.h converts them into the row.
+std::unique_ptr<Decoder> make_normalising_decoder(std::unique_ptr<Decoder> decoder);
 
 }  // namespace penstock

@@ -11,7 +11,7 @@
 
 #include "dataflow/decoder.h"
 #include "dataflow/error.h"
-#include "dataflow/images/crop_choice.h"
+#include "dataflow/images/crop.h"
 #include "dataflow/images/resample.h"
 
 namespace penstock {

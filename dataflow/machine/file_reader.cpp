@@ -9,10 +9,11 @@
 #include <cstring>
 
 #include "dataflow/error.h"
-#include "dataflow/machine/sample_file.h"
 
 namespace penstock {
 namespace {
+
+constexpr std::uint64_t kMostBytes = std::uint64_t{256} << 20;
 
 /// Larger than any record, and small enough that sums with alignments do not overflow.
 constexpr std::uint64_t kMostAtOnce = std::uint64_t{1} << 32;
@@ -50,6 +51,25 @@ bool takes_direct_reads(const char* path) {
 }
 
 }  // namespace
+
+SampleFile::SampleFile(const char* path, int flags) : path_(path), file_(path, flags) {
+  if (!file_) refuse(file_.problem());
+}
+
+std::uint64_t SampleFile::size_to_read() const {
+  const std::uint64_t size = file_.size();
+  if (size == 0) refuse("it is empty");
+  if (size > kMostBytes) {
+    refuse("it has " + std::to_string(size) + " bytes, more than the limit of " +
+           std::to_string(kMostBytes));
+  }
+  return size;
+}
+
+void SampleFile::refuse(const std::string& problem) const {
+  throw DataError("reading '" + std::string(path_) + "': " + problem +
+                  "; expected a readable file; replace it");
+}
 
 std::span<const std::byte> FileReader::read_open(const SampleFile& file, std::uint64_t offset,
                                                  std::uint64_t count,

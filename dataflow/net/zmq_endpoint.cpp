@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/net/zmq_endpoint.h"
 
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 
 #include "dataflow/error.h"
-#include "dataflow/machine/file_descriptor.h"
+#include "dataflow/net/socket_file.h"
 #include "dataflow/options.h"
 
 namespace penstock::net {
@@ -54,26 +50,6 @@ bool is_loopback(const std::string& host) {
   return host == "localhost" || host == "lo" || host == "[::1]" || host.starts_with("127.");
 }
 
-enum class Listener { none, dead, live };
-
-/// Checks whether a process accepts connections at a socket file.
-Listener find_listener(const Endpoint& endpoint) {
-  struct stat status {};
-  if (lstat(endpoint.path.c_str(), &status) != 0) return Listener::none;  // bind reports it
-  if (!S_ISSOCK(status.st_mode)) {
-    refuse(endpoint.text, "names a file that is not a socket; give a path that does not exist");
-  }
-  const FileDescriptor probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!probe) refuse(endpoint.text, std::string("cannot be probed: ") + std::strerror(errno));
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path, endpoint.path.data(), endpoint.path.size());
-  const int result =
-      connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);  // NOLINT
-  const int error = result == 0 ? 0 : errno;
-  return error == ECONNREFUSED || error == ENOENT ? Listener::dead : Listener::live;
-}
-
 }  // namespace
 
 Endpoint parse_endpoint(std::string_view text) {
@@ -101,7 +77,7 @@ void check_bindable(const Endpoint& endpoint, bool anywhere) {
            "bind to 127.0.0.1, or accept that with insecure=true (--insecure)");
   }
   if (endpoint.kind != Endpoint::Kind::file || endpoint.path == "*") return;
-  switch (find_listener(endpoint)) {
+  switch (find_listener(endpoint.path)) {
     case Listener::none:
       return;
     case Listener::dead:
@@ -111,6 +87,8 @@ void check_bindable(const Endpoint& endpoint, bool anywhere) {
       refuse(endpoint.text,
              "is already in use by another process; stop that one, or give another "
              "endpoint");
+    case Listener::other:
+      refuse(endpoint.text, "names a file that is not a socket; give a path that does not exist");
   }
 }
 

@@ -3,8 +3,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <iterator>
 #include <limits>
+#include <string>
+#include <string_view>
+
+#include "dataflow/error.h"
 
 namespace penstock::values {
 namespace {
@@ -24,6 +29,112 @@ struct KindRow {
 };
 
 constexpr KindRow kKinds[] = {{'b', "bool"}, {'u', "uint"}, {'i', "int"}, {'f', "float"}};
+
+constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr std::size_t kLongestHeader = 65536;
+
+[[noreturn]] void refuse(const std::string& problem) {
+  throw DataError("a .npy file that cannot be read: " + problem +
+                  "; expected version 1 to 3 with an array of plain numbers, as numpy.save writes "
+                  "it");
+}
+
+/// Parses the header's dictionary, a Python literal with three keys.
+class HeaderParser {
+ public:
+  explicit HeaderParser(std::string_view text) : text_(text) {}
+
+  NumpyArray parse() {
+    NumpyArray array;
+    bool has_type = false, has_order = false, has_shape = false;
+    expect('{');
+    while (!accepts('}')) {
+      const std::string_view key = quoted();
+      expect(':');
+      if (key == "descr" && !has_type) {
+        const std::string_view name = quoted();
+        const std::optional<NumpyType> type = parse_numpy_type(name);
+        if (!type) refuse("its type is '" + std::string(name.substr(0, 40)) + "'");
+        array.type = *type;
+        has_type = true;
+      } else if (key == "fortran_order" && !has_order) {
+        array.fortran_order = truth();
+        has_order = true;
+      } else if (key == "shape" && !has_shape) {
+        array.shape = shape();
+        has_shape = true;
+      } else {
+        refuse("its header has the key '" + std::string(key.substr(0, 40)) + "' too many");
+      }
+      if (!accepts(',')) {
+        expect('}');
+        break;
+      }
+    }
+    if (!has_type || !has_order || !has_shape) {
+      refuse("its header lacks one of descr, fortran_order and shape");
+    }
+    if (skip_spaces() != text_.size()) refuse("its header has text after the dictionary");
+    return array;
+  }
+
+ private:
+  std::size_t skip_spaces() {
+    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n')) ++at_;
+    return at_;
+  }
+  bool accepts(char c) {
+    if (skip_spaces() == text_.size() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+  void expect(char c) {
+    if (accepts(c)) return;
+    refuse("its header has no '" + std::string(1, c) + "' at character " + std::to_string(at_));
+  }
+  std::string_view quoted() {
+    const char quote = accepts('\'') ? '\'' : '"';
+    if (quote == '"') expect('"');
+    const std::size_t end = text_.find(quote, at_);
+    if (end == std::string_view::npos) refuse("its header has a string without an end");
+    const std::string_view inside = text_.substr(at_, end - at_);
+    at_ = end + 1;
+    return inside;
+  }
+  bool truth() {
+    skip_spaces();
+    for (const std::string_view word : {"True", "False"}) {
+      if (!text_.substr(at_).starts_with(word)) continue;
+      at_ += word.size();
+      return word == "True";
+    }
+    refuse("its fortran_order is neither True nor False");
+  }
+  std::vector<std::int64_t> shape() {
+    std::vector<std::int64_t> lengths;
+    expect('(');
+    while (!accepts(')')) {
+      skip_spaces();
+      std::int64_t length = 0;
+      const char* const end = text_.data() + text_.size();
+      const auto [stop, error] = std::from_chars(text_.data() + at_, end, length);
+      if (error != std::errc() || length < 0 || lengths.size() == kMaxNumpyDimensions) {
+        refuse("its shape is no tuple of up to 32 lengths");
+      }
+      at_ = static_cast<std::size_t>(stop - text_.data());
+      if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // Python 2
+      lengths.push_back(length);
+      if (!accepts(',')) {
+        expect(')');
+        break;
+      }
+    }
+    return lengths;
+  }
+
+  const std::string_view text_;
+  std::size_t at_ = 0;
+};
 
 }  // namespace
 
@@ -96,6 +207,31 @@ std::optional<double> numpy_real(NumpyType type, std::span<const std::byte> data
   const std::uint64_t word = word_of(type, data);
   if (type.bytes == 8) return std::bit_cast<double>(word);
   return std::bit_cast<float>(static_cast<std::uint32_t>(word));
+}
+
+NumpyArray parse_npy(std::span<const std::byte> file) {
+  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+  if (!text.starts_with(kMagic)) refuse("it does not begin with \\x93NUMPY");
+  const auto number = [&](std::size_t at, std::size_t width) {
+    if (file.size() < at + width) refuse("it ends within its header");
+    std::size_t value = 0;
+    for (std::size_t i = width; i-- > 0;) {
+      value = value << 8 | std::to_integer<std::size_t>(file[at + i]);
+    }
+    return value;
+  };
+  const std::size_t version = number(6, 1);
+  if (version < 1 || version > 3) refuse("it has version " + std::to_string(version));
+  const std::size_t width = version == 1 ? 2 : 4, begin = 8 + width, length = number(8, width);
+  if (length > kLongestHeader || length > file.size() - begin) {
+    refuse("its header has " + std::to_string(length) + " bytes");
+  }
+  NumpyArray array = HeaderParser(text.substr(begin, length)).parse();
+  const std::optional<std::uint64_t> bytes = numpy_bytes(array.type, array.shape);
+  if (!bytes) refuse("its shape has more elements than there can be");
+  const std::span<const std::byte> rest = file.subspan(begin + length);
+  array.data = rest.first(static_cast<std::size_t>(std::min<std::uint64_t>(*bytes, rest.size())));
+  return array;
 }
 
 }  // namespace penstock::values

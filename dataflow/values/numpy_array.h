@@ -47,4 +47,9 @@ std::optional<std::int64_t> numpy_integer(NumpyType type, std::span<const std::b
 /// As numpy_integer, for a real number of 32 or 64 bits.
 std::optional<double> numpy_real(NumpyType type, std::span<const std::byte> data);
 
+/// The array of a .npy file, versions 1 to 3. Its data are all that the file has; in a truncated
+/// file that is less than type and shape need. Throws DataError if the file is not a .npy file of
+/// plain numbers.
+NumpyArray parse_npy(std::span<const std::byte> file);
+
 }  // namespace penstock::values

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <limits>
 
-#include "bench/dataset/shard_file.h"
+#include "dataflow/datasets/dataset_writer.h"
 #include "dataflow/datasets/record_source.h"
 #include "dataflow/datasets/shard_list.h"
 
@@ -23,8 +23,7 @@ struct RecordHeader {
 
 class Records final : public datasets::RecordFormat {
  public:
-  void index(const datasets::MappedFile& shard,
-             const std::function<void(const datasets::Record&)>& add) const override {
+  void index(const datasets::MappedFile& shard, const datasets::AddRecord& add) const override {
     std::span<const std::byte> rest = shard.bytes();
     while (!rest.empty()) {
       const auto at = static_cast<std::uint64_t>(rest.data() - shard.bytes().data());
@@ -46,20 +45,22 @@ class Records final : public datasets::RecordFormat {
   }
 };
 
-class RecordsWriter final : public dataset::ShardedWriter {
+class RecordsWriter final : public datasets::ShardedWriter {
  public:
-  using dataset::ShardedWriter::ShardedWriter;
+  using datasets::ShardedWriter::ShardedWriter;
 
  private:
   std::string shard_name(std::uint64_t number) const override {
     return fmt::format("train-{:06}.records", number);
   }
-  void write(dataset::ShardFile& shard, std::uint64_t, std::span<const std::byte> image,
+  void write(datasets::ShardFile& shard, std::uint64_t, std::span<const std::byte> image,
              std::int32_t label) override {
     shard.append_number(RecordHeader{static_cast<std::uint32_t>(image.size()), label});
     shard.append(image);
   }
 };
+
+bool is_records(std::string_view name) { return name.ends_with(".records"); }
 
 }  // namespace
 
@@ -67,17 +68,17 @@ extern constinit const SourceEntry records_source{
     .name = "records",
     .summary = "files of JPEG files, each behind its length and its label",
     .make = [](const DataPlan& plan, const Options&) -> std::unique_ptr<Source> {
-      const auto accepts = [](std::string_view name) { return name.ends_with(".records"); };
       return datasets::make_record_source(
-          plan, datasets::list_shards(plan, accepts, "records", "train-000000.records"),
+          plan, datasets::list_shards(plan, is_records, "records", "train-000000.records"),
           std::make_unique<Records>());
     },
+    .detects = is_records,
 };
 
-extern constinit const dataset::DatasetWriterEntry records_dataset_writer{
+extern constinit const datasets::DatasetWriterEntry records_dataset_writer{
     .name = "records",
     .summary = "files of JPEG files, each behind its length and its label",
-    .make = dataset::make_writer<RecordsWriter>,
+    .make = datasets::make_writer<RecordsWriter>,
 };
 
 }  // namespace penstock

@@ -9,9 +9,10 @@
 #include "dataflow/error.h"
 #include "dataflow/stage_timer.h"
 #include "feeders/feeder.h"
-#include "feeders/remote/receive/threads_together.h"
+#include "feeders/remote/receive/receiver_threads.h"
+#include "feeders/remote/receive/zmq_socket.h"
+#include "feeders/remote/send/frame_memory.h"
 #include "feeders/remote/send/outgoing_messages.h"
-#include "feeders/remote/send/zmq_push.h"
 #include "feeders/remote/wire/batch_message.h"
 #include "feeders/synthetic_pixels.h"
 

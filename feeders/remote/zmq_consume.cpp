@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The feeder `zmq-consume`: receives batches from outside producers, in any language, over ZeroMQ
-// PULL sockets. Messages have the formats of batch_message.h. Each batch is copied once, from
-// libzmq's memory into the slot.
+// The feeder `zmq-consume`: receives batches from outside producers, in any language, over ZeroMQ.
+// Messages have the formats of batch_message.h. Each batch of pixels is copied once, from libzmq's
+// memory into the slot, or lent to the slot's readers without a copy. Image files are decoded
+// (receive/message_images.h).
 //
 // The socket limits waiting data to hwm messages per producer. For messages of one frame that is
 // also a limit in bytes, because max_message limits each message. libzmq counts a message of
@@ -9,8 +10,13 @@
 // only over TCP (README.md). Therefore a socket binds only where users of this machine can reach
 // it, unless told otherwise.
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstring>
+#include <functional>
+#include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,13 +24,10 @@
 #include "dataflow/error.h"
 #include "dataflow/stage_timer.h"
 #include "feeders/feeder.h"
-#include "feeders/remote/credit/credit_consume.h"
-#include "feeders/remote/credit/credit_consume_encoded.h"
-#include "feeders/remote/credit/turns.h"
-#include "feeders/remote/receive/threads_together.h"
-#include "feeders/remote/receive/zmq_consume_encoded.h"
-#include "feeders/remote/receive/zmq_intake.h"
-#include "feeders/remote/receive/zmq_memory.h"
+#include "feeders/remote/receive/message_images.h"
+#include "feeders/remote/receive/message_intake.h"
+#include "feeders/remote/receive/receiver_threads.h"
+#include "feeders/remote/receive/zmq_message.h"
 #include "feeders/remote/wire/batch_message.h"
 #include "feeders/remote/wire/zmq_op.h"
 #include "feeders/remote/zmq_consume_plan.h"
@@ -32,62 +35,66 @@
 namespace penstock::remote {
 namespace {
 
-class ZmqConsume final : public Feeder {
+class PixelConsumer final : public Feeder {
  public:
-  explicit ZmqConsume(const FeederContext& context)
+  PixelConsumer(const FeederContext& context, const ConsumePlan& plan)
       : spec_(context.spec),
         clock_(context.clock),
         probe_(context.probe),
         marks_(context.marks),
-        plan_(read_consume_plan(context.options, context.spec)),
-        takes_turns_(plan_.receivers > 1 && context.data.order == Order::strict),
-        intake_(context, plan_),
+        format_(plan.format),
+        receivers_(plan.receivers),
+        by_credit_(plan.credit.has_value()),
+        intake_(by_credit_ ? make_credit_intake(context, plan) : make_push_intake(context, plan)),
         images_(probe_.counter("images_received")),
-        receiving_(probe_.stage({"receive", "receiver", plan_.receivers})),
-        unpacking_(probe_.stage({"unpack", "receiver", plan_.receivers})) {
-    if (plan_.keep_memory) keep_message_memory(BatchLayout(spec_, spec_.images).size());
-    probe_.counter("receive_bound_bytes").add(plan_.most_bytes());
-    probe_.note(describe_waiting(plan_, spec_));
+        receiving_(probe_.stage({"receive", "receiver", receivers_})),
+        unpacking_(probe_.stage({"unpack", "receiver", receivers_})) {}
+
+  void settle() override {
+    if (!by_credit_) intake_->framed().window_begins();
   }
 
-  void settle() override { intake_.framed().window_begins(); }
-
   void run(BatchRing& out, std::stop_token stop) override {
-    run_together(plan_.receivers, stop, [&](const std::stop_token& end) {
+    run_together(receivers_, stop, [&](const std::stop_token& end) {
       Receiver receiver(*this);
       receive_batches(receiver, out, end);
     });
-    intake_.note_silent_endpoints();
-    intake_.framed().summarise(copy_seconds());
+    intake_->end(copy_seconds());
   }
 
  private:
   /// The state of one receiver thread.
   struct Receiver {
-    explicit Receiver(const ZmqConsume& feeder)
+    explicit Receiver(const PixelConsumer& feeder)
         : receiving(feeder.receiving_, feeder.clock_),
           unpacking(feeder.unpacking_, feeder.clock_),
-          reader(feeder.spec_) {}
+          reader(feeder.spec_),
+          labels(feeder.by_credit_ ? static_cast<std::size_t>(feeder.spec_.images) : 0) {}
     StageTimer receiving, unpacking;
     BatchMessageReader reader;
-    ZmqMessage message;
+    Arrival arrival;
+    std::vector<std::int32_t> labels;  // of a batch in shared memory
   };
 
   void receive_batches(Receiver& receiver, BatchRing& out, const std::stop_token& stop) {
+    const std::function<void()> serve = [&] { intake_->serve(stop); };
     const auto slot = [&] {
       const auto wait = receiver.unpacking.wait_out();
-      return out.acquire(stop);
+      return by_credit_ ? out.acquire(stop, serve) : out.acquire(stop);
     };
     while (WriteLease lease = slot()) {
-      Turn turn;
-      const std::optional<WireBatch> batch = receive_batch(receiver, turn, stop);
-      if (!batch) return;
+      const std::optional<WireBatch> batch = receive_batch(receiver, stop);
+      if (!batch) {
+        lease = {};
+        if (intake_->has_loans()) await_readers(out, stop);
+        return;
+      }
       {
         const auto wait = receiver.unpacking.wait_out();
         lease.await();
       }
-      copy(receiver, *batch, lease.batch());
-      receiver.message.clear();
+      fill(receiver, *batch, lease, out.accepts_foreign());
+      Turn turn = std::move(receiver.arrival.turn);
       if (!turn.has_come()) {
         const auto wait = receiver.unpacking.wait_out();
         turn.await();
@@ -97,43 +104,78 @@ class ZmqConsume final : public Feeder {
     }
   }
 
-  /// Receives the next good batch into the receiver's message, and sets its turn if the order
-  /// matters. Empty: stopped, or the producer has ended.
-  std::optional<WireBatch> receive_batch(Receiver& receiver, Turn& turn,
-                                         const std::stop_token& stop) {
+  /// Receives the next good batch into the receiver's message. Empty: stopped, or the producers
+  /// have ended.
+  std::optional<WireBatch> receive_batch(Receiver& receiver, const std::stop_token& stop) {
     const Mark mark(marks_, "receive");
     const Time since = clock_.now();
     StageTimer::Item item(receiver.receiving);
-    while (intake_.receive(receiver.message, since, receiver.receiving, item, stop)) {
-      if (takes_turns_) turn = Turn(turns_, receiver.message.number);
+    Arrival& arrival = receiver.arrival;
+    while (intake_->receive(arrival, since, receiver.receiving, item, stop)) {
       try {
-        const std::optional<WireBatch> batch = read(receiver);
-        intake_.accept(receiver.message);
-        if (!batch) {
-          turn = Turn();
-          continue;
-        }
-        item.done(spec_.images, receiver.message.bytes());
+        const WireBatch batch = read(receiver);
+        intake_->accept(arrival);
+        note_format(arrival.format);
+        item.done(spec_.images,
+                  by_credit_ ? static_cast<std::int64_t>(spec_.bytes()) : arrival.message.bytes());
         return batch;
       } catch (const DataError& error) {
-        turn.await();
-        intake_.reject(receiver.message, error.what());
-        turn = Turn();
+        intake_->refuse(arrival, error.what());
       }
     }
     return std::nullopt;
   }
 
-  /// Returns views of the batch in the receiver's message. Empty: the message is valid but not a
-  /// batch. Throws DataError if the message is invalid.
-  std::optional<WireBatch> read(Receiver& receiver) {
-    const MessageFrames frames = receiver.message.frames();
-    const MessageFormat format = plan_.format.value_or(detect_message_format(frames));
-    const std::optional<WireBatch> batch = format == MessageFormat::framed
-                                               ? intake_.framed().take(frames, realtime_ns())
-                                               : receiver.reader.read(format, frames);
-    note_format(format);
-    return batch;
+  /// Returns views of the batch in the receiver's message. Throws DataError if it is invalid.
+  WireBatch read(Receiver& receiver) const {
+    const Arrival& arrival = receiver.arrival;
+    if (!arrival.framed) return receiver.reader.read(arrival.format, arrival.message.frames());
+    if (arrival.framed->header.encoding == FramedEncoding::jpeg) {
+      throw DataError(
+          "a batch of image files; expected pixels; use zmq-consume:encoded=true, or start the "
+          "producer without --encoded");
+    }
+    if (!arrival.framed->is_shared() || arrival.pool == nullptr) {
+      return framed_pixels(*arrival.framed, spec_);
+    }
+    // The producer may change shared memory at any time. Pixels may have any value, but labels are
+    // checked in our copy.
+    const FramedShared divided = divide_framed_lease(arrival.framed->header, arrival.shared);
+    PENSTOCK_ASSERT(divided.count == 2);
+    const std::span<std::byte> labels = std::as_writable_bytes(std::span(receiver.labels));
+    PENSTOCK_ASSERT(divided.frames[1].size() == labels.size());
+    std::memcpy(labels.data(), divided.frames[1].data(), labels.size());
+    const std::array<std::span<const std::byte>, 2> frames{divided.frames[0], labels};
+    return framed_pixels({arrival.framed->header, frames}, spec_);
+  }
+
+  /// Copies the batch into the slot, or lends it to the slot's readers.
+  void fill(Receiver& receiver, const WireBatch& batch, WriteLease& lease, bool accepts_foreign) {
+    const Batch& slot = lease.batch();
+    StageTimer::Item item(receiver.unpacking);
+    if (accepts_foreign && receiver.arrival.is_lendable) {
+      const Mark mark(marks_, "lend");
+      copy_labels(batch, slot);
+      intake_->hold(receiver.arrival, slot.slot);
+      lease.lend(batch.pixels, intake_->slots());
+      item.done(spec_.images, static_cast<std::int64_t>(spec_.label_bytes()));
+      return;
+    }
+    const Mark mark(marks_, "copy out of the message");
+    copy_batch(batch, slot);
+    item.done(spec_.images, static_cast<std::int64_t>(spec_.bytes()));
+    intake_->release(receiver.arrival);
+    if (!by_credit_) return;
+    // The slot's return wakes this thread.
+    intake_->slots()->keep(slot.slot, nullptr);
+    lease.lend(slot.pixels, intake_->slots());
+  }
+
+  /// Call when the data have ended: readers get no more batches, and producers wait for their
+  /// leases.
+  void await_readers(BatchRing& out, const std::stop_token& stop) {
+    out.close();
+    while (!stop.stop_requested() && intake_->has_loans()) intake_->serve(stop);
   }
 
   /// Average time to copy one batch; 0: not timed.
@@ -143,17 +185,10 @@ class ZmqConsume final : public Feeder {
     return 1e-9 * static_cast<double>(unpacking_.wall_ns.value()) / static_cast<double>(items);
   }
 
-  void copy(Receiver& receiver, const WireBatch& batch, Batch& slot) {
-    const Mark mark(marks_, "copy out of the message");
-    StageTimer::Item item(receiver.unpacking);
-    copy_batch(batch, slot);
-    item.done(spec_.images, static_cast<std::int64_t>(spec_.bytes()));
-  }
-
   /// Notes each received format once, unless the format option is set.
   void note_format(MessageFormat format) {
     const auto bit = 1U << static_cast<unsigned>(format);
-    if (plan_.format || (seen_formats_.load(std::memory_order_relaxed) & bit) != 0) return;
+    if (by_credit_ || format_ || (seen_formats_.load(std::memory_order_relaxed) & bit) != 0) return;
     if ((seen_formats_.fetch_or(bit) & bit) != 0 || format == MessageFormat::zmq_op) return;
     probe_.note("messages have the format " + std::string(to_string(format)));
   }
@@ -162,48 +197,64 @@ class ZmqConsume final : public Feeder {
   Clock& clock_;
   Probe& probe_;
   const Marks marks_;
-  const ConsumePlan plan_;
-  const bool takes_turns_;
-  ZmqIntake intake_;
+  const std::optional<MessageFormat> format_;
+  const std::int32_t receivers_;
+  const bool by_credit_;
+  const std::unique_ptr<MessageIntake> intake_;
   Counter& images_;
   StageCounters &receiving_, &unpacking_;
-  Turns turns_;                            // of messages, by their numbers
   std::atomic<unsigned> seen_formats_{0};  // one bit per format
 };
 
 std::unique_ptr<Feeder> make(const FeederContext& context) {
-  const bool image_files = wants_image_files(context.options);
-  if (context.options.integer("credit") != 0) {
-    const ConsumePlan plan = image_files ? read_encoded_plan(context.options, context.spec)
-                                         : read_consume_plan(context.options, context.spec);
-    const ZmqSocketOptions socket = read_credit_socket(context.options, plan);
-    return image_files ? make_credit_consume_encoded(context, socket)
-                       : make_credit_consume(context, socket);
+  const BatchSpec& spec = context.spec;
+  const ConsumePlan plan = read_consume_plan(context.options, spec);
+  std::unique_ptr<Feeder> feeder;
+  if (plan.image_files) {
+    feeder = make_image_file_consumer(context, plan);
+  } else {
+    feeder = std::make_unique<PixelConsumer>(context, plan);
   }
-  if (image_files) return make_encoded_consumer(context);
-  return std::make_unique<ZmqConsume>(context);
+  if (plan.keep_memory) {
+    keep_message_memory(plan.image_files ? spec.images * spec.image.elements()
+                                         : BatchLayout(spec, spec.images).size());
+  }
+  context.probe.counter("receive_bound_bytes").add(plan.most_bytes());
+  if (!plan.credit) context.probe.note(describe_waiting(plan, spec));
+  return feeder;
+}
+
+void shape_batches(const Options& options, BatchSpec& batches) {
+  if (options.flag("encoded")) normalise_batches(options, batches);
 }
 
 std::int64_t outside_reserve(const Options& options, const BatchSpec& spec) {
-  if (options.integer("credit") != 0) return credit_reserve(options);
-  if (wants_image_files(options)) return encoded_reserve(options, spec);
-  const ConsumePlan plan = read_consume_plan(options, spec);
-  return static_cast<std::int64_t>(plan.endpoints.size()) * plan.most_waiting();
+  return read_consume_plan(options, spec).most_outside();
 }
 
 /// Covers messages of pixels only: the sizes of image files are not known before they arrive.
 std::vector<MemoryNeed> memory_needs(const Options& options, const BatchSpec& spec) {
-  if (wants_image_files(options)) return {};
-  if (options.integer("credit") != 0) return credit_memory_needs(options, spec);
+  if (options.flag("encoded")) return {};
   const ConsumePlan plan = read_consume_plan(options, spec);
   const auto producers = static_cast<double>(std::max(plan.producers, 1));
+  const auto batch = static_cast<double>(spec.bytes());
   std::vector<MemoryNeed::Factor> factors{{"--batch-size", static_cast<double>(spec.images)}};
+  if (plan.credit) {
+    if (plan.credit->shared_only) return {};  // shared memory belongs to producers
+    const auto credit = static_cast<double>(plan.credit->credit);
+    factors.push_back({"zmq-consume:credit", credit});
+    const auto together = options.given("credit_together")
+                              ? static_cast<double>(plan.credit->together)
+                              : credit * producers;
+    return {
+        {"batches under way", std::min(credit * producers, together) * batch, std::move(factors)}};
+  }
   if (!options.given("buffer")) {
     factors.push_back({"zmq-consume:hwm", static_cast<double>(plan.socket.hwm)});
   }
   return {{"batches in sockets",
            static_cast<double>(plan.endpoints.size()) * producers *
-               static_cast<double>(plan.most_messages()) * static_cast<double>(spec.bytes()),
+               static_cast<double>(plan.most_messages()) * batch,
            std::move(factors)}};
 }
 
@@ -214,7 +265,7 @@ extern constinit const FeederEntry zmq_consume_feeder{
     .summary = "batches from other programs over ZeroMQ",
     .needs_producer = true,
     .options = kAllConsumeOptions,
-    .shape_batches = shape_consumed_batches,
+    .shape_batches = shape_batches,
     .make = make,
     .outside_reserve = outside_reserve,
     .memory_needs = memory_needs,

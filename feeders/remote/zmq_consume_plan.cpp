@@ -16,6 +16,12 @@ namespace {
 constexpr std::int64_t kMostReceivers = 256;
 /// The accounts can track this many producers.
 constexpr std::int64_t kMostProducers = ProducerAccounts::Limits{}.producers;
+constexpr std::int64_t kMostCredit = 1 << 16, kMostConnected = 1 << 16;
+constexpr std::int64_t kMostHeld = 4096;
+/// Default limit for the size of a pool, in batches.
+constexpr std::uint64_t kPoolBatches = 256;
+/// Image files of one message may be larger than its pixels.
+constexpr std::int64_t kLeastMaxMessage = std::int64_t{64} << 20;
 constexpr std::string_view kBind = "bind:", kConnect = "connect:";
 constexpr std::string_view kBeginnings[] = {kBind, kConnect, "ipc://", "tcp://", "inproc://"};
 
@@ -51,6 +57,10 @@ std::string size_text(std::uint64_t bytes) {
   if (bytes < 10'000) return std::to_string(bytes) + " bytes";
   if (bytes < 10'000'000) return std::to_string((bytes + 500) / 1'000) + " kB";
   return std::to_string((bytes + 500'000) / 1'000'000) + " MB";
+}
+
+[[noreturn]] void refuse(std::string_view option, const std::string& why) {
+  throw ConfigError("zmq-consume:" + std::string(option) + why);
 }
 
 ZmqSocketOptions socket_options(const Options& options, const BatchSpec& spec,
@@ -109,6 +119,95 @@ ConsumeEndpoint parse_one(std::string_view text, bool bind) {
   return {net::parse_endpoint(text), bind};
 }
 
+std::int64_t bytes_of(std::int64_t messages, std::int64_t message) noexcept {
+  return messages * std::min(message, std::numeric_limits<std::int64_t>::max() / messages);
+}
+
+/// Whether messages hold image files. Throws ConfigError if they do not, but there are options for
+/// image files.
+bool wants_image_files(const Options& options) {
+  if (options.flag("encoded")) return true;
+  static constexpr auto kAbout =
+      joined_options(kImageFileOptions, kDecoderOptions, kDecodePoolOptions);
+  for (const OptionSpec& option : kAbout) {
+    if (option.name == "encoded" || !options.given(option.name)) continue;
+    refuse(option.name,
+           " applies to image files, but messages hold pixels; use encoded=true with a producer "
+           "that sends files (penstock serve --encoded), or leave it out");
+  }
+  return false;
+}
+
+/// The producer decides how large messages of image files are: only the size of a small image is
+/// required.
+BatchSpec image_file_spec(const Options& options, BatchSpec spec) {
+  spec.pixel = DType::u8;
+  spec.normalised = false;
+  if (options.text("max_message") != "auto") spec.images = 1;
+  return spec;
+}
+
+void take_image_files(ConsumePlan& plan, const Options& options) {
+  if (plan.receivers > 1) {
+    refuse("receivers",
+           " are threads that copy pixels; with encoded=true one receives and --feeder-threads "
+           "decode; leave receivers out");
+  }
+  if (options.text("max_message") == "auto") {
+    plan.socket.max_message = std::max(plan.socket.max_message, kLeastMaxMessage);
+  }
+  if (plan.format && *plan.format != MessageFormat::framed) {
+    refuse("encoded", "=true takes image files in Penstock's own format, and format is " +
+                          options.text("format") + "; leave format out, or encoded");
+  }
+  if (options.text("decode") == "raw") {
+    refuse("decode",
+           "=raw takes pixels, and encoded=true image files; leave encoded out, and have producers "
+           "send pixels");
+  }
+  plan.format.reset();  // other formats are refused with advice
+  plan.image_files = true;
+  plan.held = checked_count("zmq-consume:held", options.integer("held"), kMostHeld);
+}
+
+CreditTerms credit_terms(const Options& options, const BatchSpec& spec) {
+  const auto count = [&](const char* name, std::int64_t most) -> std::int64_t {
+    return checked_count(std::string("zmq-consume:") + name, options.integer(name), most);
+  };
+  CreditTerms terms{.credit = count("credit", kMostCredit),
+                    .producers = count("max_producers", kMostConnected)};
+  terms.together = options.text("credit_together") == "auto" ? terms.credit * terms.producers
+                                                             : count("credit_together", INT_MAX);
+  terms.max_pool =
+      options.text("max_pool") == "auto" ? kPoolBatches * spec.bytes() : options.bytes("max_pool");
+  terms.shared_only = options.flag("shared_memory");
+  terms.copies = options.flag("copy");
+  return terms;
+}
+
+void take_credit(ConsumePlan& plan, const Options& options, const BatchSpec& spec) {
+  if (plan.format && *plan.format != MessageFormat::framed) {
+    refuse("format", " is '" + options.text("format") + "'; with credit, messages are framed");
+  }
+  for (const char* name : {"held", "buffer", "receivers"}) {
+    if (!options.given(name)) continue;
+    refuse(name, " is about producers that push; leave it out, or credit");
+  }
+  if (plan.endpoints.size() > 1) {
+    refuse("endpoint", " names " + std::to_string(plan.endpoints.size()) +
+                           " places; with credit, expected one");
+  }
+  for (const char* name : {"shared_memory", "max_pool"}) {
+    if (!plan.image_files || !options.given(name)) continue;
+    refuse(name,
+           " applies to pixels in shared memory, but image files come in messages; leave it out, "
+           "or leave encoded out");
+  }
+  plan.socket.bind = plan.endpoints.front().bind;
+  plan.credit = credit_terms(options, spec);
+  plan.held = 0;
+}
+
 }  // namespace
 
 bool ConsumePlan::is_on_one_machine() const noexcept {
@@ -120,13 +219,19 @@ bool ConsumePlan::is_on_one_machine() const noexcept {
 }
 
 std::int64_t ConsumePlan::most_bytes() const noexcept {
-  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-  return most_messages() * std::min(socket.max_message, kMost / most_messages());
+  const std::int64_t outside = held > 0 ? socket.hwm + 1 + held : most_messages();
+  return bytes_of(credit ? credit->together + 2 : outside, socket.max_message);
 }
 
 std::int64_t ConsumePlan::flood_bytes() const noexcept {
   constexpr std::int64_t kMargin = std::int64_t{1} << 20;
-  return std::min(most_bytes(), std::numeric_limits<std::int64_t>::max() / 2) / 4 * 5 + kMargin;
+  const std::int64_t accepted = bytes_of(most_messages(), socket.max_message);
+  return std::min(accepted, std::numeric_limits<std::int64_t>::max() / 2) / 4 * 5 + kMargin;
+}
+
+std::int64_t ConsumePlan::most_outside() const noexcept {
+  if (credit) return credit->credit + socket.hwm + 2;
+  return static_cast<std::int64_t>(endpoints.size()) * most_waiting() + held;
 }
 
 std::vector<ConsumeEndpoint> parse_endpoints(std::string_view text, bool bind) {
@@ -150,19 +255,21 @@ std::vector<ConsumeEndpoint> parse_endpoints(std::string_view text, bool bind) {
 }
 
 ConsumePlan read_consume_plan(const Options& options, const BatchSpec& spec) {
-  if (spec.pixel != DType::u8 || spec.normalised) {
+  const bool image_files = wants_image_files(options);
+  const BatchSpec batch = image_files ? image_file_spec(options, spec) : spec;
+  if (batch.pixel != DType::u8 || batch.normalised) {
     throw ConfigError("zmq-consume receives uint8 pixels; this run wants another type");
   }
+  const bool by_credit = options.integer("credit") != 0;
   for (const char* name :
        {"credit_together", "max_producers", "shared_memory", "copy", "max_pool"}) {
-    if (options.integer("credit") != 0 || !options.given(name)) continue;
-    throw ConfigError(std::string("zmq-consume:") + name +
-                      " is about producers that send by credit; say credit=N, or leave it out");
+    if (by_credit || !options.given(name)) continue;
+    refuse(name, " is about producers that send by credit; say credit=N, or leave it out");
   }
   const std::int32_t receivers =
       checked_count("zmq-consume:receivers", options.integer("receivers"), kMostReceivers);
   ConsumePlan plan{.endpoints = parse_endpoints(options.text("endpoint"), options.flag("bind")),
-                   .socket = socket_options(options, spec, receivers),
+                   .socket = socket_options(options, batch, receivers),
                    .format = declared_format(options),
                    .receivers = receivers,
                    .producers = producers_of(options),
@@ -170,34 +277,23 @@ ConsumePlan read_consume_plan(const Options& options, const BatchSpec& spec) {
                    .producer = options.text("producer")};
   const std::size_t keys = plan.socket.curve.server_keys.size();
   if (keys > 1 && keys != plan.endpoints.size()) {
-    throw ConfigError("zmq-consume:curve_server_key names " + std::to_string(keys) + " keys for " +
-                      std::to_string(plan.endpoints.size()) +
-                      " endpoints; expected one, or one for each endpoint");
+    refuse("curve_server_key", " names " + std::to_string(keys) + " keys for " +
+                                   std::to_string(plan.endpoints.size()) +
+                                   " endpoints; expected one, or one for each endpoint");
   }
+  if (image_files) take_image_files(plan, options);
+  if (by_credit) take_credit(plan, options, spec);
   return plan;
 }
 
-ZmqSocketOptions read_credit_socket(const Options& options, const ConsumePlan& plan) {
-  if (plan.format && *plan.format != MessageFormat::framed) {
-    throw ConfigError("zmq-consume:format is '" + options.text("format") +
-                      "'; with credit, messages are framed");
-  }
-  for (const char* name : {"held", "buffer", "receivers"}) {
-    if (!options.given(name)) continue;
-    throw ConfigError(std::string("zmq-consume:") + name +
-                      " is about producers that push; leave it out, or credit");
-  }
-  if (plan.endpoints.size() > 1) {
-    throw ConfigError("zmq-consume:endpoint names " + std::to_string(plan.endpoints.size()) +
-                      " places; with credit, expected one");
-  }
-  ZmqSocketOptions socket = plan.socket;
-  socket.bind = plan.endpoints.front().bind;
-  return socket;
-}
-
 std::string describe_waiting(const ConsumePlan& plan, const BatchSpec& spec) {
+  if (plan.credit) return {};
   const std::int64_t batches = plan.most_waiting();
+  if (plan.image_files) {
+    return "up to " + std::to_string(batches) +
+           " messages of each producer wait in sockets, if it has the same hwm, and " +
+           std::to_string(plan.held) + " are held until their images are decoded";
+  }
   const auto bytes = static_cast<std::uint64_t>(batches) * batch_bytes(spec);
   const std::string hwm = std::to_string(plan.socket.hwm);
   return "up to " + std::to_string(batches) + " batches (" + std::to_string(batches * spec.images) +

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses the options of zmq-consume: endpoints, message formats, and how many batches may wait.
+// Parses the options of zmq-consume: endpoints, message formats, credit, image files, and how many
+// batches may wait.
 // Stateless: any thread may call any function.
 #pragma once
 
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "dataflow/options.h"
+#include "feeders/image_decoding.h"
 #include "feeders/remote/receive/zmq_socket.h"
 #include "feeders/remote/wire/batch_message.h"
 
@@ -19,6 +21,16 @@ struct ConsumeEndpoint {
   bool bind = true;  ///< false: connect
 };
 
+/// What producers with credit may do.
+struct CreditTerms {
+  std::int64_t credit = 1;     ///< limit of batches in flight, per producer
+  std::int64_t together = 1;   ///< limit of batches in flight, of all producers
+  std::int64_t producers = 1;  ///< limit of producers at once
+  std::uint64_t max_pool = 0;  ///< largest shared memory of a producer, in bytes
+  bool shared_only = false;    ///< accept only producers that share memory
+  bool copies = false;         ///< copy batches from shared memory, instead of lending them
+};
+
 struct ConsumePlan {
   std::vector<ConsumeEndpoint> endpoints;
   ZmqSocketOptions socket{};              ///< for every endpoint, except `bind`
@@ -27,13 +39,17 @@ struct ConsumePlan {
   std::int32_t producers = 0;             ///< the data end after as many ends; 0: never
   bool keep_memory = true;                ///< malloc keeps freed memory for later messages
   std::string producer;                   ///< shell command that starts a producer; empty: none
+  std::optional<CreditTerms> credit{};    ///< empty: producers push
+  bool image_files = false;               ///< messages hold image files
+  std::int64_t held = 0;  ///< messages of image files that wait for decoding; not with credit
 
   /// Whether only processes of this machine can reach the endpoints.
   bool is_on_one_machine() const noexcept;
   /// Upper bound on the messages of one producer that this process holds outside the ring: those in
   /// the socket, one that libzmq is receiving, and one per receiver.
   std::int64_t most_messages() const noexcept { return socket.hwm + 1 + receivers; }
-  /// most_messages() in bytes, if each message has the largest size.
+  /// Upper bound on the bytes outside the ring, if each message has the largest size: of one
+  /// producer that pushes, or of all producers with credit.
   std::int64_t most_bytes() const noexcept;
   /// Limit in bytes above what accepted messages need, including the overhead of libzmq and CURVE.
   std::int64_t flood_bytes() const noexcept;
@@ -41,6 +57,10 @@ struct ConsumePlan {
   /// this process and the producer: both sockets, one message in transit and one being received.
   /// Assumes that the producer's hwm equals ours.
   std::int64_t most_waiting() const noexcept { return 2 * socket.hwm + 2; }
+  /// Upper bound on the batches that wait outside our rings when the window begins, under the same
+  /// assumption. With credit: those in flight, and a full ring in the producer. Each message of
+  /// image files counts as one batch.
+  std::int64_t most_outside() const noexcept;
 };
 
 inline constexpr OptionSpec kConsumeOptions[] = {
@@ -77,15 +97,23 @@ inline constexpr OptionSpec kConsumeOptions[] = {
     {"insecure", "false", "allow binding tcp:// without keys where other machines can connect"},
 };
 
+inline constexpr OptionSpec kImageFileOptions[] = {
+    {"encoded", "false",
+     "messages hold image files, from `penstock serve --encoded`, which --feeder-threads decode "
+     "with the options below"},
+    {"held", "4",
+     "messages that may wait for decoding, beside those in the socket; not with credit"},
+};
+
+/// All options of zmq-consume: general ones, those for image files, and those for decoding.
+inline constexpr auto kAllConsumeOptions =
+    joined_options(kConsumeOptions, kImageFileOptions, kDecoderOptions, kDecodePoolOptions);
+
 /// Throws ConfigError before any socket is opened.
 ConsumePlan read_consume_plan(const Options& options, const BatchSpec& spec);
 
-/// Returns the socket options of `plan` for use with credit, without role and hwm. Throws
-/// ConfigError if an option has no meaning with credit.
-ZmqSocketOptions read_credit_socket(const Options& options, const ConsumePlan& plan);
-
 /// Describes the limit, such as "up to 18 batches (1152 images, 173 MB) of each producer wait
-/// outside the ring: ...".
+/// outside the ring: ...". Empty: with credit.
 std::string describe_waiting(const ConsumePlan& plan, const BatchSpec& spec);
 
 /// Parses endpoints such as "ipc://a+connect:tcp://host:5555". The prefix `bind:` or `connect:`

@@ -237,11 +237,14 @@ TEST_F(ParameterServerProgram, WhoeverNeverComesIsNamed) {
   ASSERT_TRUE(await_server(ports_[0]));
   ChildProcess& worker = start("worker", 0, more);
   EXPECT_EQ(worker.wait().code, 5);
-  EXPECT_NE(worker.wait().last_words.find(address(ports_[1].number()) + ") did not answer"),
+  EXPECT_NE(worker.wait().last_words.find(address(ports_[1].number()) +
+                                          ") was lost while joining the other ranks: it did not "
+                                          "join within 3 s"),
             std::string::npos)
       << worker.wait().last_words;
   EXPECT_EQ(server.wait().code, 5);
-  EXPECT_NE(server.wait().last_words.find("worker task 0 (127.0.0.1:1) ended with exit code 5"),
+  EXPECT_NE(server.wait().last_words.find("worker task 0 (127.0.0.1:1) was lost while joining the "
+                                          "other ranks: it ended with exit code 5"),
             std::string::npos)
       << server.wait().last_words;
 }
@@ -254,7 +257,8 @@ TEST_F(ParameterServerProgram, AWorkerThatNeverComesIsNamedByTheServer) {
   ChildProcess& server = start("ps", 0, {"--rendezvous-timeout=3s"});
   for (ChildProcess* child : {&server, &worker}) {
     EXPECT_EQ(child->wait().code, 5);
-    EXPECT_NE(child->wait().last_words.find("worker task 1 (127.0.0.1:2) did not come within 3 s"),
+    EXPECT_NE(child->wait().last_words.find("worker task 1 (127.0.0.1:2) was lost while joining "
+                                            "the other ranks: it did not join within 3 s"),
               std::string::npos)
         << child->wait().last_words;
   }
@@ -355,12 +359,12 @@ TEST_P(ParameterServerFault, EndsAllInTimeAndSavesWhatWasMeasured) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, ParameterServerFault,
-    ::testing::Values(Fault{"ServerKilled", 0, SIGKILL, "is lost: its connection ended"},
-                      Fault{"ServerStopped", 0, SIGSTOP, "is lost: it sent nothing for 4 s"},
-                      Fault{"WorkerKilled", 2, SIGKILL, "worker task 1 (127.0.0.1:2) is lost"},
-                      Fault{"WorkerStopped", 2, SIGSTOP, "worker task 1 (127.0.0.1:2) is lost"},
+    ::testing::Values(Fault{"ServerKilled", 0, SIGKILL, ": its connection closed"},
+                      Fault{"ServerStopped", 0, SIGSTOP, ": silent for 4."},
+                      Fault{"WorkerKilled", 2, SIGKILL, "worker task 1 (127.0.0.1:2) was lost"},
+                      Fault{"WorkerStopped", 2, SIGSTOP, "worker task 1 (127.0.0.1:2) was lost"},
                       Fault{"FirstWorkerKilled", 1, SIGKILL,
-                            "worker task 0 (127.0.0.1:1) is lost"}),
+                            "worker task 0 (127.0.0.1:1) was lost"}),
     [](const auto& test) { return std::string(test.param.name); });
 
 /// With keys, on addresses that other machines can reach.

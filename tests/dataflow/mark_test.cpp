@@ -54,8 +54,8 @@ TEST(Mark, LeavesASpanInALogThatIsOpen) {
   }
   log.close();
   { const Mark after(marks, "after"); }
-  ASSERT_EQ(log.spans().size(), 1U);
-  const Span& span = log.spans().front();
+  ASSERT_EQ(log.entries().size(), 1U);
+  const Span& span = log.entries().front();
   EXPECT_STREQ(span.name, "copy");
   EXPECT_EQ(span.work, Work::staging);
   EXPECT_EQ(span.rank, 3);
@@ -76,9 +76,9 @@ TEST(SpanLog, CountsWhatItHasNoPlaceFor) {
       });
     }
   }
-  EXPECT_EQ(log.spans().size(), 100U);
+  EXPECT_EQ(log.entries().size(), 100U);
   EXPECT_EQ(log.dropped(), 140U);
-  for (const Span& span : log.spans()) EXPECT_STREQ(span.name, "decode");
+  for (const Span& span : log.entries()) EXPECT_STREQ(span.name, "decode");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "dataflow/error.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -67,13 +68,8 @@ TEST(Options, BareWordsAreFlagsOrTheFirstOption) {
 }
 
 TEST(Options, UnknownKeysNameTheNearest) {
-  try {
-    options("zmq-consume:hvm=3");
-    FAIL() << "accepted";
-  } catch (const ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find("did you mean 'hwm'"), std::string::npos)
-        << error.what();
-  }
+  EXPECT_TRUE(
+      says(thrown_by<ConfigError>([&] { options("zmq-consume:hvm=3"); }), "did you mean 'hwm'"));
   EXPECT_THROW(options("x:hwm=1,hwm=2"), ConfigError);
 }
 
@@ -102,6 +98,19 @@ TEST(Parse, BytesAndDurationsCarryUnits) {
   EXPECT_THROW(parse_bytes("1e300", "x"), ConfigError);
   EXPECT_THROW(parse_bytes("nan", "x"), ConfigError);
   EXPECT_THROW(parse_duration("5 parsecs", "x"), ConfigError);
+}
+
+TEST(Options, AChoiceIsThePlaceOfItsWord) {
+  constexpr OptionSpec kOrder[] = {{"order", "as_is", ""}};
+  const auto choice = [&](const char* text) {
+    return Options("x", kOrder, parse_component(text))
+        .choice("order", {{"sorted"}, {"shuffled"}, {"as_is"}});
+  };
+  EXPECT_EQ(choice("x"), 2U);
+  EXPECT_EQ(choice("x:order=shuffled"), 1U);
+  EXPECT_EQ(choice("x:order=As-Is"), 2U);
+  EXPECT_EQ(thrown_by<ConfigError>([&] { choice("x:order=best"); }),
+            "x: option 'order' is 'best'; expected sorted, shuffled or as_is");
 }
 
 }  // namespace

@@ -3,12 +3,16 @@
 #include "dataflow/datasets/beton.h"
 
 #include <cstdint>
+#include <optional>
 
 #include "tests/fuzz/target.h"
 
 namespace penstock::fuzz {
 
 std::size_t beton(std::span<const std::byte> input) {
+  if (const std::optional<datasets::JpegSize> size = datasets::find_jpeg_size(input)) {
+    ensure(size->width > 0 && size->height > 0, "an image without pixels");
+  }
   const datasets::BetonLayout layout = datasets::parse_beton_layout(input);
   const datasets::BetonField& image = layout.fields[datasets::choose_beton_field(
       layout, datasets::BetonType::image,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Caffe's Datum messages.
-#include "dataflow/datasets/datum.h"
+#include "dataflow/datasets/lmdb.h"
 
 #include "tests/fuzz/target.h"
 

@@ -10,7 +10,6 @@
 
 #include <optional>
 
-#include "dataflow/images/jpeg_frame.h"
 #include "dataflow/random.h"
 #include "dataflow/values/crc32c.h"
 #include "tests/fuzz/target.h"

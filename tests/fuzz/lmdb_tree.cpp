@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // LMDB files: every entry.
-#include "dataflow/datasets/lmdb_tree.h"
+#include "dataflow/datasets/lmdb.h"
 
 #include <cstdint>
 

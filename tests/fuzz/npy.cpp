@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // .npy files.
-#include "dataflow/values/npy.h"
+#include "dataflow/values/numpy_array.h"
 
 #include <cstdint>
 #include <optional>

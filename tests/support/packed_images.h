@@ -7,16 +7,12 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <map>
-#include <memory>
-#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "dataflow/random.h"
-#include "dataflow/source.h"
-#include "tests/support/temp_folder.h"
+#include "tests/support/source_fixture.h"
 #include "tests/support/text_files.h"
 
 namespace penstock {
@@ -28,7 +24,7 @@ struct PackedSample {
   auto operator<=>(const PackedSample&) const = default;
 };
 
-class PackedImagesTest : public testing::Test {
+class PackedImagesTest : public SourceFixture {
  protected:
   static constexpr int kPerClass[] = {4, 7, 10};
 
@@ -45,13 +41,9 @@ class PackedImagesTest : public testing::Test {
       }
     }
     plan_.directory = path("packed");
-    plan_.epochs = 1;
-    plan_.shuffle = false;
     plan_.threads = 2;
     plan_.classes = 3;
   }
-
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
 
   /// Packs into `packed` and replaces its old contents.
   void pack(const std::string& kind_and_options) {
@@ -61,12 +53,6 @@ class PackedImagesTest : public testing::Test {
                                 kind_and_options.substr(0, space) + " " + path("images") + " " +
                                 path("packed") + kind_and_options.substr(space);
     if (std::system(command.c_str()) != 0) throw std::runtime_error("failed: " + command);
-  }
-
-  std::unique_ptr<Source> open(std::string_view text) const {
-    const ComponentText parts = parse_component(text);
-    const SourceEntry& entry = find_entry(source_table(), parts.name);
-    return entry.make(plan_, Options(entry.name, entry.options, parts));
   }
 
   /// Reads to the end. `errors` receives the messages about unreadable samples.
@@ -94,8 +80,6 @@ class PackedImagesTest : public testing::Test {
     write_text(folder_ / "packed" / file, bytes);
   }
 
-  TempFolder folder_;
-  DataPlan plan_;
   std::vector<PackedSample> samples_;  ///< in the order of the shards
 };
 

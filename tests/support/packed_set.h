@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,15 +12,14 @@
 #include <vector>
 
 #include "dataflow/error.h"
-#include "dataflow/source.h"
 #include "tests/support/jpeg_writer.h"
-#include "tests/support/temp_folder.h"
+#include "tests/support/source_fixture.h"
 #include "tests/support/text_files.h"
 #include "tests/support/whole_run.h"
 
 namespace penstock {
 
-class PackedSet : public testing::Test {
+class PackedSet : public SourceFixture {
  protected:
   using Images = std::vector<std::pair<std::int32_t, std::vector<std::byte>>>;  // label, bytes
 
@@ -41,12 +39,8 @@ class PackedSet : public testing::Test {
         images_.emplace_back(label, std::move(image));
       }
     }
-    plan_.epochs = 1;
-    plan_.shuffle = false;
     plan_.classes = 12;
   }
-
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
 
   /// Packs the folder at `name` of the temporary folder.
   void pack(const std::string& format, const std::string& name, const std::string& options = {}) {
@@ -54,12 +48,6 @@ class PackedSet : public testing::Test {
                                 path("images") + "' '" + path(name) + "' " + options;
     ASSERT_EQ(std::system(command.c_str()), 0) << command;
     plan_.directory = path(name);
-  }
-
-  std::unique_ptr<Source> open(const std::string& source) const {
-    const ComponentText text = parse_component(source);
-    const SourceEntry& entry = find_entry(source_table(), text.name);
-    return entry.make(plan_, Options(entry.name, entry.options, text));
   }
 
   /// All samples of an epoch. A damaged sample has label -1 and the message.
@@ -87,9 +75,7 @@ class PackedSet : public testing::Test {
     return run_of("queue:source=" + source, plan_.directory);
   }
 
-  TempFolder folder_;
   Images images_;
-  DataPlan plan_;
 
  private:
   static void add_magic(std::vector<std::byte>& image) {

@@ -63,22 +63,19 @@ class ServerScript : public cluster::Server::Outlet {
   void message(const std::string& from, cluster::ServerHeader header, std::string_view data = {},
                std::size_t frames = 0) {
     header.length = data.size();
-    std::vector<std::byte> bytes(cluster::kHeaderBytes);
-    cluster::write_header(header, std::span<std::byte, cluster::kHeaderBytes>(bytes));
-    raw(from, bytes, data, frames > 0 ? frames : data.empty() ? 1 : 2);
+    raw(from, cluster::to_bytes(header), data, frames > 0 ? frames : data.empty() ? 1 : 2);
   }
   void raw(const std::string& from, std::span<const std::byte> header, std::string_view data,
            std::size_t frames) {
     auto* const kept = new std::string(data);
-    server.receive(
-        {.peer = from,
-         .address = "",
-         .connection = static_cast<int>(from.back()),
-         .frames = frames,
-         .header = header,
-         .data = {cluster::bytes_of(*kept), cluster::Frame::Owner(kept, [](void* object) {
-                    delete static_cast<std::string*>(object);
-                  })}});
+    server.receive({.peer = from,
+                    .address = "",
+                    .connection = static_cast<int>(from.back()),
+                    .frames = frames,
+                    .header = header,
+                    .data = {cluster::bytes_of(*kept), net::Frame::Owner(kept, [](void* object) {
+                               delete static_cast<std::string*>(object);
+                             })}});
   }
   void hello(std::int32_t worker) {
     message(peer(worker),
@@ -108,6 +105,16 @@ class ServerScript : public cluster::Server::Outlet {
              .gradient_scale = scale,
              .version = version},
             cluster::text_of(std::as_bytes(std::span(gradients))));
+  }
+  /// Lets time pass while these workers are heard.
+  void pass(Nanoseconds time, const std::vector<std::int32_t>& heard) {
+    for (const Time end = clock.now() + time; clock.now() < end;) {
+      clock.advance(std::chrono::milliseconds(500));
+      for (const std::int32_t worker : heard) {
+        message(peer(worker), {.kind = cluster::MessageKind::beat, .key = 2, .step = 4});
+      }
+      server.look();
+    }
   }
   /// The messages to the worker since the last call.
   std::vector<Sent> take(std::int32_t worker) {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Returns the error texts of calls that must fail.
+// Error texts of calls that must fail, and what they say.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <string>
+#include <string_view>
 
 namespace penstock {
 
@@ -15,6 +18,13 @@ std::string thrown_by(const Call& call) {
     return error.what();
   }
   return "nothing was thrown";
+}
+
+/// Does `text` have `part`? If it is expected to, the failure shows both.
+inline testing::AssertionResult says(std::string_view text, std::string_view part) {
+  const bool found = text.find(part) != std::string_view::npos;
+  return (found ? testing::AssertionSuccess() : testing::AssertionFailure())
+         << "'" << text << "' " << (found ? "has" : "lacks") << " '" << part << "'";
 }
 
 }  // namespace penstock

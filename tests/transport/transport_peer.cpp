@@ -19,8 +19,8 @@
 #include <string>
 #include <thread>
 
-#include "feeders/remote/credit/credit_push.h"
-#include "feeders/remote/receive/shared_frame_memory.h"
+#include "feeders/remote/send/frame_memory.h"
+#include "feeders/remote/send/sender.h"
 #include "tests/transport/feed.h"
 #include "tests/transport/raw_producer.h"
 
@@ -60,9 +60,11 @@ void lend(const std::vector<std::string>& words) {
   Device* const reader = &host;
   BatchRing ring(kLarge, slots, memory, MemoryKind::pinned, std::span(&reader, 1), Order::relaxed,
                  clock);
-  remote::CreditPush push(ring, &memory.pool(), net::parse_endpoint(words.at(1)),
-                          {.role = remote::ZmqSocketOptions::Role::dealer, .bind = false}, clock,
-                          probe);
+  remote::Sender push(
+      remote::make_ring_supply(ring, remote::make_lent_outgoing(kLarge, clock, memory.pool()),
+                               clock, probe, true),
+      net::parse_endpoint(words.at(1)),
+      {.role = remote::ZmqSocketOptions::Role::dealer, .bind = false}, clock, probe);
   const std::jthread feeding([&](const std::stop_token& stop) {
     for (std::int32_t batch = 0; batch < count; ++batch) {
       WriteLease lease = ring.acquire(stop);

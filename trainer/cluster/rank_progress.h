@@ -30,7 +30,7 @@ struct RankState {
   RankPhase phase = RankPhase::joining;
   bool waiting = false;       ///< for the other ranks
   std::int64_t step = -1;     ///< the last step that began, from 0; -1: none yet
-  std::int64_t warm_up = 0;   ///< steps before the measured ones
+  std::int64_t warm_up = 0;   ///< steps before the measured ones; -1: unknown
   std::int64_t meetings = 0;  ///< meetings with the other ranks that it has reached so far
 };
 

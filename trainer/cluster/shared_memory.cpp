@@ -2,21 +2,27 @@
 #include "trainer/cluster/shared_memory.h"
 
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
+#include <limits>
 #include <new>
 #include <optional>
 #include <sstream>
+#include <thread>
 #include <vector>
 
 #include "dataflow/error.h"
 #include "dataflow/machine/file_descriptor.h"
-#include "trainer/cluster/shared_barrier.h"
+#include "trainer/cluster/exchange_wait.h"
 
 namespace penstock::cluster {
 namespace {
@@ -122,6 +128,66 @@ std::vector<Chunk> chunks_of(std::size_t count, std::size_t size) {
   }
   return chunks;
 }
+
+// ---- the barrier -------------------------------------------------------------
+
+/// Interval between checks of stops and deadlines.
+constexpr std::timespec kSleep{.tv_sec = 0, .tv_nsec = 20'000'000};
+
+void sleep_while(std::atomic<std::uint32_t>& word, std::uint32_t value) {
+  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT, value, &kSleep, nullptr,
+          0);
+}
+
+void wake_all(std::atomic<std::uint32_t>& word) {
+  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAKE,
+          std::numeric_limits<int>::max(), nullptr, nullptr, 0);
+}
+
+/// A barrier with a deadline. Lies in the shared memory. One process constructs it before another
+/// uses it.
+struct SharedBarrier {
+  alignas(64) std::atomic<std::uint32_t> waiting{0};
+  alignas(64) std::atomic<std::uint32_t> generation{0};  // number of completed meetings; a futex
+  alignas(64) std::atomic<std::uint32_t> sleeping{0};
+};
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
+
+/// One process's access to the barrier.
+class SharedBarrierRank {
+ public:
+  /// `barrier` outlives it.
+  SharedBarrierRank(SharedBarrier& barrier, std::uint32_t ranks)
+      : barrier_(barrier), ranks_(ranks) {}
+  /// Blocks until all ranks have called it: spins first, then sleeps. Throws the exceptions of
+  /// `wait`; the barrier is then unusable for all ranks.
+  void meet(const ExchangeWait& wait) {
+    const std::uint32_t generation = barrier_.generation.load();
+    if (barrier_.waiting.fetch_add(1) + 1 == ranks_) {
+      barrier_.waiting.store(0);
+      barrier_.generation.store(generation + 1);
+      if (barrier_.sleeping.load() > 0) wake_all(barrier_.generation);
+      return;
+    }
+    const auto met = [&] { return barrier_.generation.load() != generation; };
+    for (ExchangeWait::Attempt attempt(wait); !met();) {
+      if (!attempt.lasts()) {
+        std::this_thread::yield();
+        continue;
+      }
+      // The last rank either sees a sleeping rank, or has already advanced the generation.
+      barrier_.sleeping.fetch_add(1);
+      if (!met()) sleep_while(barrier_.generation, generation);
+      barrier_.sleeping.fetch_sub(1);
+    }
+  }
+
+ private:
+  SharedBarrier& barrier_;
+  const std::uint32_t ranks_;
+};
+
+// ---- the exchange ------------------------------------------------------------
 
 class SharedMemoryCollective final : public Collective {
  public:

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "dataflow/probe.h"
 #include "trainer/collectives/all_reduce.h"
@@ -25,11 +24,5 @@ struct ExchangeChoice {
   WireFormat wire = WireFormat::f32;  ///< for all_reduce_sum; other calls move f32
   Counter* nonfinite = nullptr;       ///< counts sums that are not finite with a 16-bit wire
 };
-
-/// "tree up to 32768 elements, ring in 2 pieces beyond".
-std::string describe(const AllReducePlan& plan);
-
-/// The tree for small tensors and the ring for large ones.
-AllReducePlan default_all_reduce_plan();
 
 }  // namespace penstock::collectives

@@ -4,13 +4,46 @@
 #include <fmt/format.h>
 
 #include <cstddef>
+#include <limits>
 #include <utility>
 
+#include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "trainer/collectives/algorithms/exchange.h"
 
 namespace penstock::collectives {
 namespace {
+
+/// "tree up to 32768 elements, ring in 2 pieces beyond".
+std::string describe(const AllReducePlan& plan) {
+  std::string text;
+  for (const AllReduceChoice& choice : plan) {
+    if (!text.empty()) text += ", ";
+    text += choice.algorithm->name;
+    if (choice.shards > 1) text += fmt::format(" in {} pieces", choice.shards);
+    const bool last = choice.max_elements == std::numeric_limits<std::uint64_t>::max();
+    if (!last) text += fmt::format(" up to {} elements", choice.max_elements);
+    if (last && plan.size() > 1) text += " beyond";
+  }
+  return text;
+}
+
+/// The tree for small tensors and the ring for large ones.
+AllReducePlan default_all_reduce_plan() {
+  constexpr std::uint64_t kSmall = 4096;  // 16 KiB: latency costs more than bytes
+  return {{.algorithm = &find_entry(all_reduce_table(), "tree"), .max_elements = kSmall},
+          {.algorithm = &find_entry(all_reduce_table(), "ring")}};
+}
+
+std::size_t count_of(std::span<const std::byte> floats) {
+  PENSTOCK_ASSERT(floats.size() % sizeof(float) == 0);
+  return floats.size() / sizeof(float);
+}
+
+std::span<std::byte> grown(std::vector<std::byte>& memory, std::size_t bytes) {
+  if (memory.size() < bytes) memory.resize(bytes);
+  return std::span(memory).first(bytes);
+}
 
 ExchangeChoice with_plan(ExchangeChoice choice) {
   if (choice.plan.empty()) choice.plan = default_all_reduce_plan();
@@ -18,6 +51,38 @@ ExchangeChoice with_plan(ExchangeChoice choice) {
 }
 
 }  // namespace
+
+void CompactLink::send(std::int32_t to, std::span<const std::byte> bytes) {
+  link_.send(to, narrowed(bytes));
+}
+
+void CompactLink::receive(std::int32_t from, std::span<std::byte> bytes) {
+  link_.receive(from, room_for(bytes));
+  widen_into(bytes);
+}
+
+void CompactLink::send_receive(std::int32_t to, std::span<const std::byte> sent, std::int32_t from,
+                               std::span<std::byte> received) {
+  link_.send_receive(to, narrowed(sent), from, room_for(received));
+  widen_into(received);
+}
+
+std::span<const std::byte> CompactLink::narrowed(std::span<const std::byte> floats) {
+  const std::size_t count = count_of(floats);
+  const std::span<std::byte> wire = grown(outgoing_, count * element_bytes(format_));
+  narrow(format_, {reinterpret_cast<const float*>(floats.data()), count}, wire);
+  return wire;
+}
+
+std::span<std::byte> CompactLink::room_for(std::span<const std::byte> floats) {
+  return grown(incoming_, count_of(floats) * element_bytes(format_));
+}
+
+void CompactLink::widen_into(std::span<std::byte> floats) const {
+  const std::size_t count = count_of(floats);
+  widen(format_, std::span(incoming_).first(count * element_bytes(format_)),
+        {reinterpret_cast<float*>(floats.data()), count});
+}
 
 std::string how_links_exchange(const ExchangeChoice& choice, std::string_view between) {
   return fmt::format("{}, in messages {} of {}", describe(with_plan(choice).plan), between,

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <mutex>
 #include <stop_token>
+#include <utility>
 
 #include "dataflow/clock.h"
+#include "dataflow/error.h"
 
 namespace penstock::collectives {
 
@@ -17,7 +19,19 @@ class Meeting {
   Meeting(std::size_t ranks, Clock& clock, std::stop_token stop)
       : ranks_(ranks), clock_(clock), stop_(std::move(stop)) {}
   /// Blocks until every rank called it. Throws Error on a stop request.
-  void meet();
+  void meet() {
+    std::unique_lock lock(mutex_);
+    const std::uint64_t generation = generation_;
+    if (++waiting_ == ranks_) {
+      waiting_ = 0;
+      ++generation_;
+      clock_.wake(gate_);
+      return;
+    }
+    if (!clock_.wait(lock, gate_, stop_, [&] { return generation_ != generation; })) {
+      throw Error("the exchange between ranks was abandoned: the run is stopping");
+    }
+  }
 
  private:
   const std::size_t ranks_;

@@ -13,13 +13,13 @@ std::span<std::byte> bytes_of(const Tensor& tensor) {
 }
 
 /// Every call ends with a meeting inside, so that only one thread of a process at a time calls
-/// across.
+/// across. Without `inside`, the process has one thread.
 class NestedCollective final : public Collective {
  public:
   NestedCollective(std::unique_ptr<Collective> inside, Device& device, Collective& across)
       : inside_(std::move(inside)),
-        thread_(inside_->world().rank),
-        threads_(inside_->world().size),
+        thread_(inside_ ? inside_->world().rank : 0),
+        threads_(inside_ ? inside_->world().size : 1),
         device_(device),
         across_(across),
         settled_(device.make_event()) {}
@@ -29,15 +29,16 @@ class NestedCollective final : public Collective {
     return {processes.rank * threads_ + thread_, processes.size * threads_};
   }
   bool recordable() const noexcept override {
-    return inside_->recordable() && across_.recordable();
+    return (!inside_ || inside_->recordable()) && across_.recordable();
   }
 
   void all_reduce_sum(Tensor tensor, Stream& stream) override {
-    inside_->reduce_sum(tensor, 0, stream);
+    if (inside_) inside_->reduce_sum(tensor, 0, stream);
     if (thread_ == 0) across_.all_reduce_sum(tensor, stream);
-    inside_->broadcast(tensor, 0, stream);
+    if (inside_) inside_->broadcast(tensor, 0, stream);
   }
   void reduce_sum(Tensor tensor, std::int32_t root, Stream& stream) override {
+    if (!inside_) return across_.reduce_sum(tensor, root, stream);
     const std::int32_t process = root / threads_, thread = root % threads_;
     // The thread that adds for its process in place of a root keeps its own tensor.
     const bool restores = thread_ == thread && across_.world().rank != process;
@@ -50,7 +51,7 @@ class NestedCollective final : public Collective {
   void broadcast(Tensor tensor, std::int32_t root, Stream& stream) override {
     const std::int32_t process = root / threads_, thread = root % threads_;
     if (thread_ == thread) across_.broadcast(tensor, process, stream);
-    inside_->broadcast(tensor, thread, stream);
+    if (inside_) inside_->broadcast(tensor, thread, stream);
   }
 
  private:
@@ -76,26 +77,6 @@ class NestedCollective final : public Collective {
   Buffer saved_;
 };
 
-/// Used if each process has one thread.
-class AcrossCollective final : public Collective {
- public:
-  explicit AcrossCollective(Collective& across) : across_(across) {}
-  World world() const noexcept override { return across_.world(); }
-  bool recordable() const noexcept override { return across_.recordable(); }
-  void all_reduce_sum(Tensor tensor, Stream& stream) override {
-    across_.all_reduce_sum(tensor, stream);
-  }
-  void reduce_sum(Tensor tensor, std::int32_t root, Stream& stream) override {
-    across_.reduce_sum(tensor, root, stream);
-  }
-  void broadcast(Tensor tensor, std::int32_t root, Stream& stream) override {
-    across_.broadcast(tensor, root, stream);
-  }
-
- private:
-  Collective& across_;
-};
-
 }  // namespace
 
 NestedGroup::NestedGroup(std::unique_ptr<CollectiveGroup> inside, std::span<Device* const> devices,
@@ -107,9 +88,8 @@ NestedGroup::NestedGroup(std::unique_ptr<CollectiveGroup> inside, std::span<Devi
 std::unique_ptr<Collective> NestedGroup::join(std::int32_t rank) {
   const auto threads = static_cast<std::int32_t>(devices_.size());
   PENSTOCK_ASSERT(rank / threads == across_.world().rank);
-  if (inside_ == nullptr) return std::make_unique<AcrossCollective>(across_);
   const std::int32_t thread = rank % threads;
-  return std::make_unique<NestedCollective>(inside_->join(thread),
+  return std::make_unique<NestedCollective>(inside_ ? inside_->join(thread) : nullptr,
                                             *devices_[static_cast<std::size_t>(thread)], across_);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A second arena with the size of an executable's arena. It holds a model to average with,
-// gradients for a later step, or weights for a later step.
+// What updates do with arenas: give them to all ranks, and keep a second one with the size of an
+// executable's, for a model to average with, or for gradients or weights of a later step.
 #pragma once
 
 #include <cstddef>
@@ -29,6 +29,12 @@ class ArenaCopy {
   Device* const device_;
   Buffer buffer_;
 };
+
+/// Gives every rank the weights and running statistics of rank 0.
+inline void share_weights(Collective& collective, const ParameterSet& set, Stream& stream) {
+  collective.broadcast(set.weights, 0, stream);
+  collective.broadcast(set.running, 0, stream);
+}
 
 /// Enqueues to = from.
 inline void copy(const Tensor& to, const Tensor& from, Stream& stream) {

@@ -19,7 +19,6 @@
 #include "trainer/cluster/model_store.h"
 #include "trainer/update_strategy.h"
 #include "trainer/updates/arena_copy.h"
-#include "trainer/updates/peer_choice.h"
 
 namespace penstock::updates {
 namespace {
@@ -30,19 +29,59 @@ namespace {
 class ModelPrefetch {
  public:
   /// Needs the context's device.
-  ModelPrefetch(const UpdateContext& context, const PeerModels& models);
-  /// Waits for a read in progress, which ends by itself if the run is being stopped.
-  ~ModelPrefetch();
+  ModelPrefetch(const UpdateContext& context, const PeerModels& models)
+      : reader_(context.collective.world().rank),
+        models_(models.store),
+        clock_(models.clock),
+        stream_(context.device->make_stream()),
+        free_(context.device->make_event()),
+        done_(context.device->make_event()) {
+    thread_ = std::jthread([this, participant = Clock::Participant(clock_)](
+                               const std::stop_token& stop) { run(stop); });
+  }
 
   /// Begins to copy the owner's newest model into `into`, after the work that is already enqueued
   /// on `stream`.
-  void begin(std::int32_t owner, const Tensor& into, Stream& stream);
+  void begin(std::int32_t owner, const Tensor& into, Stream& stream) {
+    stream.record(*free_);
+    const std::lock_guard lock(mutex_);
+    PENSTOCK_ASSERT(!wanted_);
+    owner_ = owner;
+    into_ = into;
+    wanted_ = true;
+    clock_.wake(gate_);
+  }
   /// Blocks until the copy is enqueued, makes `stream` wait for it, and returns the version.
   /// Nothing: the owner has not published. Rethrows the exception of the read.
-  std::optional<std::int64_t> finish(Stream& stream);
+  std::optional<std::int64_t> finish(Stream& stream) {
+    std::unique_lock lock(mutex_);
+    clock_.wait(lock, gate_, {}, [this] { return !wanted_; });
+    if (failure_ != nullptr) std::rethrow_exception(failure_);
+    stream.wait_for(*done_);
+    return version_;
+  }
 
  private:
-  void run(const std::stop_token& stop);
+  void run(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    while (clock_.wait(lock, gate_, stop, [this] { return wanted_; }) && !stop.stop_requested()) {
+      lock.unlock();
+      std::optional<std::int64_t> version;
+      std::exception_ptr failure;
+      try {
+        stream_->wait_for(*free_);
+        version = models_.read(reader_, owner_, into_, *stream_);
+        stream_->record(*done_);
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      lock.lock();
+      version_ = version;
+      failure_ = failure;
+      wanted_ = false;
+      clock_.wake(gate_);
+    }
+  }
 
   const std::int32_t reader_;
   cluster::ModelStore& models_;
@@ -59,60 +98,8 @@ class ModelPrefetch {
   std::optional<std::int64_t> version_;
   std::exception_ptr failure_;
 
-  std::jthread thread_;  // last: it ends first
+  std::jthread thread_;  // last: it ends first, after a read in progress
 };
-
-ModelPrefetch::ModelPrefetch(const UpdateContext& context, const PeerModels& models)
-    : reader_(context.collective.world().rank),
-      models_(models.store),
-      clock_(models.clock),
-      stream_(context.device->make_stream()),
-      free_(context.device->make_event()),
-      done_(context.device->make_event()) {
-  thread_ = std::jthread(
-      [this, participant = Clock::Participant(clock_)](const std::stop_token& stop) { run(stop); });
-}
-
-ModelPrefetch::~ModelPrefetch() = default;
-
-void ModelPrefetch::begin(std::int32_t owner, const Tensor& into, Stream& stream) {
-  stream.record(*free_);
-  const std::lock_guard lock(mutex_);
-  PENSTOCK_ASSERT(!wanted_);
-  owner_ = owner;
-  into_ = into;
-  wanted_ = true;
-  clock_.wake(gate_);
-}
-
-std::optional<std::int64_t> ModelPrefetch::finish(Stream& stream) {
-  std::unique_lock lock(mutex_);
-  clock_.wait(lock, gate_, {}, [this] { return !wanted_; });
-  if (failure_ != nullptr) std::rethrow_exception(failure_);
-  stream.wait_for(*done_);
-  return version_;
-}
-
-void ModelPrefetch::run(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  while (clock_.wait(lock, gate_, stop, [this] { return wanted_; }) && !stop.stop_requested()) {
-    lock.unlock();
-    std::optional<std::int64_t> version;
-    std::exception_ptr failure;
-    try {
-      stream_->wait_for(*free_);
-      version = models_.read(reader_, owner_, into_, *stream_);
-      stream_->record(*done_);
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    lock.lock();
-    version_ = version;
-    failure_ = failure;
-    wanted_ = false;
-    clock_.wake(gate_);
-  }
-}
 
 /// Counts the staleness of the models that ranks averaged with.
 class StalenessCounters {
@@ -154,8 +141,7 @@ class AsyncSgd final : public UpdateStrategy {
 
   void start(Executable& executable, Stream& stream) override {
     const ParameterSet& set = executable.parameters();
-    collective_.broadcast(set.weights, 0, stream);
-    collective_.broadcast(set.running, 0, stream);
+    share_weights(collective_, set, stream);
     if (world_.size == 1) return;
     models_.publish(world_.rank, 0, set.weights, stream);
     collective_.broadcast({}, 0, stream);  // meet: all ranks have published

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/updates/byteps.h"
+#include "trainer/updates/served.h"
 
 #include <fmt/format.h>
 
+#include <memory>
 #include <vector>
 
 #include "dataflow/error.h"
 #include "dataflow/probe.h"
 #include "trainer/cluster/servers/connection.h"
-#include "trainer/updates/served.h"
+#include "trainer/updates/arena_copy.h"
 
 namespace penstock::updates {
 namespace {
@@ -19,13 +20,10 @@ float byteps_scale(const UpdateContext& context, std::int32_t workers) {
   return 1 / static_cast<float>(context.local_ranks * workers);
 }
 
-class BytePs final : public UpdateStrategy {
+class BytePs final : public ServedUpdate {
  public:
   BytePs(const UpdateContext& context, const ServerLink& link)
-      : collective_(context.collective),
-        optimizer_(context.optimizer),
-        servers_(link.servers),
-        device_(*context.device),
+      : ServedUpdate(context, link),
         scale_(byteps_scale(context, servers_.cluster().workers())),
         partition_bytes_(part_bytes_of(context.options, "partition_bytes")),
         credit_bytes_(static_cast<std::size_t>(context.options.bytes("credit_bytes"))) {
@@ -42,8 +40,6 @@ class BytePs final : public UpdateStrategy {
     if (leads()) servers_.release();
   }
 
-  bool recordable() const noexcept override { return false; }
-
   void start(Executable& executable, Stream& stream) override {
     const ParameterSet& set = executable.parameters();
     if (leads()) {
@@ -51,8 +47,7 @@ class BytePs final : public UpdateStrategy {
       servers_.begin(plan_, cluster::ServerRule::sum, set.weights, set.running);
       servers_.set_credit(credit_bytes_);
     }
-    collective_.broadcast(set.weights, 0, stream);
-    collective_.broadcast(set.running, 0, stream);
+    share_weights(collective_, set, stream);
   }
 
   /// One rank's gradients are pushed during backward. Gradients of several ranks are added first,
@@ -89,8 +84,6 @@ class BytePs final : public UpdateStrategy {
   }
 
  private:
-  bool leads() const noexcept { return collective_.world().rank == 0; }
-
   void plan(const ParameterSet& set) {
     plan_ = cluster::plan_partitions(set, servers_.cluster().servers(), partition_bytes_);
     const auto* const arena = static_cast<const float*>(set.gradients.data);
@@ -115,11 +108,6 @@ class BytePs final : public UpdateStrategy {
     missing_ = parameters_in_;
     pushed_.assign(plan_.parts.size(), false);
   }
-  void settle(Stream& stream) {
-    if (arrived_ == nullptr) arrived_ = device_.make_event();
-    stream.record(*arrived_);
-    arrived_->wait_until(Time::max());
-  }
   /// The sum overwrites the gradients: it arrives after the server has them.
   void push(std::size_t index) {
     const cluster::Part& part = plan_.parts[index];
@@ -133,10 +121,6 @@ class BytePs final : public UpdateStrategy {
                   {});
   }
 
-  Collective& collective_;
-  Optimizer& optimizer_;
-  cluster::ServerConnection& servers_;
-  Device& device_;
   const float scale_;
   const std::size_t partition_bytes_, credit_bytes_;
   cluster::PartPlan plan_;
@@ -145,7 +129,6 @@ class BytePs final : public UpdateStrategy {
   std::vector<std::size_t> parameters_in_;          // by part
   std::vector<std::size_t> missing_;                // by part: gradients not yet complete
   std::vector<bool> pushed_;
-  std::unique_ptr<Event> arrived_;
 };
 
 }  // namespace

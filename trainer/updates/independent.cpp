@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // No exchange: every replica trains alone. An upper bound for the throughput of all updates.
 #include "trainer/update_strategy.h"
+#include "trainer/updates/arena_copy.h"
 
 namespace penstock::updates {
 namespace {
@@ -11,8 +12,7 @@ class Independent final : public UpdateStrategy {
       : collective_(context.collective), optimizer_(context.optimizer) {}
 
   void start(Executable& executable, Stream& stream) override {
-    collective_.broadcast(executable.parameters().weights, 0, stream);
-    collective_.broadcast(executable.parameters().running, 0, stream);
+    share_weights(collective_, executable.parameters(), stream);
   }
   void finish_step(Executable& executable, Stream& stream, StepResult& result) override {
     optimizer_.apply(executable.parameters(), 1, stream, result);

@@ -2,15 +2,90 @@
 // A parameter server on the ranks themselves. A home adds the gradients of all ranks for its part
 // of the weights, applies them, and distributes the weights. Rank 0 is the only home unless a
 // placement distributes the parts. A home is its rank's device.
+#include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "dataflow/error.h"
+#include "trainer/placement.h"
 #include "trainer/updates/arena_copy.h"
-#include "trainer/updates/homes.h"
 #include "trainer/updates/served.h"
 
 namespace penstock::updates {
 namespace {
+
+Tensor part(const Tensor& tensor, const ArenaRange& range) {
+  return {static_cast<float*>(tensor.data) + range.first, range.count};
+}
+
+/// The homes of a parameter server whose ranks are also its clients. A home is the rank that adds
+/// the gradients of a part of the arenas, applies them and distributes the weights. Every rank
+/// calls the same members in the same order.
+class Homes {
+ public:
+  /// Throws ConfigError if the placement gives the context's optimizer less than it needs.
+  Homes(const UpdateContext& context, Placement placement)
+      : collective_(context.collective), optimizer_(context.optimizer), placement_(placement) {
+    if (placement == Placement::split && optimizer_.layer_wise()) {
+      throw ConfigError(
+          "parameter_server:placement is split, which cuts tensors, and the optimizer scales its "
+          "steps by the norms of whole ones; use placement=greedy or placement=first");
+    }
+    if (placement != Placement::first && optimizer_.state().loss_scale.count > 0) {
+      throw ConfigError(
+          "--fp16-enable-auto-loss-scale needs a home that sees all gradients, so that all weights "
+          "skip the same updates; use parameter_server:placement=first, or leave it out");
+    }
+  }
+
+  /// Gives the home of each range the sum over all ranks. On other ranks the gradients of the range
+  /// are undefined.
+  void reduce(const ParameterSet& set, Stream& stream) {
+    settle(set);
+    for (std::size_t home = 0; home < ranges_.size(); ++home) {
+      for (const ArenaRange& range : ranges_[home]) {
+        collective_.reduce_sum(part(set.gradients, range), static_cast<std::int32_t>(home), stream);
+      }
+    }
+  }
+  /// Gives every rank each range of `weights`, laid out as the set's weights, from its home. Also
+  /// copies an automatic loss scale from rank 0.
+  void hand_out(const ParameterSet& set, const Tensor& weights, Stream& stream) {
+    settle(set);
+    for (std::size_t home = 0; home < ranges_.size(); ++home) {
+      for (const ArenaRange& range : ranges_[home]) {
+        collective_.broadcast(part(weights, range), static_cast<std::int32_t>(home), stream);
+      }
+    }
+    if (const Tensor scale = optimizer_.state().loss_scale; scale.count > 0) {
+      collective_.broadcast(scale, 0, stream);
+    }
+  }
+
+  /// Whether this rank updates its arenas between the two calls. With one home, only the home does.
+  /// With several, every rank updates all of its arenas, but only its own ranges are distributed:
+  /// an optimizer cannot update parts of a set, and replicas also update all weights.
+  bool updates() const noexcept {
+    return placement_ != Placement::first || collective_.world().rank == 0;
+  }
+  /// Whether rank 0's optimizer has the state of all weights.
+  bool rank_0_knows_all() const noexcept { return placement_ == Placement::first; }
+
+ private:
+  void settle(const ParameterSet& set) {
+    if (settled_) return;
+    settled_ = true;
+    const bool whole = placement_ == Placement::first || set.parameters.empty();
+    ranges_ = whole ? std::vector<std::vector<ArenaRange>>{{{0, set.weights.count}}}
+                    : place(placement_, parameter_ranges(set), collective_.world().size);
+  }
+
+  Collective& collective_;
+  Optimizer& optimizer_;
+  const Placement placement_;
+  bool settled_ = false;
+  std::vector<std::vector<ArenaRange>> ranges_;  // by home
+};
 
 class ParameterServer final : public UpdateStrategy {
  public:
@@ -25,8 +100,7 @@ class ParameterServer final : public UpdateStrategy {
   }
 
   void start(Executable& executable, Stream& stream) override {
-    collective_.broadcast(executable.parameters().weights, 0, stream);
-    collective_.broadcast(executable.parameters().running, 0, stream);
+    share_weights(collective_, executable.parameters(), stream);
   }
   void finish_step(Executable& executable, Stream& stream, StepResult& result) override {
     const ParameterSet& set = executable.parameters();
@@ -64,8 +138,7 @@ class StagedServer final : public UpdateStrategy {
 
   void start(Executable& executable, Stream& stream) override {
     const ParameterSet& set = executable.parameters();
-    collective_.broadcast(set.weights, 0, stream);
-    collective_.broadcast(set.running, 0, stream);
+    share_weights(collective_, set, stream);
     current_set_.emplace(in_arenas(set, current_.beside(set.weights), set.gradients));
     if (!resumed_) copy(current_set_->weights, set.weights, stream);
   }

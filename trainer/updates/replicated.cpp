@@ -11,7 +11,7 @@
 #include "trainer/exchange.h"
 #include "trainer/update_strategy.h"
 #include "trainer/updates/arena_copy.h"
-#include "trainer/updates/byteps.h"
+#include "trainer/updates/served.h"
 
 namespace penstock::updates {
 namespace {
@@ -25,8 +25,7 @@ class Replicated final : public UpdateStrategy {
         scale_(gradient_scale(context)) {}
 
   void start(Executable& executable, Stream& stream) override {
-    collective_.broadcast(executable.parameters().weights, 0, stream);
-    collective_.broadcast(executable.parameters().running, 0, stream);
+    share_weights(collective_, executable.parameters(), stream);
     if (exchange_ == nullptr) return;
     executable.group_gradients(exchange_->plan().parameters());
     exchange_->start();
@@ -72,8 +71,7 @@ class Deferred final : public UpdateStrategy {
   bool recordable() const noexcept override { return false; }
 
   void start(Executable& executable, Stream& stream) override {
-    collective_.broadcast(executable.parameters().weights, 0, stream);
-    collective_.broadcast(executable.parameters().running, 0, stream);
+    share_weights(collective_, executable.parameters(), stream);
   }
   KeptArenas kept(const ParameterSet& set) override {
     return {.weights = set.weights,

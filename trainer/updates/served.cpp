@@ -35,14 +35,11 @@ float served_scale(const UpdateContext& context, std::int32_t workers, cluster::
   return scale;
 }
 
-class Served final : public UpdateStrategy {
+class Served final : public ServedUpdate {
  public:
   Served(const UpdateContext& context, const ServerLink& link, cluster::ServerRule rule,
          Placement placement, bool staged)
-      : collective_(context.collective),
-        optimizer_(context.optimizer),
-        servers_(link.servers),
-        device_(*context.device),
+      : ServedUpdate(context, link),
         probe_(context.probe),
         hyper_(link.hyper),
         rule_(rule),
@@ -61,7 +58,6 @@ class Served final : public UpdateStrategy {
     if (leads()) servers_.release();
   }
 
-  bool recordable() const noexcept override { return false; }
   KeptArenas kept(const ParameterSet& set) override {
     return {.weights = set.weights, .rank_0_knows_all = false};
   }
@@ -72,8 +68,7 @@ class Served final : public UpdateStrategy {
       plan_ = cluster::plan_parts(set, placement_, servers_.cluster().servers(), part_bytes_);
       servers_.begin(plan_, rule_, set.weights, set.running);
     }
-    collective_.broadcast(set.weights, 0, stream);
-    collective_.broadcast(set.running, 0, stream);
+    share_weights(collective_, set, stream);
   }
 
   void finish_step(Executable& executable, Stream& stream, StepResult& result) override {
@@ -92,19 +87,11 @@ class Served final : public UpdateStrategy {
   }
 
  private:
-  bool leads() const noexcept { return collective_.world().rank == 0; }
-
   void describe() const {
     probe_->note(fmt::format(
         "parameter_server: {} workers push to {} servers, whose rule is '{}', times {:g}; {}",
         servers_.cluster().workers(), servers_.cluster().servers(), to_string(rule_), scale_,
         staged_ ? "steps read weights one update old" : "steps read the newest weights"));
-  }
-  /// Waits until the stream's work is done, because other threads use the arenas now.
-  void settle(Stream& stream) {
-    if (arrived_ == nullptr) arrived_ = device_.make_event();
-    stream.record(*arrived_);
-    arrived_->wait_until(Time::max());
   }
   void push(const Tensor& gradients, const Tensor& weights) {
     const cluster::ServerConnection::Terms terms{hyper_(step_++), scale_};
@@ -139,10 +126,6 @@ class Served final : public UpdateStrategy {
     push(gradients, pulled);
   }
 
-  Collective& collective_;
-  Optimizer& optimizer_;
-  cluster::ServerConnection& servers_;
-  Device& device_;
   Probe* const probe_;
   const std::function<Hyper(std::int64_t)> hyper_;
   const cluster::ServerRule rule_;
@@ -153,7 +136,6 @@ class Served final : public UpdateStrategy {
   ArenaCopy gradients_, pulled_;  // used if staged
   cluster::PartPlan plan_;
   std::int64_t step_ = 0;
-  std::unique_ptr<Event> arrived_;
 };
 
 }  // namespace

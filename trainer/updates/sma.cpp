@@ -30,8 +30,7 @@ class ModelAveraging final : public UpdateStrategy {
   }
 
   void start(Executable& executable, Stream& stream) override {
-    collective_.broadcast(executable.parameters().weights, 0, stream);
-    collective_.broadcast(executable.parameters().running, 0, stream);
+    share_weights(collective_, executable.parameters(), stream);
     sum_.beside(executable.parameters().weights);
   }
   void finish_step(Executable& executable, Stream& stream, StepResult& result) override {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/report/figures/cost_dots.h"
+#include "bench/report/figures/figures.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "bench/report/figures/axis.h"
-#include "bench/report/figures/markup.h"
 #include "bench/report/figures/quantity.h"
+#include "bench/report/figures/svg.h"
 
 namespace penstock::report {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/report/figures/time_shares.h"
+#include "bench/report/figures/figures.h"
 
 #include <fmt/format.h>
 

@@ -27,16 +27,13 @@ void print(const RunResult& result, std::ostream& out) {
                      static_cast<double>(devices) * summary.reach);
 }
 
-void write(const SweepResult& sweep, const ReportStyle&, std::ostream& out) {
-  print_runs(sweep, true, out, print);
-}
-
 }  // namespace
 
 extern constinit const ReportEntry horovod_report{
     .name = "horovod",
     .summary = "each run as Horovod's synthetic benchmarks print it",
-    .write = write,
+    .write = [](const SweepResult& sweep, const ReportStyle&,
+                std::ostream& out) { print_runs(sweep, true, out, print); },
 };
 
 }  // namespace penstock::report

@@ -3,7 +3,6 @@
 // machine-readable line. The durations of warm-up and start are not saved, so they are left out.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "bench/report/foreign_report.h"
@@ -16,10 +15,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 bool reads_files(const RunConfig& config) {
-  const auto& feeders = feeder_table().entries;
-  return std::any_of(feeders.begin(), feeders.end(), [&](const FeederEntry* feeder) {
-    return feeder->name == plain_name(config.fake_location) && feeder->reads_files;
-  });
+  const FeederEntry* const feeder = match_entry(feeder_table(), plain_name(config.fake_location));
+  return feeder != nullptr && feeder->reads_files;
 }
 
 void print(const RunResult& result, std::ostream& out) {
@@ -46,16 +43,13 @@ void print(const RunResult& result, std::ostream& out) {
                      attributes.dump());
 }
 
-void write(const SweepResult& sweep, const ReportStyle&, std::ostream& out) {
-  print_runs(sweep, true, out, print);
-}
-
 }  // namespace
 
 extern constinit const ReportEntry kungfu_report{
     .name = "kungfu",
     .summary = "each run as KungFu's system benchmark prints it",
-    .write = write,
+    .write = [](const SweepResult& sweep, const ReportStyle&,
+                std::ostream& out) { print_runs(sweep, true, out, print); },
 };
 
 }  // namespace penstock::report

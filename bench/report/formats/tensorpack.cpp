@@ -46,16 +46,13 @@ void print(const RunResult& result, std::ostream& out) {
   out << "Training has finished!\n";
 }
 
-void write(const SweepResult& sweep, const ReportStyle&, std::ostream& out) {
-  print_runs(sweep, true, out, print);
-}
-
 }  // namespace
 
 extern constinit const ReportEntry tensorpack_report{
     .name = "tensorpack",
     .summary = "each run as a tensorpack trainer logs it",
-    .write = write,
+    .write = [](const SweepResult& sweep, const ReportStyle&,
+                std::ostream& out) { print_runs(sweep, true, out, print); },
 };
 
 }  // namespace penstock::report

@@ -3,7 +3,6 @@
 // run. Accuracies of single steps are not saved, so their columns are left out.
 #include <fmt/format.h>
 
-#include <string>
 #include <vector>
 
 #include "bench/report/foreign_report.h"
@@ -16,17 +15,9 @@
 namespace penstock::report {
 namespace {
 
-/// The entry of a component in this program's table, or null.
-template <typename Entry>
-const Entry* known(const Table<Entry>& table, std::string_view component) {
-  for (const Entry* entry : table.entries) {
-    if (canonical_name(entry->name) == canonical_name(plain_name(component))) return entry;
-  }
-  return nullptr;
-}
-
 StepTableHeader header_of(const RunResult& result) {
-  const FeederEntry* const feeder = known(feeder_table(), result.config.fake_location);
+  const FeederEntry* const feeder =
+      match_entry(feeder_table(), plain_name(result.config.fake_location));
   StepTableHeader header;
   header.config = result.config;
   header.synthetic = feeder == nullptr || (!feeder->reads_files && !feeder->needs_producer);
@@ -52,16 +43,13 @@ void print(const RunResult& result, std::ostream& out) {
   out << (evaluates_while_training(config) ? "Done with training\n" : format_total(result));
 }
 
-void write(const SweepResult& sweep, const ReportStyle&, std::ostream& out) {
-  print_runs(sweep, false, out, print);
-}
-
 }  // namespace
 
 extern constinit const ReportEntry tf_cnn_benchmarks_report{
     .name = "tf_cnn_benchmarks",
     .summary = "each run as tf_cnn_benchmarks prints it",
-    .write = write,
+    .write = [](const SweepResult& sweep, const ReportStyle&,
+                std::ostream& out) { print_runs(sweep, false, out, print); },
 };
 
 }  // namespace penstock::report

@@ -8,10 +8,8 @@
 #include <cmath>
 #include <utility>
 
-#include "bench/report/figures/pipeline.h"
+#include "bench/report/figures/figures.h"
 #include "bench/report/figures/quantity.h"
-#include "bench/report/figures/scaling_curve.h"
-#include "bench/report/figures/supply_bars.h"
 #include "bench/report/pages/run_views.h"
 #include "dataflow/entry.h"
 
@@ -57,10 +55,10 @@ std::string joined(const std::vector<std::string>& names) {
 
 }  // namespace
 
-PageFigure pipeline_of(const Row& row, const std::vector<isolate::StageFinding>& stages,
-                       std::optional<std::size_t> bottleneck, bool trainer_is_narrow,
-                       double demand_img_per_s) {
-  PageFigure figure{.file = "pipeline.svg"};
+document::Figure pipeline_of(const Row& row, const std::vector<isolate::StageFinding>& stages,
+                             std::optional<std::size_t> bottleneck, bool trainer_is_narrow,
+                             double demand_img_per_s) {
+  document::Figure figure{.file = "pipeline.svg"};
   if (stages.empty()) return figure;
   const Repetition* const run = typical_run(row);
   const RunResult* const result = run == nullptr ? nullptr : &run->result;
@@ -84,33 +82,29 @@ PageFigure pipeline_of(const Row& row, const std::vector<isolate::StageFinding>&
       "demand. Busy: the share of its threads' time that a stage takes; 100 % is all of them, all "
       "the time.",
       row.config.fake_location);
-  figure.draw = [boxes = std::move(boxes), demand_img_per_s](const FigureSize& size) {
-    return pipeline_figure(boxes, demand_img_per_s, size);
-  };
+  figure.draw = drawn<pipeline_figure>(std::move(boxes), demand_img_per_s);
   return figure;
 }
 
-PageFigure supply_bars_of(const std::vector<FeederSupply>& feeders, double demand_img_per_s,
-                          std::string how) {
-  PageFigure figure{.file = "supply.svg", .heading = "Supply against demand"};
+document::Figure supply_bars_of(const std::vector<FeederSupply>& feeders, double demand_img_per_s,
+                                std::string how) {
+  document::Figure figure{.file = "supply.svg", .heading = "Supply against demand"};
   if (feeders.empty() || !(demand_img_per_s > 0)) return figure;
   std::vector<SupplyBar> bars;
   for (const FeederSupply& feeder : feeders) {
     bars.push_back({feeder.label, feeder.img_per_s, demand_img_per_s});
   }
   figure.caption = std::move(how);
-  figure.draw = [bars = std::move(bars)](const FigureSize& size) {
-    return supply_bars_figure(bars, size);
-  };
+  figure.draw = drawn<supply_bars_figure>(std::move(bars));
   return figure;
 }
 
-PageFigure bottleneck_curve_of(std::vector<FeederSupply> feeders, double demand_img_per_s,
-                               const std::vector<std::string>& kept_up) {
+document::Figure bottleneck_curve_of(std::vector<FeederSupply> feeders, double demand_img_per_s,
+                                     const std::vector<std::string>& kept_up) {
   constexpr std::array kLooks = {CurveLook::first, CurveLook::second, CurveLook::third,
                                  CurveLook::fourth};
-  PageFigure figure{.file = "bottleneck.svg",
-                    .heading = "From which device rate on is the feeder the bottleneck?"};
+  document::Figure figure{.file = "bottleneck.svg",
+                          .heading = "From which device rate on is the feeder the bottleneck?"};
   std::erase_if(feeders, [](const FeederSupply& feeder) {
     return !std::isfinite(feeder.img_per_s.value) || !(feeder.img_per_s.value > 0);
   });
@@ -144,9 +138,18 @@ PageFigure bottleneck_curve_of(std::vector<FeederSupply> feeders, double demand_
         fmt::format(" {} keep{} up with these devices; a larger number was not measured.",
                     joined(kept_up), kept_up.size() == 1 ? "s" : "");
   }
-  figure.draw = [data = std::move(data)](const FigureSize& size) {
-    return scaling_curves_figure(data, size);
-  };
+  figure.draw = drawn<scaling_curves_figure>(std::move(data));
+  return figure;
+}
+
+document::Figure cost_split_of(std::vector<SplitBar> bars) {
+  document::Figure figure{.file = "split.svg", .heading = "What the cost consists of"};
+  if (bars.empty()) return figure;
+  figure.caption =
+      "Starvation: the device had no batch. Transfer: it waited for the copy of one that was "
+      "ready. Interference: steps themselves got longer, or were enqueued late. Residual: what "
+      "these do not explain.";
+  figure.draw = drawn<cost_split_figure>(std::move(bars));
   return figure;
 }
 

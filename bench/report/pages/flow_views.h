@@ -7,9 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "bench/document/document.h"
 #include "bench/isolate/diagnosis.h"
 #include "bench/record/sweep_result.h"
-#include "bench/report/pages/page.h"
+#include "bench/report/figures/figures.h"
 #include "bench/statistics/estimate.h"
 
 namespace penstock::report {
@@ -23,18 +24,21 @@ struct FeederSupply {
 /// The stages of `row`, followed by the trainer. `bottleneck` is an index of `stages`. Without one,
 /// the trainer is marked as the bottleneck if `trainer_is_narrow`. Without stages, the figure has
 /// no data.
-PageFigure pipeline_of(const Row& row, const std::vector<isolate::StageFinding>& stages,
-                       std::optional<std::size_t> bottleneck, bool trainer_is_narrow,
-                       double demand_img_per_s);
+document::Figure pipeline_of(const Row& row, const std::vector<isolate::StageFinding>& stages,
+                             std::optional<std::size_t> bottleneck, bool trainer_is_narrow,
+                             double demand_img_per_s);
 
 /// One bar per feeder. `how` is a sentence on the origin of the supplies.
-PageFigure supply_bars_of(const std::vector<FeederSupply>& feeders, double demand_img_per_s,
-                          std::string how);
+document::Figure supply_bars_of(const std::vector<FeederSupply>& feeders, double demand_img_per_s,
+                                std::string how);
 
 /// The training rate over the device rate: a feeder is the bottleneck if the device rate exceeds
 /// its supply. `kept_up` lists feeders that keep up with this demand and whose limit is unknown.
-PageFigure bottleneck_curve_of(std::vector<FeederSupply> feeders, double demand_img_per_s,
-                               const std::vector<std::string>& kept_up);
+document::Figure bottleneck_curve_of(std::vector<FeederSupply> feeders, double demand_img_per_s,
+                                     const std::vector<std::string>& kept_up);
+
+/// The parts of costs, one bar each. No data without bars.
+document::Figure cost_split_of(std::vector<SplitBar> bars);
 
 /// Explains the columns of a table of stages.
 std::string_view stage_terms();

@@ -2,16 +2,24 @@
 #include "bench/report/pages/page.h"
 
 #include <fmt/format.h>
+#include <fmt/ostream.h>
 
 #include <algorithm>
 #include <cctype>
+#include <string>
+#include <system_error>
+#include <variant>
 
-#include "bench/report/figures/markup.h"
+#include "bench/report/figures/svg.h"
+#include "bench/sweep/result_folder.h"
+#include "dataflow/machine/output_file.h"
 #include "penstock_figure_css.h"
 #include "penstock_page_css.h"
 
 namespace penstock::report {
 namespace {
+
+using document::Block;
 
 /// Adds a capital letter and a full stop.
 std::string as_sentence(std::string text) {
@@ -35,127 +43,147 @@ std::string prose(std::string_view text) {
   return result;
 }
 
-constexpr FigureSize kWide{.width = 860}, kNarrow{.width = 360};
+/// Each word of a command in an element, because lines may break only between words.
+std::string words_of(std::string_view command) {
+  std::string result;
+  for (std::size_t end = 0; !command.empty(); command.remove_prefix(end)) {
+    end = std::min(command.find(' '), command.size() - 1) + 1;  // the blank belongs to the word
+    result += fmt::format("<span>{}</span>", escaped(command.substr(0, end)));
+  }
+  return result;
+}
+
+struct PageWriter {
+  std::ostream& out;
+
+  template <typename... Parts>
+  void print(fmt::format_string<Parts...> format, Parts&&... parts) const {
+    fmt::print(out, format, std::forward<Parts>(parts)...);
+  }
+
+  void write(const document::Document& document) const {
+    for (const Block& block : document) {
+      if (!is_empty(block)) std::visit(*this, static_cast<const document::BlockVariant&>(block));
+    }
+  }
+
+  void operator()(const document::Paragraphs& block) const {
+    const bool warns = block.look == document::Look::warning;
+    if (warns) print("<div class=\"warnings\" role=\"note\">\n");
+    for (const std::string& text : block.texts) {
+      print("<p class=\"{}\">{}</p>\n", block.look == document::Look::soft ? "soft" : "",
+            prose(warns ? as_sentence(text) : text));
+    }
+    if (warns) print("</div>\n");
+  }
+
+  void operator()(const document::List& block) const {
+    if (!block.heading.empty()) print("<p>{}</p>\n", prose(block.heading));
+    print("<ul>\n");
+    for (const std::string& item : block.items) print("<li>{}</li>\n", prose(item));
+    print("</ul>\n");
+  }
+
+  void operator()(const document::Table& block) const {
+    const auto classes = [&](std::size_t column) {
+      return block.columns[column].number ? " class=\"number\"" : "";
+    };
+    print("<div class=\"scroll\"><table>\n<thead><tr>");
+    for (std::size_t i = 0; i < block.columns.size(); ++i) {
+      print("<th scope=\"col\"{}>{}</th>", classes(i), escaped(block.columns[i].name));
+    }
+    print("</tr></thead>\n<tbody>\n");
+    for (const std::vector<std::string>& row : block.rows) {
+      print("<tr>");
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        print("<td{} data-name=\"{}\">{}</td>", classes(i), escaped(block.columns[i].name),
+              escaped(row[i]));
+      }
+      print("</tr>\n");
+    }
+    print("</tbody>\n</table></div>\n");
+  }
+
+  void operator()(const document::Verbatim& block) const {
+    print("<pre>{}</pre>\n", block.command ? words_of(block.text) : escaped(block.text));
+  }
+
+  void operator()(const document::Verdict& block) const {
+    auto line = block.lines.begin();
+    if (block.answers) {
+      print("<p class=\"lead {}\">{}</p>\n", line->tone, prose(line->text));
+      ++line;
+    }
+    if (line == block.lines.end()) return;
+    print("<ul class=\"verdict\">\n");
+    for (; line != block.lines.end(); ++line) {
+      print("<li class=\"{}\">{}</li>\n", line->tone, prose(line->text));
+    }
+    print("</ul>\n");
+  }
+
+  void operator()(const document::Tiles& block) const {
+    print("<div class=\"tiles\">\n");
+    for (const document::Tile& tile : block.tiles) {
+      print("<div><span>{}</span> <b>{}</b> <span>{}</span></div>\n", escaped(tile.name),
+            escaped(tile.value), escaped(tile.detail));
+    }
+    print("</div>\n");
+  }
+
+  void operator()(const document::Facts& block) const {
+    print("<dl>\n");
+    for (const auto& [name, value] : block.facts) {
+      print("<dt>{}</dt><dd>{}</dd>\n", escaped(name), escaped(value));
+    }
+    print("</dl>\n");
+  }
+
+  void operator()(const document::Figure& block) const {
+    if (!block.heading.empty()) heading(block.heading);
+    print("<figure>\n<div class=\"wide\">{}</div>\n<div class=\"narrow\">{}</div>\n",
+          block.draw({.width = 860}), block.draw({.width = 360}));
+    if (!block.caption.empty()) print("<figcaption>{}</figcaption>\n", prose(block.caption));
+    print("</figure>\n");
+  }
+
+  void operator()(const document::Section& block) const {
+    if (block.collapsed) {
+      print("<details><summary>{}</summary>\n", escaped(block.heading));
+    } else {
+      heading(block.heading);
+    }
+    write(block.blocks);
+    if (block.collapsed) print("</details>\n");
+  }
+
+  void heading(const std::string& text) const { print("<h2>{}</h2>\n", escaped(text)); }
+};
 
 }  // namespace
 
-void begin_page(std::ostream& out, std::string_view title) {
+void write_page(std::string_view title, const document::Document& document, std::ostream& out) {
   out << "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
          "<meta name=\"color-scheme\" content=\"light dark\">\n<title>"
       << escaped(title) << "</title>\n<style>\n"
       << kPageCss << kFigureCss << "</style>\n</head>\n<body>\n<h1>" << escaped(title) << "</h1>\n";
+  PageWriter{out}.write(document);
+  out << "</body>\n</html>\n";
 }
 
-void end_page(std::ostream& out) { out << "</body>\n</html>\n"; }
-
-void write_heading(std::ostream& out, std::string_view text) {
-  out << "<h2>" << escaped(text) << "</h2>\n";
-}
-
-void write_paragraph(std::ostream& out, std::string_view text, std::string_view classes) {
-  out << fmt::format("<p class=\"{}\">{}</p>\n", classes, prose(text));
-}
-
-void write_list(std::ostream& out, const std::vector<std::string>& items) {
-  if (items.empty()) return;
-  out << "<ul>\n";
-  for (const std::string& item : items) out << "<li>" << prose(item) << "</li>\n";
-  out << "</ul>\n";
-}
-
-void write_command(std::ostream& out, std::string_view command) {
-  out << "<pre>";
-  for (std::size_t end = 0; !command.empty(); command.remove_prefix(end)) {
-    end = std::min(command.find(' '), command.size() - 1) + 1;  // the blank belongs to the word
-    out << "<span>" << escaped(command.substr(0, end)) << "</span>";
-  }
-  out << "</pre>\n";
-}
-
-void write_lines(std::ostream& out, const std::vector<std::string>& lines) {
-  if (lines.empty()) return;
-  out << "<pre>";
-  for (const std::string& line : lines) out << escaped(line) << "\n";
-  out << "</pre>\n";
-}
-
-void write_warnings(std::ostream& out, const std::vector<std::string>& warnings) {
-  if (warnings.empty()) return;
-  out << "<div class=\"warnings\" role=\"note\">\n";
-  for (const std::string& warning : warnings) write_paragraph(out, as_sentence(warning));
-  out << "</div>\n";
-}
-
-void write_definitions(std::ostream& out, const Definitions& definitions) {
-  out << "<dl>\n";
-  for (const auto& [name, value] : definitions) {
-    out << "<dt>" << escaped(name) << "</dt><dd>" << escaped(value) << "</dd>\n";
-  }
-  out << "</dl>\n";
-}
-
-void write_verdict(std::ostream& out, const std::vector<VerdictLine>& lines) {
-  if (lines.empty()) return;
-  write_paragraph(out, lines.front().text, "lead " + std::string(lines.front().tone));
-  write_verdict_list(out, std::span(lines).subspan(1));
-}
-
-void write_verdict_list(std::ostream& out, std::span<const VerdictLine> lines) {
-  if (lines.empty()) return;
-  out << "<ul class=\"verdict\">\n";
-  for (const VerdictLine& line : lines) {
-    out << fmt::format("<li class=\"{}\">{}</li>\n", line.tone, prose(line.text));
-  }
-  out << "</ul>\n";
-}
-
-void write_tiles(std::ostream& out, const std::vector<Tile>& tiles) {
-  if (tiles.empty()) return;
-  out << "<div class=\"tiles\">\n";
-  for (const Tile& tile : tiles) {
-    out << fmt::format("<div><span>{}</span> <b>{}</b> <span>{}</span></div>\n", escaped(tile.name),
-                       escaped(tile.value), escaped(tile.detail));
-  }
-  out << "</div>\n";
-}
-
-void write_table(std::ostream& out, const document::Table& table) {
-  if (table.rows.empty()) return;
-  const auto classes = [&](std::size_t column) {
-    return table.columns[column].number ? " class=\"number\"" : "";
-  };
-  out << "<div class=\"scroll\"><table>\n<thead><tr>";
-  for (std::size_t i = 0; i < table.columns.size(); ++i) {
-    out << fmt::format("<th scope=\"col\"{}>{}</th>", classes(i), escaped(table.columns[i].name));
-  }
-  out << "</tr></thead>\n<tbody>\n";
-  for (const std::vector<std::string>& row : table.rows) {
-    out << "<tr>";
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      out << fmt::format("<td{} data-name=\"{}\">{}</td>", classes(i),
-                         escaped(table.columns[i].name), escaped(row[i]));
+void write_figure_files(const std::vector<document::Figure>& figures,
+                        const std::filesystem::path& folder) {
+  const ResultFolder made(folder);
+  for (const document::Figure& figure : figures) {
+    const std::filesystem::path path = made.path() / figure.file;
+    if (figure.draw) {
+      replace_file(path, figure.draw({.width = 720, .standalone = true}));
+    } else {
+      std::error_code nothing_to_remove;
+      std::filesystem::remove(path, nothing_to_remove);
     }
-    out << "</tr>\n";
   }
-  out << "</tbody>\n</table></div>\n";
-}
-
-void begin_details(std::ostream& out, std::string_view summary) {
-  out << "<details><summary>" << escaped(summary) << "</summary>\n";
-}
-
-void end_details(std::ostream& out) { out << "</details>\n"; }
-
-void write_figure(std::ostream& out, const PageFigure& figure) {
-  if (!figure.draw) return;
-  if (!figure.heading.empty()) write_heading(out, figure.heading);
-  out << "<figure>\n<div class=\"wide\">" << figure.draw(kWide) << "</div>\n<div class=\"narrow\">"
-      << figure.draw(kNarrow) << "</div>\n";
-  if (!figure.caption.empty()) {
-    out << "<figcaption>" << prose(figure.caption) << "</figcaption>\n";
-  }
-  out << "</figure>\n";
 }
 
 }  // namespace penstock::report

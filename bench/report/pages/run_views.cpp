@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "bench/record/report_text.h"
+#include "bench/report/figures/figures.h"
 #include "bench/report/figures/quantity.h"
-#include "bench/report/figures/queue_occupancy.h"
-#include "bench/report/figures/step_times.h"
 
 namespace penstock::report {
 namespace {
@@ -52,8 +52,8 @@ std::optional<double> usual_step_ms(const Row& row) {
   return median(run->result.step_ms);
 }
 
-PageFigure step_times_of(const Row& row, const Row* ceiling, std::string_view round) {
-  PageFigure figure{.file = "steps.svg"};
+document::Figure step_times_of(const Row& row, const Row* ceiling, std::string_view round) {
+  document::Figure figure{.file = "steps.svg"};
   const Repetition* const run = typical_run(row);
   if (run == nullptr) return figure;
   const RunResult& result = run->result;
@@ -62,14 +62,12 @@ PageFigure step_times_of(const Row& row, const Row* ceiling, std::string_view ro
   if (ceiling != nullptr && ceiling != &row) times.ceiling_ms = usual_step_ms(*ceiling);
   figure.caption = fmt::format("{}: every step of the window of {}.", row.config.fake_location,
                                which_run(row, *run, round));
-  figure.draw = [times = std::move(times)](const FigureSize& size) {
-    return step_times_figure(times, size);
-  };
+  figure.draw = drawn<step_times_figure>(std::move(times));
   return figure;
 }
 
-PageFigure queue_occupancy_of(const Row& row, std::string_view round) {
-  PageFigure figure{.file = "queues.svg"};
+document::Figure queue_occupancy_of(const Row& row, std::string_view round) {
+  document::Figure figure{.file = "queues.svg"};
   const Repetition* const run = typical_run(row);
   if (run == nullptr) return figure;
   std::vector<QueueTrack> tracks;
@@ -83,10 +81,7 @@ PageFigure queue_occupancy_of(const Row& row, std::string_view round) {
       "{}: {}. Ready: filled batches that wait for the next stage. None ready: the next stage "
       "waits. Full: no slot is free, and the stage before waits.",
       row.config.fake_location, which_run(row, *run, round));
-  figure.draw = [tracks = std::move(tracks),
-                 window_s = run->result.window_s](const FigureSize& size) {
-    return queue_occupancy_figure(tracks, window_s, size);
-  };
+  figure.draw = drawn<queue_occupancy_figure>(std::move(tracks), run->result.window_s);
   return figure;
 }
 
@@ -115,16 +110,18 @@ document::Table stages_of(const Row& row) {
   return table;
 }
 
-void write_repetitions(const SweepResult& sweep, std::ostream& out, std::string_view round) {
-  write_heading(out, "Each repetition");
-  write_paragraph(out,
-                  "Sustained: images that the feeder finished in the window. Batches ready: those "
-                  "that lay in all rings when it began and when it ended. Input wait: how long a "
-                  "step waited for its batch. Device idle: no step to compute.",
-                  "soft");
+document::Section repetitions_of(const SweepResult& sweep, std::string_view round) {
+  document::Section section{
+      "Each repetition",
+      {document::Paragraphs{
+          {"Sustained: images that the feeder finished in the window. Batches ready: those that "
+           "lay "
+           "in all rings when it began and when it ended. Input wait: how long a step waited for "
+           "its batch. Device idle: no step to compute."},
+          "",
+          document::Look::soft}}};
   for (const Row& row : sweep.rows) {
     if (row.repetitions.empty()) continue;
-    begin_details(out, label_of(sweep, row));
     document::Table table{{{std::string(round)},
                            {"seed", true},
                            {"started"},
@@ -149,16 +146,15 @@ void write_repetitions(const SweepResult& sweep, std::ostream& out, std::string_
            fixed_text(median(run.step_ms), 2), fixed_text(median(run.input_wait_ms), 2),
            fixed_text(run.device_idle_percent, 1)});
     }
-    write_table(out, table);
-    end_details(out);
+    section.blocks.push_back(
+        document::Section{label_of(sweep, row), {std::move(table)}, /*collapsed=*/true});
   }
+  return section;
 }
 
-void write_surroundings(const SweepResult& sweep, std::ostream& out) {
-  write_heading(out, "Where it ran");
-  write_definitions(out, environment_lines(sweep));
-  write_heading(out, "To measure it again");
-  write_command(out, sweep.command);
+document::Document surroundings_of(const SweepResult& sweep) {
+  return {document::Section{"Where it ran", {document::Facts{environment_lines(sweep)}}},
+          document::Section{"To measure it again", {document::Verbatim{"", sweep.command, true}}}};
 }
 
 }  // namespace penstock::report

@@ -3,13 +3,12 @@
 #pragma once
 
 #include <optional>
-#include <ostream>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "bench/document/document.h"
 #include "bench/record/sweep_result.h"
-#include "bench/report/pages/page.h"
 
 namespace penstock::report {
 
@@ -24,19 +23,19 @@ std::string which_run(const Row& row, const Repetition& run, std::string_view ro
 std::optional<double> usual_step_ms(const Row& row);
 
 /// The steps of the typical run; `ceiling` may be null. No data without a typical run.
-PageFigure step_times_of(const Row& row, const Row* ceiling, std::string_view round = "round");
+document::Figure step_times_of(const Row& row, const Row* ceiling,
+                               std::string_view round = "round");
 /// The rings in the typical run. No data if they were not recorded.
-PageFigure queue_occupancy_of(const Row& row, std::string_view round = "round");
+document::Figure queue_occupancy_of(const Row& row, std::string_view round = "round");
 
 /// The stages of the typical run from their counters: CPU time, waits and bytes per image. No rows
 /// if they were not recorded.
 document::Table stages_of(const Row& row);
 
 /// Every repetition of every row, in collapsed sections.
-void write_repetitions(const SweepResult& sweep, std::ostream& out,
-                       std::string_view round = "round");
+document::Section repetitions_of(const SweepResult& sweep, std::string_view round = "round");
 
 /// The environment, and the command to repeat the sweep.
-void write_surroundings(const SweepResult& sweep, std::ostream& out);
+document::Document surroundings_of(const SweepResult& sweep);
 
 }  // namespace penstock::report

@@ -280,8 +280,8 @@ std::vector<std::string> answer_of(const SweepResult& sweep) {
   return answer;
 }
 
-std::vector<VerdictLine> verdict_of(const SweepResult& sweep) {
-  std::vector<VerdictLine> lines;
+std::vector<document::VerdictLine> verdict_of(const SweepResult& sweep) {
+  std::vector<document::VerdictLine> lines;
   for (const Row* row : rows_by_cost(sweep)) {
     lines.push_back({tone_of(row->input_cost->verdict), cost_sentence(sweep, *row)});
   }

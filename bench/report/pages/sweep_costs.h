@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "bench/document/document.h"
 #include "bench/isolate/diagnosis.h"
 #include "bench/record/sweep_result.h"
-#include "bench/report/figures/cost_split.h"
-#include "bench/report/pages/page.h"
+#include "bench/report/figures/figures.h"
 
 namespace penstock::report {
 
@@ -24,7 +24,7 @@ std::vector<std::string> answer_of(const SweepResult& sweep);
 std::optional<isolate::Diagnosis> diagnosis_of(const SweepResult& sweep, const Row& row);
 
 /// One sentence per row with a cost, highest cost first.
-std::vector<VerdictLine> verdict_of(const SweepResult& sweep);
+std::vector<document::VerdictLine> verdict_of(const SweepResult& sweep);
 
 /// Splits the cost of a row by what its device waited for, from the step times of each round. Empty
 /// if the runs did not record this.

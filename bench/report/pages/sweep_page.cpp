@@ -7,26 +7,26 @@
 #include <utility>
 
 #include "bench/record/report_text.h"
-#include "bench/report/figures/cost_dots.h"
-#include "bench/report/pages/figure_files.h"
+#include "bench/report/figures/figures.h"
 #include "bench/report/pages/flow_views.h"
 #include "bench/report/pages/page.h"
 #include "bench/report/pages/run_views.h"
 #include "bench/report/pages/sweep_costs.h"
+#include "bench/report/report.h"
 #include "bench/sweep/sweep.h"
 
 namespace penstock::report {
 namespace {
 
 struct SweepFigures {
-  PageFigure pipeline, supply, curve, cost, split, steps, queues;
+  document::Figure pipeline, supply, curve, cost, split, steps, queues;
   const Row* shown = nullptr;  ///< the row of `steps` and `queues`
 };
 
 using Rows = std::vector<const Row*>;
 
-PageFigure cost_figure(const SweepResult& sweep, const Rows& rows) {
-  PageFigure figure{.file = "cost.svg", .heading = "What is lost"};
+document::Figure cost_figure(const SweepResult& sweep, const Rows& rows) {
+  document::Figure figure{.file = "cost.svg", .heading = "What is lost"};
   if (rows.empty()) return figure;
   std::vector<CostDot> dots;
   for (const Row* row : rows) {
@@ -35,9 +35,7 @@ PageFigure cost_figure(const SweepResult& sweep, const Rows& rows) {
   figure.caption =
       "The share of the devices' speed that is lost with each feeder; below 0 a round was faster "
       "than the ceiling's run beside it.";
-  figure.draw = [dots = std::move(dots)](const FigureSize& size) {
-    return cost_dots_figure(dots, size);
-  };
+  figure.draw = drawn<cost_dots_figure>(std::move(dots));
   return figure;
 }
 
@@ -77,24 +75,12 @@ void add_flow(const SweepResult& sweep, const Rows& rows, SweepFigures& figures)
   figures.curve = bottleneck_curve_of(std::move(slower), demand, kept_up);
 }
 
-PageFigure split_of(const SweepResult& sweep, Rows rows) {
+document::Figure split_of(const SweepResult& sweep, Rows rows) {
   constexpr std::size_t kMostBars = 6;
-  PageFigure figure{.file = "split.svg", .heading = "What the cost consists of"};
   std::erase_if(
       rows, [](const Row* row) { return row->input_cost->verdict == statistics::Verdict::equal; });
   if (rows.size() > kMostBars) rows.resize(kMostBars);
-  std::vector<SplitBar> bars = splits_of(sweep, rows);
-  if (bars.empty()) return figure;
-  figure.caption =
-      "Starvation: the device had no batch. Transfer: it waited for the copy of one that was "
-      "ready. "
-      "Interference: steps themselves got longer, or were enqueued late. Residual: what these do "
-      "not "
-      "explain.";
-  figure.draw = [bars = std::move(bars)](const FigureSize& size) {
-    return cost_split_figure(bars, size);
-  };
-  return figure;
+  return cost_split_of(splits_of(sweep, rows));
 }
 
 SweepFigures figures_of(const SweepResult& sweep) {
@@ -129,8 +115,7 @@ document::Table table_of(const SweepResult& sweep) {
   return table;
 }
 
-void write_how_to_read(const SweepResult& sweep, std::ostream& out) {
-  begin_details(out, "How to read it");
+document::Section explanations(const SweepResult& sweep) {
   std::vector<std::string> lines = how_to_read(sweep);
   lines.push_back(
       fmt::format("Rounds: every row runs once in each, in random order, and is compared with the "
@@ -142,64 +127,75 @@ void write_how_to_read(const SweepResult& sweep, std::ostream& out) {
       "loses: in {} rounds or more, Student's interval excludes 0 and the step is more than {:g} % "
       "longer. Keeps up: the 90 % interval lies within that. Anything else has no verdict.",
       statistics::kRoundsForVerdict, 100 * statistics::CostTargets{}.margin));
-  write_list(out, lines);
-  end_details(out);
+  return {"How to read it", {document::List{"", std::move(lines)}}, /*collapsed=*/true};
 }
 
 /// The answer. Its tone comes from the worst row.
-std::vector<VerdictLine> answer_lines(const SweepResult& sweep) {
-  std::vector<VerdictLine> lines;
-  for (std::string& sentence : answer_of(sweep)) lines.push_back({"open", std::move(sentence)});
-  if (lines.empty()) lines.push_back({"open", "No feeder was measured beside a ceiling."});
-  const std::vector<VerdictLine> rows = verdict_of(sweep);
-  if (!rows.empty()) lines.front().tone = rows.front().tone;
-  return lines;
+document::Verdict verdict_lines(const SweepResult& sweep) {
+  document::Verdict verdict{.answers = true};
+  for (std::string& sentence : answer_of(sweep)) {
+    verdict.lines.push_back({"open", std::move(sentence)});
+  }
+  if (verdict.lines.empty()) {
+    verdict.lines.push_back({"open", "No feeder was measured beside a ceiling."});
+  }
+  const std::vector<document::VerdictLine> rows = verdict_of(sweep);
+  if (!rows.empty()) verdict.lines.front().tone = rows.front().tone;
+  return verdict;
 }
 
-void write_paste(const SweepResult& sweep, std::ostream& out) {
-  std::vector<std::string> lines;
+document::Section lines_to_paste(const SweepResult& sweep) {
+  std::string lines;
   for (const Row* row : rows_by_cost(sweep)) {
-    lines.push_back(paste_line(label_of(sweep, *row), *row->input_cost, sweep.environment));
+    lines += paste_line(label_of(sweep, *row), *row->input_cost, sweep.environment) + "\n";
   }
-  if (lines.empty()) return;
-  write_heading(out, "To paste");
-  write_lines(out, lines);
+  return {"To paste", {document::Verbatim{"", std::move(lines)}}};
+}
+
+document::Section stages_shown(const SweepResult& sweep, const Row* row) {
+  if (row == nullptr) return {};
+  document::Table stages = stages_of(*row);
+  if (stages.rows.empty()) return {};
+  return {"Stages of " + label_of(sweep, *row),
+          {std::move(stages),
+           document::Paragraphs{{std::string(stage_terms())}, "", document::Look::soft}}};
 }
 
 }  // namespace
 
-void write_sweep_page(const SweepResult& sweep, std::ostream& out) {
-  const SweepFigures figures = figures_of(sweep);
-  begin_page(out, "What input costs");
-  write_verdict(out, answer_lines(sweep));
-  write_figure(out, figures.pipeline);
-  write_figure(out, figures.supply);
-  write_warnings(out, sweep.warnings);
-  write_heading(out, "Each feeder");
-  write_verdict_list(out, verdict_of(sweep));
-  write_figure(out, figures.cost);
-  write_figure(out, figures.curve);
-  write_figure(out, figures.split);
-  write_figure(out, figures.steps);
-  write_figure(out, figures.queues);
-  write_heading(out, "All rows");
-  write_table(out, table_of(sweep));
-  write_list(out, notes_of(sweep));
-  if (!sweep.rows.empty()) write_paragraph(out, headline(sweep), "soft");
-  write_how_to_read(sweep, out);
-  if (figures.shown != nullptr) {
-    const document::Table stages = stages_of(*figures.shown);
-    if (!stages.rows.empty()) {
-      write_heading(out, "Stages of " + label_of(sweep, *figures.shown));
-      write_table(out, stages);
-      write_paragraph(out, stage_terms(), "soft");
-    }
-  }
-  write_paste(sweep, out);
-  write_repetitions(sweep, out);
-  write_surroundings(sweep, out);
-  end_page(out);
+void write_sweep_page(const SweepResult& sweep, const ReportStyle&, std::ostream& out) {
+  SweepFigures figures = figures_of(sweep);
+  const std::string about = sweep.rows.empty() ? "" : headline(sweep);
+  document::Document page{
+      verdict_lines(sweep),
+      std::move(figures.pipeline),
+      std::move(figures.supply),
+      document::Paragraphs{sweep.warnings, "", document::Look::warning},
+      document::Section{"Each feeder", {document::Verdict{verdict_of(sweep)}}},
+      std::move(figures.cost),
+      std::move(figures.curve),
+      std::move(figures.split),
+      std::move(figures.steps),
+      std::move(figures.queues),
+      document::Section{
+          "All rows",
+          {table_of(sweep), document::List{"", notes_of(sweep)},
+           document::Paragraphs{about.empty() ? std::vector<std::string>() : std::vector{about}, "",
+                                document::Look::soft}}},
+      explanations(sweep),
+      stages_shown(sweep, figures.shown),
+      lines_to_paste(sweep),
+      repetitions_of(sweep)};
+  for (document::Block& block : surroundings_of(sweep)) page.push_back(std::move(block));
+  write_page("What input costs", page, out);
 }
+
+extern constinit const ReportEntry html_report{
+    .name = "html",
+    .summary = "one self-contained HTML page",
+    .file = "report.html",
+    .write = write_sweep_page,
+};
 
 void write_sweep_figures(const SweepResult& sweep, const std::filesystem::path& folder) {
   SweepFigures figures = figures_of(sweep);

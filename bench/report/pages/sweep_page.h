@@ -6,10 +6,11 @@
 #include <ostream>
 
 #include "bench/record/sweep_result.h"
+#include "bench/report/report.h"
 
 namespace penstock::report {
 
-void write_sweep_page(const SweepResult& sweep, std::ostream& out);
+void write_sweep_page(const SweepResult& sweep, const ReportStyle& style, std::ostream& out);
 
 /// Writes supply.svg, bottleneck.svg, cost.svg and split.svg to `folder`, and pipeline.svg,
 /// steps.svg and queues.svg for the row that costs most. Creates the folder if necessary, and

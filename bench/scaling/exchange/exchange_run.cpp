@@ -21,6 +21,7 @@
 #include "trainer/collectives/meeting.h"
 
 namespace penstock::scaling {
+
 namespace {
 
 /// Element i of a rank's tensor in the check: small whole numbers, whose sums are exact in f32. For
@@ -267,6 +268,24 @@ std::vector<WayTimes> measure_exchanges(const ExchangePlan& plan, std::span<cons
   PENSTOCK_ASSERT(!plan.buckets.empty() && plan.ranks > 0);
   PENSTOCK_ASSERT(processes == nullptr || processes->launch().size == plan.ranks);
   return ExchangeRun(plan, ways, clock, processes).run(stop);
+}
+
+std::vector<std::size_t> gradient_sizes(const Graph& graph) {
+  std::vector<std::size_t> sizes;
+  for (const ParameterSpec& parameter : graph.parameters()) {
+    sizes.push_back(static_cast<std::size_t>(parameter.count()));
+  }
+  std::reverse(sizes.begin(), sizes.end());
+  return sizes;
+}
+
+std::vector<std::size_t> bucket_sizes(std::span<const std::size_t> sizes,
+                                      const BucketLimits& limits) {
+  std::vector<std::size_t> edges{0};
+  for (const std::size_t size : sizes) edges.push_back(edges.back() + size);
+  std::vector<std::size_t> buckets;
+  for (const BucketRange& range : plan_buckets(edges, limits)) buckets.push_back(range.count);
+  return buckets;
 }
 
 }  // namespace penstock::scaling

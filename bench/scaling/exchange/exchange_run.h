@@ -18,6 +18,8 @@
 
 #include "bench/scaling/exchange/exchange_ways.h"
 #include "dataflow/clock.h"
+#include "trainer/buckets.h"
+#include "trainer/graph.h"
 
 namespace penstock::scaling {
 
@@ -47,5 +49,12 @@ struct WayTimes {
 std::vector<WayTimes> measure_exchanges(const ExchangePlan& plan, std::span<const ExchangeWay> ways,
                                         Clock& clock, std::stop_token stop,
                                         cluster::Processes* processes = nullptr);
+
+/// Elements of each trainable tensor, in the order of nodes from the last to the first.
+std::vector<std::size_t> gradient_sizes(const Graph& graph);
+
+/// Elements of each bucket in which a run would exchange them.
+std::vector<std::size_t> bucket_sizes(std::span<const std::size_t> sizes,
+                                      const BucketLimits& limits);
 
 }  // namespace penstock::scaling

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parses lists of machines for a launcher: mpirun's host list and host file, and tfperftest's node
-// file.
+// file. Checks that machines are reachable before ranks start on them.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,5 +45,17 @@ std::string to_text(std::span<const Host> hosts);
 /// configuration of `agent`, an ssh command, knows. Names for another kind of agent pass without a
 /// check. May block until the resolver's timeout.
 void expect_known(std::span<const Host> hosts, const std::string& agent);
+
+/// Is it a name of this machine, on which mpirun starts ranks without an agent?
+bool is_local(const std::string& name);
+
+/// Returns the name that each machine reports, asked through `agent`, one after the other. This
+/// machine is not asked. If a machine does not answer within half a minute, throws Unavailable with
+/// its name and the agent's output.
+std::vector<std::string> names_of_machines(std::span<const Host> hosts, const std::string& agent,
+                                           const std::stop_token& stop);
+
+/// Do several names belong to one machine?
+bool any_twice(std::vector<std::string> names);
 
 }  // namespace penstock::scaling

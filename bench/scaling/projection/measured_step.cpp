@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <set>
@@ -19,6 +20,7 @@
 #include "trainer/model.h"
 
 namespace penstock::scaling {
+
 namespace {
 
 /// A device that is starved for a larger share of its time was limited by its feeder.
@@ -233,6 +235,23 @@ RunResult read_record(const std::filesystem::path& path) {
   std::sort(runs.begin(), runs.end(),
             [](const RunResult* a, const RunResult* b) { return a->img_per_s < b->img_per_s; });
   return *runs[runs.size() / 2];
+}
+
+ExchangeCourse overlapped(std::span<const ReadyBucket> buckets,
+                          const std::function<double(double bytes)>& exchange_ms) {
+  ExchangeCourse course;
+  double done = -std::numeric_limits<double>::infinity();  // 0: the end of backward
+  for (const ReadyBucket& bucket : buckets) {
+    const double takes = exchange_ms(bucket.bytes);
+    done = std::max(done, -bucket.lead_ms) + takes;
+    course.busy_ms += takes;
+  }
+  course.exposed_ms = std::max(0.0, done);
+  return course;
+}
+
+ExchangeCourse hidden_share(double exchange_ms, double compute_ms, double share) {
+  return {exchange_ms, std::max(0.0, exchange_ms - share * compute_ms)};
 }
 
 }  // namespace penstock::scaling

@@ -1,5 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Describes the machines of a projection, and how each exchange algorithm uses them.
+// Describes the machines of a projection, and how each exchange algorithm uses them: the time of a
+// gradient exchange by textbook formulas. Pure functions; SI units. n ranks (or hosts), S bytes of
+// each, B bytes/s of the slowest link in each direction, alpha seconds per message. Adding takes no
+// time.
+//
+// Ring, tree, and halving and doubling: Thakur, Rabenseifner, Gropp, "Optimization of Collective
+// Communication Operations in MPICH", IJHPCA 2005. Parameter servers and BytePS: Jiang et al., "A
+// Unified Architecture for Accelerating Distributed DNN Training in Heterogeneous GPU/CPU
+// Clusters", OSDI 2020.
 #pragma once
 
 #include <cstdint>
@@ -44,5 +52,36 @@ struct ExchangeModel {
 
 /// ring, tree, hierarchical, ps, byteps.
 std::span<const ExchangeModel> exchange_models();
+
+/// 2 (n-1) alpha + 2 (n-1)/n S/B.
+double ring_seconds(std::int64_t n, double bytes, double bytes_per_s, double alpha);
+
+/// 2 ceil(log2 n) alpha + 2 S/(e B): two pipelined trees. The efficiency e is usually 0.85 to 0.95.
+/// One rank: 0.
+double tree_seconds(std::int64_t n, double bytes, double bytes_per_s, double alpha,
+                    double efficiency);
+
+/// 2 ceil(log2 n) alpha + 2 (n-1)/n S/B (Rabenseifner).
+double halving_doubling_seconds(std::int64_t n, double bytes, double bytes_per_s, double alpha);
+
+/// k servers on separate machines, with simultaneous push and pull: max(w S/B, n S/(k B)) and two
+/// messages. w ranks share each worker's link (`sharing`). `n` counts ranks.
+double parameter_server_seconds(std::int64_t n, std::int64_t servers, std::int64_t sharing,
+                                double bytes, double bytes_per_s, double alpha);
+
+/// One server beside each of n workers: the bytes of a ring, with two messages.
+double colocated_servers_seconds(std::int64_t n, double bytes, double bytes_per_s, double alpha);
+
+/// n GPU hosts and k <= n CPU hosts all add, in the best shares: 2 n (n-1) S / ((n^2 + k n - 2 k)
+/// B), and two messages. k = 0: n hosts with a server each; k = n: S/B. More than n servers are no
+/// better than n. One host: 0.
+double byteps_seconds(std::int64_t n, std::int64_t servers, double bytes, double bytes_per_s,
+                      double alpha);
+
+/// How much longer the slowest of n ranks takes than their mean, in standard deviations. It is the
+/// expected largest of n normal values, by Blom's approximation: the quantile at
+/// (n - 3/8) / (n + 1/4) ("Statistical Estimates and Transformed Beta-Variables", 1958). The error
+/// is at most 5 %.
+double slowest_of(std::int64_t n);
 
 }  // namespace penstock::scaling

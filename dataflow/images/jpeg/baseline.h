@@ -21,8 +21,9 @@
 #include "dataflow/images/jpeg/huffman_tables.h"
 #include "dataflow/images/jpeg/idct.h"
 #include "dataflow/images/jpeg/instruction_set.h"
-#include "dataflow/images/jpeg/upsample.h"
-#include "dataflow/images/jpeg/ycc.h"
+#include "dataflow/images/jpeg/pixels.h"
+
+struct jpeg_decompress_struct;
 
 namespace penstock::jpeg {
 
@@ -36,6 +37,10 @@ struct Frame {
   std::array<HuffmanSpec, 3> dc, ac;                   ///< per component
   std::span<const std::byte> data;                     ///< the data after the scan's header
 };
+
+/// Describes the image whose headers jpeg_read_header() of libjpeg has read from memory. The frame
+/// points into that memory. False if BaselineDecoder does not support this kind of image.
+bool read_frame(const jpeg_decompress_struct& headers, Frame& frame);
 
 /// Receives the rows of the window, from the top.
 class RowSink {

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums the times that batches carry (feeders/remote/framed_format.md), for batches that arrive in
-// the window. The sums are counters of stages outside this process (bench/run/stage_use.h), which
-// give means over the window. hand_off_times.h has the distributions over the whole run.
+// The times that batches carry (feeders/remote/framed_format.md): how long a batch was made, waited
+// for its producer's socket, and was in transit. HandOffTimes keeps distributions over the whole
+// run, DeliveryTimes sums for the window.
 //
-// If the producer's clock is unknown, a transit time is counted relative to the shortest one seen
-// so far.
+// If both ends use the clock of one machine, the transit time is the difference of their times.
+// Another machine's clock has an unknown offset, so a transit time is then counted relative to the
+// shortest one seen, unless the offset was estimated.
 //
-// Batches that were ready before this object existed are left out. Producers that outlive their
-// consumers hold such batches, which waited without a consumer.
-//
-// Thread-safety: any thread. An unknown clock or a wider bound takes a lock.
+// Thread-safety: any thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 #include "dataflow/probe.h"
 #include "feeders/remote/receive/clock_bounds.h"
@@ -23,6 +23,45 @@
 
 namespace penstock::remote {
 
+/// Over all batches that say when they were ready and sent. In seconds.
+struct HandOffSummary {
+  std::uint64_t batches = 0;                   ///< timed batches
+  std::uint64_t other_clocks = 0;              ///< of them, timed by another machine's clock
+  double making_median = 0, making_p99 = 0;    ///< from begun to ready; if both are known
+  double waiting_median = 0, waiting_p99 = 0;  ///< from ready to sent
+  double way_median = 0, way_p99 = 0;          ///< from sent to received
+};
+
+/// Keeps kSamples batches, drawn at random from all, and the shortest transit times of kProducers
+/// producers. Batches of further producers are not timed. Times that run backwards are left out.
+/// Each call takes one lock.
+class HandOffTimes {
+ public:
+  static constexpr std::size_t kSamples = 8192;
+  static constexpr std::size_t kProducers = 1024;
+
+  /// Adds a batch that was received at `received_ns` (CLOCK_REALTIME of this machine, in ns).
+  /// `one_clock`: its producer uses the same clock.
+  void add(const FramedHeader& header, std::int64_t received_ns, bool one_clock);
+  HandOffSummary summary() const;
+
+ private:
+  struct Sample {
+    std::uint64_t producer = 0;                      // 0: uses this machine's clock
+    std::int64_t making = -1, waiting = 0, way = 0;  // ns; -1: not known
+  };
+
+  mutable std::mutex mutex_;
+  // All below under mutex_.
+  std::vector<Sample> samples_;
+  std::map<std::uint64_t, std::int64_t> shortest_;  // transit times, may be below 0
+  std::uint64_t batches_ = 0, other_clocks_ = 0;
+};
+
+/// Sums over the batches that arrive in the window, in counters of stages outside this process
+/// (bench/run/stage_use.h), which give means. Batches that were ready before this object existed
+/// are left out: producers that outlive their consumers hold such batches, which waited without a
+/// consumer. An unknown clock or a wider bound takes a lock.
 class DeliveryTimes {
  public:
   static constexpr std::size_t kProducers = 1024;

@@ -8,11 +8,6 @@
 
 namespace penstock::remote {
 
-LentSlots::LentSlots(std::size_t slots, Clock& clock) : clock_(clock), kept_(slots) {
-  pending_.reserve(slots);
-  returned_.reserve(slots);
-}
-
 void LentSlots::wake() noexcept {
   const std::lock_guard lock(mutex_);
   if (!std::exchange(signalled_, true)) news_.signal();
@@ -21,13 +16,19 @@ void LentSlots::wake() noexcept {
 void LentSlots::returned(std::int32_t slot, const Event* read) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    returned_.push_back({slot, read});  // at most one per slot, so there is room
+    returned_.push_back({slot, read});  // at most one per slot, for which keep() made room
   }
   wake();
 }
 
 void LentSlots::keep(std::int32_t slot, std::shared_ptr<const void> memory) {
-  kept_[static_cast<std::size_t>(slot)] = std::move(memory);
+  const auto index = static_cast<std::size_t>(slot);
+  if (index >= kept_.size()) {
+    kept_.resize(index + 1);
+    const std::lock_guard lock(mutex_);
+    returned_.reserve(kept_.size());
+  }
+  kept_[index] = std::move(memory);
 }
 
 LentSlots::News LentSlots::collect(const std::function<void(std::int32_t)>& is_back) {
@@ -41,7 +42,7 @@ LentSlots::News LentSlots::collect(const std::function<void(std::int32_t)>& is_b
   }
   std::erase_if(pending_, [&](const Returned& item) {
     if (item.read != nullptr && !item.read->wait_until(clock_.now())) return false;
-    keep(item.slot, nullptr);
+    kept_[static_cast<std::size_t>(item.slot)].reset();
     is_back(item.slot);
     return true;
   });

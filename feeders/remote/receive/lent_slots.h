@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tracks the slots that a feeder lent to the readers of its ring: which ones came back, with a file
-// descriptor to wait for together with sockets. It also keeps the lent memory mapped, even if the
-// feeder ends first.
+// Tracks the slots whose batches are in use where they lie: slots of a ring that a feeder lent to
+// its readers, or messages whose images are being decoded. It tells which ones came back, with a
+// file descriptor to wait for together with sockets. It also keeps the lent memory mapped, even if
+// the feeder ends first.
 //
 // Thread-safety: `returned` and `wake` from any thread, all else from the feeder's thread.
 #pragma once
@@ -13,24 +14,24 @@
 #include <mutex>
 #include <vector>
 
+#include "dataflow/batch_ring.h"
 #include "dataflow/clock.h"
-#include "dataflow/foreign_pixels.h"
 #include "dataflow/machine/event_fd.h"
 
 namespace penstock::remote {
 
 class LentSlots final : public ForeignPixels {
  public:
-  /// For a ring of `slots`; the clock outlives this object. Throws ConfigError if the process has
-  /// no free file descriptor.
-  LentSlots(std::size_t slots, Clock& clock);
+  /// The clock outlives this object. Throws ConfigError if the process has no free file descriptor.
+  explicit LentSlots(Clock& clock) : clock_(clock) {}
 
   /// Readable after a slot came back or after wake(), until the next collect().
   int fd() const noexcept { return news_.get(); }
   void wake() noexcept;
   void returned(std::int32_t slot, const Event* read) noexcept override;
 
-  /// Keeps `memory` while the slot is lent: until the slot is collected, or this object ends.
+  /// Call before the slot is lent: makes room for its return, and keeps `memory` until the slot is
+  /// collected, or this object ends.
   void keep(std::int32_t slot, std::shared_ptr<const void> memory);
 
   struct News {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the images of messages available as a Source. Each image is lent from the message buffer
-// without a copy. A message is reused when all its images have been released. The number of
-// messages is limited, so the receiver waits until one is free.
+// Image files in messages: makes them available as a Source, and the feeder that receives them.
+// Each image is lent from the message buffer without a copy. A message is reused when all its
+// images have been released. The number of messages is limited, so the receiver waits until one is
+// free.
 //
 //   receiver: free() -> receive -> put()      decoders: await() -> next() -> release
 //
-// Thread-safety: one thread calls free(), has_free(), is_idle(), put() and end(). Members of Source
-// as there.
+// Thread-safety: one thread calls free(), put() and end(). Members of Source as there.
 #pragma once
 
 #include <cstddef>
@@ -23,18 +23,20 @@
 
 #include "dataflow/clock.h"
 #include "dataflow/source.h"
-#include "feeders/remote/credit/batch_receipt.h"
-#include "feeders/remote/receive/zmq_message.h"
+#include "feeders/feeder.h"
+#include "feeders/remote/receive/lent_slots.h"
+#include "feeders/remote/receive/message_intake.h"
 #include "feeders/remote/wire/framed.h"
+#include "feeders/remote/zmq_consume_plan.h"
 
 namespace penstock::remote {
 
 /// A message of image files.
 struct ImageMessage {
-  ZmqMessage message;
+  Arrival arrival;
   std::optional<FramedImages> images;  ///< views of the message
   std::string name;                    ///< such as "batch 17 of loader on host7, pid 4711"
-  BatchReceipt receipt;                ///< with credit: what we owe once the message is free again
+  std::int32_t slot = 0;               ///< its place among all messages
 };
 
 class MessageImages final : public Source {
@@ -45,20 +47,16 @@ class MessageImages final : public Source {
   /// next() throws this at the end after a failure. A DataError would be taken for a bad sample.
   struct Failed {};
 
-  /// Called when all images of a message are released and its memory is free. Any thread.
-  using LetGo = std::function<void(const BatchReceipt&)>;
-
-  /// Holds at most `messages` at once, made when needed. The clock outlives this object, and this
-  /// object outlives what it lends.
-  MessageImages(std::size_t messages, std::int32_t classes, Clock& clock, LetGo let_go = {});
+  /// Holds at most `messages` at once, made when needed. `slots`, if not null, hears when all
+  /// images of a message are released and its memory is free. The clock outlives this object, and
+  /// this object outlives what it lends.
+  MessageImages(std::size_t messages, std::int32_t classes, Clock& clock,
+                std::shared_ptr<LentSlots> slots = {});
   ~MessageImages() override { current_.reset(); }
 
-  /// Returns a free message to receive into; the caller holds it until put(). Null: stopped.
-  ImageMessage* free(const std::stop_token& stop);
-  /// Whether free() would return without blocking.
-  bool has_free();
-  /// Whether no message is in use, except those that free() returned and put() has not taken.
-  bool is_idle();
+  /// Returns a free message to receive into; the caller holds it until put(). Null: stopped. While
+  /// none is free, it calls `meanwhile`, if there is one, or else blocks.
+  ImageMessage* free(const std::stop_token& stop, const std::function<void()>& meanwhile = {});
   /// Adds the images of this message after those of earlier messages.
   void put(ImageMessage& message);
   /// No more messages will come. `failure` says why; null: the data end.
@@ -76,12 +74,12 @@ class MessageImages final : public Source {
   bool has_news() const noexcept { return ended_ || !waiting_.empty(); }
   bool begin_message();
   void give_back(ImageMessage& message) noexcept;
-  bool has_free_one() const noexcept { return !free_.empty() || all_.size() < most_; }
+  bool has_free() const noexcept { return !free_.empty() || all_.size() < most_; }
 
   const std::size_t most_;
   const std::int32_t classes_;
   Clock& clock_;
-  const LetGo let_go_;
+  const std::shared_ptr<LentSlots> slots_;
 
   // Used by the thread that calls next().
   std::shared_ptr<ImageMessage> current_;  // whose images are being lent; null: none
@@ -94,9 +92,13 @@ class MessageImages final : public Source {
   std::deque<ImageMessage> all_;
   std::vector<ImageMessage*> free_;
   std::deque<ImageMessage*> waiting_;  // in the order of arrival
-  std::size_t in_use_ = 0;             // given to put() and not free again
   bool ended_ = false;
   std::exception_ptr failure_;
 };
+
+/// zmq-consume:encoded=true: receives messages of image files and decodes them, as the feeder
+/// `queue` decodes the files of a folder. Throws ConfigError.
+std::unique_ptr<Feeder> make_image_file_consumer(const FeederContext& context,
+                                                 const ConsumePlan& plan);
 
 }  // namespace penstock::remote

@@ -6,7 +6,6 @@
 #include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,7 +23,8 @@
 #include "dataflow/error.h"
 #include "dataflow/machine/event_fd.h"
 #include "dataflow/machine/workers.h"
-#include "feeders/remote/receive/zmq_memory.h"
+#include "dataflow/net/socket_file.h"
+#include "feeders/remote/receive/zmq_message.h"
 
 namespace penstock::remote {
 namespace {
@@ -40,28 +40,6 @@ constexpr std::size_t kMostMute = 64;
 
 /// How long libzmq may take to notice closed connections.
 constexpr std::chrono::seconds kHangUp{1};
-
-/// The socket file that a bind created. Removed at the end, unless it belongs to another socket by
-/// then.
-class SocketFile {
- public:
-  explicit SocketFile(const std::string& address) {
-    if (!address.starts_with("ipc://") || address.starts_with("ipc://@")) return;
-    path_ = address.substr(6);
-    if (lstat(path_.c_str(), &made_) != 0) path_.clear();
-  }
-  SocketFile(const SocketFile&) = delete;
-  SocketFile& operator=(const SocketFile&) = delete;
-  ~SocketFile() {
-    struct stat found {};
-    if (path_.empty() || lstat(path_.c_str(), &found) != 0) return;
-    if (found.st_dev == made_.st_dev && found.st_ino == made_.st_ino) unlink(path_.c_str());
-  }
-
- private:
-  std::string path_;
-  struct stat made_ {};
-};
 
 int type_of(ZmqSocketOptions::Role role) noexcept {
   switch (role) {
@@ -231,7 +209,7 @@ struct ZmqSocket::State {
   std::set<int> mute;                       // of them, those without a message
   std::vector<std::string> gone_mute;       // peers that left without a message
   std::string address;
-  std::optional<SocketFile> file;  // removed while we listen: the name is still ours
+  std::optional<net::SocketFile> file;  // removed while we listen: the name is still ours
 };
 
 ZmqSocket::ZmqSocket(const net::Endpoint& endpoint, const ZmqSocketOptions& options,

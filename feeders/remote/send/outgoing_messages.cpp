@@ -1,19 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lays out batches in formats of other programs: tensorpack's zmq_op, and plain frames of NumPy
-// arrays.
 #include "feeders/remote/send/outgoing_messages.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
-#include <array>
+#include <climits>
 #include <cstring>
-#include <string>
+#include <random>
 
 #include "dataflow/error.h"
+#include "dataflow/net/shared_memory/pool_listener.h"
+#include "feeders/remote/receive/clock_bounds.h"
+#include "feeders/remote/send/frame_memory.h"
+#include "feeders/remote/wire/framed_text.h"
 #include "feeders/remote/wire/zmq_op.h"
 
 namespace penstock::remote {
 namespace {
+
+std::uint64_t random_number() {
+  std::random_device device;
+  std::uint64_t number = 0;
+  while (number == 0) number = std::uint64_t{device()} << 32 | device();
+  return number;
+}
+
+std::string host_name() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
 
 /// A message is one frame, so the slot has the layout of a message:
 ///
@@ -74,11 +89,93 @@ class NumpyMessages final : public OutgoingMessages {
   std::array<OutgoingFrame, 3> frames_;
 };
 
+class FramedMessages final : public OutgoingMessages {
+ public:
+  /// `pool`: batches are lent from it; null: messages hold them.
+  FramedMessages(const BatchSpec& spec, const Clock& clock, bool checksum,
+                 const net::SharedPool* pool)
+      : spec_(spec), clock_(clock), pool_(pool), stream_(checksum) {
+    if (pool != nullptr) listener_ = std::make_unique<net::PoolListener>(pool->fd(), geteuid());
+  }
+
+  std::span<const OutgoingFrame> hello() override {
+    return stream_.hello(header(spec_.images), "penstock serve",
+                         listener_ ? listener_->name() : "");
+  }
+
+  std::span<const OutgoingFrame> batch(const Batch& batch, Time begun, Time ready) override {
+    FramedHeader made = header(batch.valid);
+    const Time now = clock_.now();
+    const std::int64_t now_ns = wall_clock_ns();
+    made.ready_ns = now_ns - Nanoseconds(now - ready).count();
+    made.begun_ns = now_ns - Nanoseconds(now - begun).count();
+    if (pool_ == nullptr) {
+      const OutgoingFrame frames[] = {{pixels_of(batch), true}, {labels_of(batch), true}};
+      return stream_.batch(made, frames);
+    }
+    const std::span<std::byte> labels = labels_of(batch), moved = moved_labels_of(batch);
+    std::memmove(moved.data(), labels.data(), labels.size());
+    const auto bytes =
+        static_cast<std::uint64_t>(moved.data() - batch.pixels.data()) + moved.size();
+    // A number that is not out: the slot is used once at a time.
+    lease_ = ++leases_ * pool_->slots() + static_cast<std::uint64_t>(batch.slot);
+    write_framed_lease(
+        lease_frame_,
+        {.lease = *lease_, .offset = pool_->offset_of(batch.pixels.data()), .bytes = bytes});
+    made.flags = kFramedShared;
+    const OutgoingFrame frame{lease_frame_, false};
+    return stream_.batch(made, {&frame, 1});
+  }
+
+  std::span<const OutgoingFrame> end() override { return stream_.end(); }
+  void stamp() override { stream_.stamp(); }
+  std::optional<std::uint64_t> lease() const override { return lease_; }
+
+  void give_back(const Batch& batch) noexcept override {
+    if (pool_ == nullptr) return;
+    // Restore the labels: constant feeders fill a slot once and publish it again and again.
+    const std::span<std::byte> labels = labels_of(batch);
+    std::memmove(labels.data(), moved_labels_of(batch).data(), labels.size());
+  }
+
+ private:
+  FramedHeader header(std::int32_t images) const {
+    return {.encoding = FramedEncoding::pixels,
+            .images = static_cast<std::uint32_t>(images),
+            .height = static_cast<std::uint32_t>(spec_.image.height),
+            .width = static_cast<std::uint32_t>(spec_.image.width),
+            .channels = static_cast<std::uint32_t>(spec_.image.channels)};
+  }
+  std::span<std::byte> pixels_of(const Batch& batch) const noexcept {
+    return batch.pixels.first(static_cast<std::size_t>(batch.valid) * spec_.row_bytes());
+  }
+  static std::span<std::byte> labels_of(const Batch& batch) noexcept {
+    return std::as_writable_bytes(batch.labels.first(static_cast<std::size_t>(batch.valid)));
+  }
+  /// Where consumers expect the labels of a lease.
+  std::span<std::byte> moved_labels_of(const Batch& batch) const noexcept {
+    constexpr std::size_t kAlignment = SharedFrameMemory::kFrameAlignment;
+    const std::size_t at = (pixels_of(batch).size() + kAlignment - 1) / kAlignment * kAlignment;
+    return {batch.pixels.data() + at, labels_of(batch).size()};
+  }
+
+  const BatchSpec spec_;
+  const Clock& clock_;
+  const net::SharedPool* const pool_;
+  std::unique_ptr<net::PoolListener> listener_;
+  FramedStream stream_;
+  std::uint64_t leases_ = 0;
+  std::optional<std::uint64_t> lease_;  // of the last batch
+  std::array<std::byte, kFramedLeaseBytes> lease_frame_{};
+};
+
 }  // namespace
 
 std::unique_ptr<OutgoingMessages> make_outgoing(MessageFormat format, const BatchSpec& spec,
                                                 const Clock& clock, bool checksum) {
-  if (format == MessageFormat::framed) return make_framed_outgoing(spec, clock, checksum);
+  if (format == MessageFormat::framed) {
+    return std::make_unique<FramedMessages>(spec, clock, checksum, nullptr);
+  }
   if (checksum) {
     throw ConfigError("messages of the format " + std::string(to_string(format)) +
                       " have no checksum; take framed");
@@ -87,6 +184,56 @@ std::unique_ptr<OutgoingMessages> make_outgoing(MessageFormat format, const Batc
   if (format == MessageFormat::numpy_frames) return std::make_unique<NumpyMessages>(spec);
   throw ConfigError("messages of the format " + std::string(to_string(format)) +
                     " are received, not sent; expected zmq_op, numpy-frames or framed");
+}
+
+std::unique_ptr<OutgoingMessages> make_lent_outgoing(const BatchSpec& spec, const Clock& clock,
+                                                     const net::SharedPool& pool) {
+  return std::make_unique<FramedMessages>(spec, clock, false, &pool);
+}
+
+FramedStream::FramedStream(bool checksum) : checksum_(checksum), producer_(random_number()) {}
+
+std::span<const OutgoingFrame> FramedStream::hello(FramedHeader header, const std::string& name,
+                                                   const std::string& pool) {
+  header.kind = FramedKind::hello;
+  text_ = write_framed_hello(
+      {.name = name, .host = host_name(), .pid = getpid(), .boot = boot_id(), .pool = pool});
+  const OutgoingFrame text{std::as_writable_bytes(std::span(text_)), false};
+  return message(header, {&text, 1});
+}
+
+std::span<const OutgoingFrame> FramedStream::batch(FramedHeader header,
+                                                   std::span<const OutgoingFrame> payload) {
+  header.kind = FramedKind::batch;
+  header.sequence = batches_++;
+  header.images_before = images_;
+  images_ += header.images;
+  return message(header, payload);
+}
+
+std::span<const OutgoingFrame> FramedStream::end() {
+  return message({.kind = FramedKind::end, .sequence = batches_, .images_before = images_}, {});
+}
+
+/// Computes the checksum of the payload once. Later only times change.
+std::span<const OutgoingFrame> FramedStream::message(FramedHeader header,
+                                                     std::span<const OutgoingFrame> payload) {
+  header.producer = producer_;
+  std::array<std::span<const std::byte>, kMaxFramedPayload> views;
+  std::size_t count = 0;
+  for (const OutgoingFrame& frame : payload) {
+    views[count] = frame.bytes;
+    frames_[++count] = frame;
+  }
+  first_ = make_framed_header(header, std::span(views).first(count), checksum_);
+  current_ = *read_framed_header(first_);
+  frames_[0] = {first_, false};
+  return std::span(frames_).first(count + 1);
+}
+
+void FramedStream::stamp() noexcept {
+  current_.sent_ns = wall_clock_ns();
+  write_framed_header(first_, current_);
 }
 
 }  // namespace penstock::remote

@@ -4,7 +4,7 @@
 //   zmq_op        tensorpack's; one frame (zmq_op.h)
 //   pickle        a list [pixels, labels] of NumPy arrays, protocols 2 to 5; nothing is executed
 //   msgpack       the same by msgpack and msgpack-numpy
-//   numpy-frames  a header and the arrays' bytes, a frame each (numpy_frames.h)
+//   numpy-frames  a header in JSON and the arrays' bytes, a frame each
 //   framed        Penstock's own: a header of 96 bytes, the pixels, the labels (framed.h)
 #pragma once
 

@@ -68,7 +68,7 @@ class ConvertDatasetTest : public testing::Test {
     }
   }
   dataset::ConvertedDataset convert(const std::string& to) {
-    return dataset::convert_dataset(order_, find_entry(dataset::dataset_writer_table(), to), {});
+    return dataset::convert_dataset(order_, find_entry(datasets::dataset_writer_table(), to), {});
   }
   bool nothing_is_left() const {
     return !std::filesystem::exists(order_.out) &&
@@ -82,7 +82,7 @@ class ConvertDatasetTest : public testing::Test {
 TEST_F(ConvertDatasetTest, WritesEveryFormatSoThatItReadsBack) {
   const Samples before = samples_of(order_.directory);
   ASSERT_EQ(before.size(), 11U);
-  for (const dataset::DatasetWriterEntry* format : dataset::dataset_writer_table().entries) {
+  for (const datasets::DatasetWriterEntry* format : datasets::dataset_writer_table().entries) {
     if (format->image_size > 0) continue;
     for (const std::uint64_t shards : {1U, 3U, 100U}) {
       SCOPED_TRACE(std::string(format->name) + ", " + std::to_string(shards));
@@ -166,14 +166,13 @@ TEST_F(ConvertDatasetTest, ShufflesByTheSeed) {
 
 TEST_F(ConvertDatasetTest, ASampleThatCannotBeReadFailsItOrIsLeftOut) {
   folder_.write("in/c/3.JPEG", {});
-  const std::string said = thrown_by<DataError>([&] { convert("tfrecord"); });
-  EXPECT_NE(said.find("c/3.JPEG"), std::string::npos) << said;
+  EXPECT_TRUE(says(thrown_by<DataError>([&] { convert("tfrecord"); }), "c/3.JPEG"));
   EXPECT_TRUE(nothing_is_left());
   order_.skips_bad = true;
   const dataset::ConvertedDataset converted = convert("beton");
   EXPECT_EQ(converted.samples, 10U);
   ASSERT_EQ(converted.left_out.size(), 1U);
-  EXPECT_NE(converted.left_out.front().find("c/3.JPEG"), std::string::npos);
+  EXPECT_TRUE(says(converted.left_out.front(), "c/3.JPEG"));
   EXPECT_EQ(samples_of(order_.out).size(), 10U);
 }
 
@@ -182,15 +181,14 @@ TEST_F(ConvertDatasetTest, LeavesNothingWhereItIsStopped) {
   order_.on_progress = [&](std::string_view phase, std::uint64_t done, std::uint64_t) {
     if (phase == "writing" && done == 5) stop.request_stop();
   };
-  const auto& format = find_entry(dataset::dataset_writer_table(), "webdataset");
+  const auto& format = find_entry(datasets::dataset_writer_table(), "webdataset");
   EXPECT_TRUE(dataset::convert_dataset(order_, format, stop.get_token()).stopped);
   EXPECT_TRUE(nothing_is_left());
 }
 
 TEST_F(ConvertDatasetTest, TakesNoFolderThatHoldsSomething) {
   folder_.write("out/precious.txt", {});
-  const std::string said = thrown_by<ConfigError>([&] { convert("webdataset"); });
-  EXPECT_NE(said.find("already exists"), std::string::npos) << said;
+  EXPECT_TRUE(says(thrown_by<ConfigError>([&] { convert("webdataset"); }), "already exists"));
   EXPECT_TRUE(std::filesystem::exists(folder_ / "out/precious.txt"));
 }
 
@@ -209,7 +207,7 @@ TEST_F(ConvertDatasetTest, CheckingFindsEveryBadSampleOfEveryFormat) {
   cut.resize(cut.size() / 2);
   folder_.write("in/a/9.JPEG", cut);
   folder_.write("in/c/9.JPEG", std::vector<std::byte>(100, std::byte{'x'}));
-  for (const dataset::DatasetWriterEntry* format : dataset::dataset_writer_table().entries) {
+  for (const datasets::DatasetWriterEntry* format : datasets::dataset_writer_table().entries) {
     // These formats accept only JPEGs.
     if (format->name == "beton" || format->image_size > 0) continue;
     SCOPED_TRACE(format->name);
@@ -238,8 +236,7 @@ TEST_F(ConvertDatasetTest, PixelsAreCheckedAndBecomeNoEncodedImages) {
   EXPECT_EQ(checked.bytes, 2U * 48);
   EXPECT_EQ(checked.bad, 1U);
   EXPECT_EQ(checked.labels, (std::vector<std::uint64_t>{1, 0, 1}));
-  EXPECT_NE(thrown_by<ConfigError>([&] { convert("webdataset"); }).find("are pixels"),
-            std::string::npos);
+  EXPECT_TRUE(says(thrown_by<ConfigError>([&] { convert("webdataset"); }), "are pixels"));
   EXPECT_TRUE(nothing_is_left());
   order_.skips_bad = true;
   order_.image_size = 6;
@@ -260,10 +257,21 @@ TEST(DetectSource, NamesWhatCannotBeTold) {
   folder.write("train-00000-of-00002", {});
   EXPECT_EQ(datasets::detect_source(folder.path().string()), "tfrecord");
   folder.write("x.tar", {});
-  const std::string said =
-      thrown_by<ConfigError>([&] { datasets::detect_source(folder.path().string()); });
-  EXPECT_NE(said.find("tfrecord, webdataset"), std::string::npos) << said;
+  EXPECT_TRUE(says(thrown_by<ConfigError>([&] { datasets::detect_source(folder.path().string()); }),
+                   "tfrecord, webdataset"));
   EXPECT_EQ(datasets::detect_source((folder / "{x,y}.tar").string()), "webdataset");
+}
+
+TEST(DetectSource, TellsNamesOfFoldersFromThoseOfFiles) {
+  const auto detected = [](const char* name) {
+    TempFolder folder;
+    folder.write(name, {});
+    return datasets::detect_source(folder.path().string());
+  };
+  EXPECT_EQ(detected("set.ffcv"), "beton");
+  EXPECT_EQ(detected("lock.mdb"), "image-folder");
+  EXPECT_EQ(detected("a.tar/0.JPEG"), "image-folder");
+  EXPECT_EQ(detected("cifar-10-batches-bin/data_batch_1.bin"), "cifar10");
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
+#include "tests/support/thrown_by.h"
 
 extern char** environ;
 
@@ -73,10 +74,6 @@ class Program {
   pid_t process_ = -1;
   int err_ = -1;
 };
-
-bool says(const std::string& text, const std::string& wanted) {
-  return text.find(wanted) != std::string::npos;
-}
 
 TEST(DatasetVerb, MakesOnceAndInspects) {
   const TempFolder folder;

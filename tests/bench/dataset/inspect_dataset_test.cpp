@@ -16,6 +16,7 @@
 #include "dataflow/error.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -86,7 +87,7 @@ TEST(InspectDataset, CountsWhatWasMade) {
   EXPECT_EQ(json["images"], 7);
   EXPECT_LE(json["file_bytes"]["min"], json["file_bytes"]["median"]);
   EXPECT_LE(json["file_bytes"]["median"], json["file_bytes"]["max"]);
-  EXPECT_NE(dataset::to_text(train).find("n02_checkers"), std::string::npos);
+  EXPECT_TRUE(says(dataset::to_text(train), "n02_checkers"));
 }
 
 TEST(InspectDataset, TellsColourSpacesSubsamplingsAndProgressiveFiles) {
@@ -128,15 +129,15 @@ TEST(InspectDataset, NamesRubbish) {
   EXPECT_EQ(reason_of(inventory, "good.jpg"), "");
   for (const char* name : {"empty.jpg", "png.JPEG", "header_cut.jpg"}) {
     const std::string reason = reason_of(inventory, name);
-    EXPECT_NE(reason.find(name), std::string::npos) << reason;
+    EXPECT_TRUE(says(reason, name));
   }
-  EXPECT_NE(reason_of(inventory, "a/cut.jpg").find("end marker"), std::string::npos);
+  EXPECT_TRUE(says(reason_of(inventory, "a/cut.jpg"), "end marker"));
   EXPECT_NE(reason_of(inventory, "other.png"), "");
   EXPECT_EQ(reason_of(inventory, "deeper"), "not a file");
   EXPECT_EQ(reason_of(inventory, "dangling.jpg"), "not a file");
   EXPECT_EQ(reason_of(inventory, "pipe.jpg"), "not a file");
   EXPECT_NE(reason_of(inventory, "beside.jpg"), "");
-  EXPECT_NE(dataset::to_text(inventory).find("png.JPEG"), std::string::npos);
+  EXPECT_TRUE(says(dataset::to_text(inventory), "png.JPEG"));
   EXPECT_EQ(dataset::to_json(inventory)["odd_files"].size(), 9U);
 }
 
@@ -160,7 +161,7 @@ TEST(InspectDataset, SurvivesEveryDamagedByte) {
     try {
       decoded += dataset::read_jpeg_reduced(file, 160, 120).width > 0 ? 1 : 0;
     } catch (const DataError& error) {
-      EXPECT_NE(std::string(error.what()).find(file), std::string::npos) << error.what();
+      EXPECT_TRUE(says(std::string(error.what()), file)) << error.what();
     }
   }
   EXPECT_GT(decoded, 0);
@@ -178,10 +179,9 @@ TEST(InspectDataset, RefusesFoldersWithoutImages) {
     return std::string();
   };
   const std::string missing = refusal(folder / "missing");
-  EXPECT_NE(missing.find((folder / "missing").string()), std::string::npos) << missing;
-  EXPECT_NE(missing.find("penstock dataset make"), std::string::npos) << missing;
-  const std::string above = refusal(folder.path());
-  EXPECT_NE(above.find((folder / "train").string()), std::string::npos) << above;
+  EXPECT_TRUE(says(missing, (folder / "missing").string()));
+  EXPECT_TRUE(says(missing, "penstock dataset make"));
+  EXPECT_TRUE(says(refusal(folder.path()), (folder / "train").string()));
   EXPECT_NE(refusal(folder / "train"), "");
 }
 
@@ -199,7 +199,7 @@ TEST(JpegFile, ErrorsNameTheFile) {
         }
         FAIL() << "accepted " << path;
       } catch (const DataError& error) {
-        EXPECT_NE(std::string(error.what()).find(path), std::string::npos) << error.what();
+        EXPECT_TRUE(says(std::string(error.what()), path)) << error.what();
       }
     }
   }
@@ -250,7 +250,7 @@ TEST(ContactSheet, SaysWhereItCannotBeWritten) {
       dataset::write_contact_sheet(inventory, path, {});
       FAIL() << "wrote " << path;
     } catch (const DataError& error) {
-      EXPECT_NE(std::string(error.what()).find(path), std::string::npos) << error.what();
+      EXPECT_TRUE(says(std::string(error.what()), path)) << error.what();
     }
   }
   EXPECT_TRUE(fs::exists("/dev/full"));

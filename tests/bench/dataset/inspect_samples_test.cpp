@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Inspecting data sets whose images are not separate files.
-#include "bench/dataset/inspect_samples.h"
+#include "bench/dataset/inspect_dataset.h"
 
 #include <gtest/gtest.h>
 #include <png.h>
@@ -33,7 +33,7 @@ class InspectSamplesTest : public testing::Test {
       folder_.write(name, encode_jpeg(make_test_image(20 + 7 * i, 40 - i, 3, 1)));
     }
   }
-  void convert(const dataset::DatasetWriterEntry& format) {
+  void convert(const datasets::DatasetWriterEntry& format) {
     dataset::ConvertDataset order;
     order.directory = path("in");
     order.source = "auto";
@@ -81,7 +81,7 @@ TEST_F(InspectSamplesTest, EveryFormatOfEncodedImagesIsCountedAsItsFolderIs) {
   dataset::DatasetInventory folder = dataset::inspect_dataset({.directory = path("in")}, {});
   std::ranges::sort(folder.file_bytes);
   ASSERT_EQ(folder.images(), 8);
-  for (const dataset::DatasetWriterEntry* format : dataset::dataset_writer_table().entries) {
+  for (const datasets::DatasetWriterEntry* format : datasets::dataset_writer_table().entries) {
     if (format->image_size > 0 || format->name == "image-folder") continue;
     SCOPED_TRACE(format->name);
     convert(*format);
@@ -99,7 +99,7 @@ TEST_F(InspectSamplesTest, EveryFormatOfEncodedImagesIsCountedAsItsFolderIs) {
     EXPECT_EQ(packed.classes[1].images(), 5U);
     EXPECT_EQ(packed.classes[1].bytes, folder.classes[1].bytes);
     EXPECT_TRUE(packed.odd.empty());
-    EXPECT_NE(dataset::to_text(packed).find(std::string(format->name)), std::string::npos);
+    EXPECT_TRUE(says(dataset::to_text(packed), std::string(format->name)));
     EXPECT_EQ(dataset::to_json(packed)["source"], format->name);
 
     const std::string sheet = path("sheet.png");
@@ -119,7 +119,7 @@ TEST_F(InspectSamplesTest, EveryFormatOfEncodedImagesIsCountedAsItsFolderIs) {
 
 TEST_F(InspectSamplesTest, EveryFormatOfPixelsIsCountedAndShown) {
   write_images();
-  for (const dataset::DatasetWriterEntry* format : dataset::dataset_writer_table().entries) {
+  for (const datasets::DatasetWriterEntry* format : datasets::dataset_writer_table().entries) {
     if (format->image_size == 0) continue;
     SCOPED_TRACE(format->name);
     convert(*format);
@@ -142,13 +142,13 @@ TEST_F(InspectSamplesTest, PixelsAreShownAsTheyLie) {
   EXPECT_EQ(inventory.sizes, (std::map<std::string, std::int64_t>{{"4x4", 3}}));
   EXPECT_EQ(inventory.colour_spaces, (std::map<std::string, std::int64_t>{{"RGB pixels", 3}}));
   EXPECT_TRUE(inventory.subsamplings.empty());
-  EXPECT_EQ(dataset::to_text(inventory).find("subsampling"), std::string::npos);
+  EXPECT_FALSE(says(dataset::to_text(inventory), "subsampling"));
   ASSERT_EQ(inventory.classes.size(), 2U);
   EXPECT_EQ(inventory.classes[0].name, "label 3");
   EXPECT_EQ(inventory.classes[1].label, 7);
   ASSERT_EQ(inventory.odd.size(), 1U);
   EXPECT_EQ(inventory.odd[0].path, "sample 3");
-  EXPECT_NE(inventory.odd[0].reason.find("images.npy"), std::string::npos);
+  EXPECT_TRUE(says(inventory.odd[0].reason, "images.npy"));
 
   dataset::write_contact_sheet(inventory, path("sheet.png"), {});
   const Sheet sheet(path("sheet.png"));
@@ -169,25 +169,25 @@ TEST_F(InspectSamplesTest, DamageIsNamedAndCostsItsSampleAlone) {
   cut.resize(cut.size() / 4);  // the header and part of its pixels
   folder_.write("in/a/cut.JPEG", cut);
   folder_.write("in/b/rubbish.JPEG", std::vector<std::byte>(100, std::byte{'x'}));
-  convert(find_entry(dataset::dataset_writer_table(), "tfrecord"));
+  convert(find_entry(datasets::dataset_writer_table(), "tfrecord"));
   dataset::DatasetInventory inventory =
       dataset::inspect_dataset({.directory = path("tfrecord")}, {});
   EXPECT_EQ(inventory.images(), 9);
   ASSERT_EQ(inventory.odd.size(), 2U);
-  EXPECT_NE(inventory.odd[0].reason.find("end marker"), std::string::npos);
-  EXPECT_NE(inventory.odd[1].reason.find(" at byte "), std::string::npos);
+  EXPECT_TRUE(says(inventory.odd[0].reason, "end marker"));
+  EXPECT_TRUE(says(inventory.odd[1].reason, " at byte "));
   dataset::write_contact_sheet(inventory, path("sheet.png"), {});
   EXPECT_EQ(inventory.odd.size(), 3U) << "what cannot be shown is odd";
-  EXPECT_NE(dataset::to_text(inventory).find("sample "), std::string::npos);
+  EXPECT_TRUE(says(dataset::to_text(inventory), "sample "));
 }
 
 TEST_F(InspectSamplesTest, SetsWithoutAnImageAreRefused) {
   folder_.write("in/a/rubbish.JPEG", std::vector<std::byte>(100, std::byte{'x'}));
-  convert(find_entry(dataset::dataset_writer_table(), "webdataset"));
+  convert(find_entry(datasets::dataset_writer_table(), "webdataset"));
   const std::string said = thrown_by<ConfigError>(
       [&] { dataset::inspect_dataset({.directory = path("webdataset")}, {}); });
-  EXPECT_NE(said.find("no image that can be read"), std::string::npos) << said;
-  EXPECT_NE(said.find(".tar"), std::string::npos) << said;
+  EXPECT_TRUE(says(said, "no image that can be read"));
+  EXPECT_TRUE(says(said, ".tar"));
   EXPECT_THROW(
       dataset::inspect_dataset({.directory = path("webdataset"), .source = "tfrecrod"}, {}),
       ConfigError);

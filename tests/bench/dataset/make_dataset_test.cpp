@@ -13,6 +13,7 @@
 #include "dataflow/error.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -55,7 +56,7 @@ TEST(MakeDataset, LaysOutSplitsClassesAndADescription) {
   std::size_t bytes = 0;
   for (const auto& [name, text] : files) bytes += name == "dataset.json" ? 0 : text.size();
   EXPECT_EQ(static_cast<std::size_t>(made.bytes), bytes);
-  EXPECT_NE(files.at("dataset.json").find("\"seed\": 1"), std::string::npos);
+  EXPECT_TRUE(says(files.at("dataset.json"), "\"seed\": 1"));
 }
 
 TEST(MakeDataset, BytesDependOnTheSeedAndNotOnTheThreads) {
@@ -114,8 +115,8 @@ TEST(MakeDataset, ReplacesOtherImagesOnlyByForce) {
   write_text(folder / "data/notes.txt", "mine");
   dataset::MakeDataset wanted = order(folder / "data");
   const std::string text = refusal([&] { dataset::make_dataset(wanted, {}); });
-  EXPECT_NE(text.find("--force"), std::string::npos) << text;
-  EXPECT_NE(text.find(wanted.directory), std::string::npos) << text;
+  EXPECT_TRUE(says(text, "--force"));
+  EXPECT_TRUE(says(text, wanted.directory));
   EXPECT_EQ(files_below(folder / "data").size(), 2U);
 
   wanted.force = true;
@@ -149,8 +150,7 @@ TEST(MakeDataset, AddsNoClassesToAFolderThatHasSome) {
       dataset::make_dataset(wanted, {});
       FAIL() << "made";
     } catch (const ConfigError& error) {
-      EXPECT_NE(std::string(error.what()).find("images in 'cat'"), std::string::npos)
-          << error.what();
+      EXPECT_TRUE(says(std::string(error.what()), "images in 'cat'")) << error.what();
     }
   }
   EXPECT_FALSE(fs::exists(folder / "train"));
@@ -177,8 +177,8 @@ TEST(MakeDataset, SaysWhichFolderCannotBeWritten) {
   for (const char* name : {"file", "file/data"}) {
     const std::string path = (folder / name).string();
     const std::string text = refusal([&] { dataset::make_dataset(order(path), {}); });
-    EXPECT_NE(text.find(path), std::string::npos) << text;
-    EXPECT_NE(text.find("--data-dir"), std::string::npos) << text;
+    EXPECT_TRUE(says(text, path));
+    EXPECT_TRUE(says(text, "--data-dir"));
   }
   EXPECT_TRUE(files_below(folder.path()).contains("file"));
 }
@@ -194,7 +194,7 @@ TEST(MakeDataset, LeavesNothingWhenTheDiskIsFull) {
   const std::string text = refusal([&] { dataset::make_dataset(order(folder / "data"), {}); });
   setrlimit(RLIMIT_FSIZE, &before);
   signal(SIGXFSZ, handler);
-  EXPECT_NE(text.find("cannot write"), std::string::npos) << text;
+  EXPECT_TRUE(says(text, "cannot write"));
   EXPECT_TRUE(folder.empty());
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <sstream>
+#include <string>
 
 namespace penstock::document {
 namespace {
@@ -54,6 +55,20 @@ TEST(DocumentText, LeavesOutEmptyBlocks) {
   EXPECT_EQ(text_of({Paragraphs{{"a"}}, List{"Nothing:", {}}, Table{{{"name"}}, {}}, Verbatim{},
                      Paragraphs{{"b"}}}),
             "a\n\nb\n");
+}
+
+TEST(Document, HasSectionsTilesFactsAndVerdictsButNoFiguresInTexts) {
+  const Document document{
+      Section{
+          "Rates",
+          {Tiles{{{"alone", "3 img/s", "(once)"}}},
+           Figure{.file = "a.svg", .draw = [](const FigureSize&) { return std::string("<"); }}}},
+      Section{"Nothing", {List{"Empty:", {}}}},
+      Section{"More", {Facts{{{"seed", "1"}}}}, /*collapsed=*/true},
+      Verdict{{{"bad", "It loses."}}, /*answers=*/true}};
+  EXPECT_EQ(text_of(document), "Rates\n\nalone: 3 img/s (once)\n\nMore\n\nseed: 1\n\nIt loses.\n");
+  EXPECT_EQ(markdown_of(document),
+            "## Rates\n\n- alone: 3 img/s (once)\n\n## More\n\n- seed: 1\n\n- It loses.\n");
 }
 
 TEST(DocumentMarkdown, EscapesAllButLinesToCopy) {

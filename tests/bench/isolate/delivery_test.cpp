@@ -6,10 +6,9 @@
 
 #include <sstream>
 
-#include "bench/isolate/delivery_recommendations.h"
 #include "bench/isolate/isolation_json.h"
-#include "bench/isolate/isolation_page.h"
-#include "bench/isolate/isolation_text.h"
+#include "bench/isolate/isolation_report.h"
+#include "bench/isolate/predictions.h"
 #include "tests/bench/isolate/isolation_fixture.h"
 
 namespace penstock {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reports of `penstock isolate` as text and as JSON.
-#include "bench/isolate/isolation_text.h"
+#include "bench/isolate/isolation_report.h"
 
 #include <gtest/gtest.h>
 

@@ -10,8 +10,7 @@
 #include <sstream>
 
 #include "bench/isolate/isolation_json.h"
-#include "bench/isolate/isolation_page.h"
-#include "bench/isolate/isolation_text.h"
+#include "bench/isolate/isolation_report.h"
 #include "bench/record/report_text.h"
 #include "bench/record/result_json.h"
 #include "bench/report/figures/quantity.h"

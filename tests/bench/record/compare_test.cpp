@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "bench/statistics/unpaired.h"
+#include "bench/statistics/paired.h"
 #include "bench/sweep/sweep.h"
 #include "dataflow/error.h"
 #include "tests/bench/record/sweep_rows.h"

@@ -9,19 +9,10 @@
 #include <map>
 #include <string>
 
-#include "bench/report/figures/cost_dots.h"
-#include "bench/report/figures/cost_split.h"
-#include "bench/report/figures/markup.h"
-#include "bench/report/figures/pipeline.h"
+#include "bench/report/figures/axis.h"
+#include "bench/report/figures/figures.h"
 #include "bench/report/figures/quantity.h"
-#include "bench/report/figures/queue_occupancy.h"
-#include "bench/report/figures/scale.h"
-#include "bench/report/figures/scaling_curve.h"
-#include "bench/report/figures/step_times.h"
-#include "bench/report/figures/supply_bars.h"
-#include "bench/report/figures/supply_demand.h"
-#include "bench/report/figures/time_shares.h"
-#include "bench/report/figures/waterfall.h"
+#include "bench/report/figures/svg.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
 
@@ -92,30 +83,21 @@ report::SplitBar make_split() {
           {1.1, 1, 1.2, 5}, {-1.4, -1.9, -0.9, 5}, 2.9};
 }
 
-Figures drawn(const report::Waterfall& waterfall, const std::vector<report::SplitBar>& splits,
-              const std::vector<report::CostDot>& dots,
-              const std::vector<report::QueueTrack>& queues, double window_s,
-              const report::StepSeries& steps, const report::SupplyDemand& supply) {
-  return {
-      {"waterfall",
-       [=](const report::FigureSize& size) { return report::waterfall_figure(waterfall, size); }},
-      {"split",
-       [=](const report::FigureSize& size) { return report::cost_split_figure(splits, size); }},
-      {"dots",
-       [=](const report::FigureSize& size) { return report::cost_dots_figure(dots, size); }},
-      {"queues",
-       [=](const report::FigureSize& size) {
-         return report::queue_occupancy_figure(queues, window_s, size);
-       }},
-      {"steps",
-       [=](const report::FigureSize& size) { return report::step_times_figure(steps, size); }},
-      {"supply",
-       [=](const report::FigureSize& size) { return report::supply_demand_figure(supply, size); }}};
+Figures all_of(const report::Waterfall& waterfall, const std::vector<report::SplitBar>& splits,
+               const std::vector<report::CostDot>& dots,
+               const std::vector<report::QueueTrack>& queues, double window_s,
+               const report::StepSeries& steps, const report::SupplyDemand& supply) {
+  return {{"waterfall", report::drawn<report::waterfall_figure>(waterfall)},
+          {"split", report::drawn<report::cost_split_figure>(splits)},
+          {"dots", report::drawn<report::cost_dots_figure>(dots)},
+          {"queues", report::drawn<report::queue_occupancy_figure>(queues, window_s)},
+          {"steps", report::drawn<report::step_times_figure>(steps)},
+          {"supply", report::drawn<report::supply_demand_figure>(supply)}};
 }
 
 TEST(Figures, AreWellFormedForUsualData) {
   EXPECT_EQ(
-      faults_of(drawn(
+      faults_of(all_of(
           make_waterfall(), {make_split()}, {{"queue", {43.5, 38, 49, 3}, {38.5, 43.5, 48.5}}},
           {{"host ring", 3, 0.2, 84, 0, {0, 1, 0.5, 2.9}}}, 15,
           {{36, 60, 61, 250}, {0, 24, 25, 210}, {0, 0.5, 0, 0}, {}, {}, 35.8}, make_supply())),
@@ -139,15 +121,15 @@ TEST(Figures, AreWellFormedForHostileLabelsAndNumbersThatAreNone) {
   supply.needed->threads = {3.8, 0, kInfinity, 1};
   supply.demand_img_per_s = 1e12;
   EXPECT_EQ(
-      faults_of(drawn(waterfall, {{kHostile, worst, far, worst, {0, 0, 0, 0}, kNan}},
-                      {{kHostile, worst, {kNan, 5}}, {"b", far, {kInfinity}}},
-                      {{kHostile, 0, kNan, kInfinity, -1, {kNan, -5, 1e9}}}, kNan,
-                      {{kNan, -3, 5, kInfinity}, {kNan}, {1e9}, {-1}, {kInfinity}, kNan}, supply)),
+      faults_of(all_of(waterfall, {{kHostile, worst, far, worst, {0, 0, 0, 0}, kNan}},
+                       {{kHostile, worst, {kNan, 5}}, {"b", far, {kInfinity}}},
+                       {{kHostile, 0, kNan, kInfinity, -1, {kNan, -5, 1e9}}}, kNan,
+                       {{kNan, -3, 5, kInfinity}, {kNan}, {1e9}, {-1}, {kInfinity}, kNan}, supply)),
       "");
 }
 
 TEST(Figures, SayInASentenceThatThereIsNothingToShow) {
-  const Figures figures = drawn({}, {}, {}, {}, 0, {}, {});
+  const Figures figures = all_of({}, {}, {}, {}, 0, {}, {});
   EXPECT_EQ(faults_of(figures), "");
   for (const auto& [name, draw] : figures) {
     const std::string text = draw(kWide);
@@ -160,11 +142,9 @@ TEST(Figures, SayInASentenceThatThereIsNothingToShow) {
 TEST(Figures, TimeSharesAreWellFormedWhateverTheyHold) {
   const statistics::Estimate worst{kNan, -kInfinity, kInfinity, 0},
       far{1e300, -1e300, kInfinity, 1};
-  const auto drawn_of = [](std::string name, std::vector<report::TimeShare> parts) {
-    return std::pair<std::string, std::function<std::string(const report::FigureSize&)>>(
-        std::move(name), [parts = std::move(parts)](const report::FigureSize& size) {
-          return report::time_shares_figure(kHostile, parts, size);
-        });
+  const auto drawn_of = [](std::string name, const std::vector<report::TimeShare>& parts) {
+    return std::pair(std::move(name),
+                     report::drawn<report::time_shares_figure>(std::string(kHostile), parts));
   };
   const report::TimeShare made{"made (producer)", {90, 88, 92, 3}, "device"};
   EXPECT_EQ(faults_of({drawn_of("usual", {made, {"on its way", {10, 9, 11, 3}, "transfer"}}),
@@ -208,10 +188,9 @@ TEST(Pipeline, HasEachStagesRateOnItsArrowAndMarksTheNarrowPlaceOnce) {
 }
 
 TEST(Pipeline, IsWellFormedWhateverItHolds) {
-  const auto draw = [](std::vector<report::PipelineStage> stages, double demand) {
-    return [stages = std::move(stages), demand](const report::FigureSize& size) {
-      return report::pipeline_figure(stages, demand, size);
-    };
+  using Stages = std::vector<report::PipelineStage>;
+  const auto draw = [](const Stages& stages, double demand) {
+    return report::drawn<report::pipeline_figure>(stages, demand);
   };
   std::vector<report::PipelineStage> many(9, {kHostile, kHostile, kHostile, kNan, true});
   many[3].img_per_s = kInfinity;
@@ -237,10 +216,8 @@ TEST(SupplyBars, SayTheShareAndTearWhatIsManyTimesTheDemand) {
 }
 
 TEST(SupplyBars, AreWellFormedWhateverTheyHold) {
-  const auto draw = [](std::vector<report::SupplyBar> bars) {
-    return [bars = std::move(bars)](const report::FigureSize& size) {
-      return report::supply_bars_figure(bars, size);
-    };
+  const auto draw = [](const std::vector<report::SupplyBar>& bars) {
+    return report::drawn<report::supply_bars_figure>(bars);
   };
   EXPECT_EQ(faults_of({{"usual", draw({{"queue", {2031, 2003, 2059, 5}, 3571}})},
                        {"hostile", draw({{kHostile, {kNan, kNan, kNan, 5}, 3571},
@@ -332,9 +309,7 @@ TEST(ScalingCurves, AreWellFormedWhateverTheyShow) {
   report::ScalingCurves single = make_curves(true);
   for (report::Curve& curve : single.curves) curve.points.resize(1);
   const auto draw = [](const report::ScalingCurves& data) {
-    return [data](const report::FigureSize& size) {
-      return report::scaling_curves_figure(data, size);
-    };
+    return report::drawn<report::scaling_curves_figure>(data);
   };
   EXPECT_EQ(faults_of({{"linear", draw(make_curves(false))},
                        {"doublings", draw(make_curves(true))},

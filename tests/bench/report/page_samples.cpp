@@ -4,7 +4,7 @@
 #include <fstream>
 #include <iostream>
 
-#include "bench/isolate/isolation_page.h"
+#include "bench/isolate/isolation_report.h"
 #include "bench/report/pages/sweep_page.h"
 #include "tests/bench/isolate/isolation_fixture.h"
 
@@ -52,7 +52,7 @@ void write(const std::filesystem::path& folder) {
   std::ofstream plain(folder / "isolation-plain.html");
   isolate::write_isolation_page(isolation, plain);
   std::ofstream sweep(folder / "sweep.html");
-  report::write_sweep_page(make_sample_sweep(), sweep);
+  report::write_sweep_page(make_sample_sweep(), {}, sweep);
 }
 
 }  // namespace

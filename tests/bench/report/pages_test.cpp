@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/isolate/isolation_page.h"
+#include "bench/isolate/isolation_report.h"
 #include "bench/record/report_text.h"
 #include "bench/report/pages/sweep_costs.h"
 #include "bench/report/pages/sweep_page.h"
@@ -36,7 +36,7 @@ std::string page_of(const isolate::Isolation& isolation) {
 
 std::string page_of(const SweepResult& sweep) {
   std::ostringstream page;
-  report::write_sweep_page(sweep, page);
+  report::write_sweep_page(sweep, {}, page);
   return with_blanks(page.str());
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Accelerator utilisation against values calculated by hand.
-#include "bench/run/accelerator_utilisation.h"
+#include "bench/run/run_window.h"
 
 #include <gtest/gtest.h>
 

@@ -3,20 +3,18 @@
 // replay of a recorded run, and accelerator utilisation.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <span>
 
 #include "bench/record/result_json.h"
 #include "bench/run/runner.h"
+#include "tests/bench/run/simulated_run.h"
 #include "tests/support/temp_folder.h"
-#include "tests/support/tiny_model.h"
-#include "tests/support/virtual_clock.h"
 
 namespace penstock {
 namespace {
 
 /// A batch of kTinyModel has 64 images of 2 x 2 x 3 pixels and their labels: 1024 bytes.
-class EmulatedRuns : public ::testing::Test {
+class EmulatedRuns : public SimulatedRun {
  protected:
   EmulatedRuns() {
     config_.fake_location = "host";
@@ -26,14 +24,8 @@ class EmulatedRuns : public ::testing::Test {
 
   RunResult run(const std::string& device) {
     config_.device = device;
-    VirtualClock clock;
-    RunListener silent;
-    Runner::Components components = find_components(config_);
-    components.model = &kTinyModel;
-    return Runner(config_, clock, components).run(silent, {});
+    return SimulatedRun::run();
   }
-
-  RunConfig config_;
 };
 
 TEST_F(EmulatedRuns, CopiesBehindSlowerStepsAreHidden) {
@@ -47,23 +39,16 @@ TEST_F(EmulatedRuns, CopiesBehindSlowerStepsAreHidden) {
 }
 
 TEST_F(EmulatedRuns, SaysThatItsAccuraciesAreNone) {
-  const auto says = [&](const char* text) {
-    const RunResult result = run("emulated:img_per_s=12800");
-    return std::ranges::any_of(result.notes, [&](const std::string& note) {
-      return note.find(text) != std::string::npos;
-    });
-  };
-  EXPECT_FALSE(says("computes nothing")) << "no accuracy is printed";
+  constexpr std::string_view kNone = "computes nothing";
+  EXPECT_FALSE(notes_say(run("emulated:img_per_s=12800"), kNone)) << "no accuracy is printed";
   config_.print_training_accuracy = true;
-  EXPECT_TRUE(says("computes nothing"));
+  EXPECT_TRUE(notes_say(run("emulated:img_per_s=12800"), kNone));
 }
 
 TEST_F(EmulatedRuns, ExchangesNothingAndSaysNothingOfIt) {
   config_.num_gpus = 2;
   config_.all_reduce_spec = "xring";
-  for (const std::string& note : run("emulated:img_per_s=12800").notes) {
-    EXPECT_EQ(note.find("ranks exchange"), std::string::npos) << note;
-  }
+  EXPECT_FALSE(notes_say(run("emulated:img_per_s=12800"), "ranks exchange"));
 }
 
 TEST_F(EmulatedRuns, CopiesSlowerThanStepsSetThePace) {

@@ -13,7 +13,6 @@
 #include <string>
 #include <string_view>
 
-#include "bench/run/run_metrics.h"
 #include "dataflow/error.h"
 
 namespace penstock {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Progress of runs: as lines of JSON, and on a single line of a terminal.
-#include "bench/run/progress.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <limits>
 #include <memory>
+#include <string>
 
-#include "bench/run/live_line.h"
-#include "bench/run/progress_meter.h"
+#include "bench/run/progress.h"
+#include "bench/run/progress_line.h"
 #include "dataflow/random.h"
 #include "tests/support/virtual_clock.h"
 
@@ -243,6 +243,39 @@ TEST(LiveLine, InAFileOnlyWhatStaysIsThere) {
                       line.print("for good");
                     }),
             "for good\n");
+}
+
+/// The output to a file, which is not a terminal.
+template <typename Updates>
+std::string said(Updates updates) {
+  char* text = nullptr;
+  std::size_t size = 0;
+  std::FILE* const file = open_memstream(&text, &size);
+  {
+    JobLine line(file);
+    updates(line);
+  }
+  std::fclose(file);
+  const std::unique_ptr<char, void (*)(void*)> owner(text, std::free);
+  return {text, size};
+}
+
+TEST(JobLine, IsSilentInItsFirstSecond) {
+  EXPECT_EQ(said([](JobLine& line) {
+              for (std::uint64_t i = 0; i <= 100; ++i)
+                line.update_at(999ms, "reading", i, 100, "x");
+            }),
+            "");
+}
+
+TEST(JobLine, PrintsALineEveryFiveSecondsToAFile) {
+  EXPECT_EQ(said([](JobLine& line) {
+              for (std::uint64_t i = 0; i <= 100; ++i) {
+                line.update_at(i * 100ms, "compiling resnet50", i, 100, "operators");
+              }
+            }),
+            "penstock: compiling resnet50: 10 of 100 operators\n"
+            "penstock: compiling resnet50: 60 of 100 operators\n");
 }
 
 }  // namespace

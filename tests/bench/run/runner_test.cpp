@@ -6,13 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <stdexcept>
 #include <thread>
 
 #include "bench/record/statistics.h"
 #include "dataflow/error.h"
-#include "tests/support/tiny_model.h"
-#include "tests/support/virtual_clock.h"
+#include "tests/bench/run/simulated_run.h"
 
 namespace penstock {
 namespace {
@@ -63,31 +61,13 @@ constexpr FeederEntry kThrottled{
     },
 };
 
-class RunnerTest : public ::testing::Test {
+class RunnerTest : public SimulatedRun {
  protected:
   RunnerTest() {
     config_.device = "emulated:img_per_s=12800,copy=none";  // 5 ms for 64 images
     config_.num_batches = 100;
     config_.num_warmup_batches = 10;
   }
-
-  RunResult run(const FeederEntry* feeder = nullptr) {
-    VirtualClock clock;
-    RunListener silent;
-    Runner::Components components = find_components(config_with_known_feeder(feeder));
-    components.model = &kTinyModel;
-    if (feeder != nullptr) components.feeder = feeder;
-    return Runner(config_, clock, components).run(silent, stop_.get_token());
-  }
-
-  RunConfig config_with_known_feeder(const FeederEntry* feeder) const {
-    RunConfig known = config_;
-    if (feeder != nullptr) known.fake_location = "gpu";
-    return known;
-  }
-
-  RunConfig config_;
-  std::stop_source stop_;
 };
 
 TEST_F(RunnerTest, EmulatedStepsOfFiveMillisecondsAreTwelveThousandEightHundredImagesPerSecond) {
@@ -193,9 +173,7 @@ TEST_F(RunnerTest, AShortWindowWhoseReserveDidNotFallHasARateWithABound) {
   EXPECT_EQ(result.status, Status::ok) << result.reason;
   EXPECT_GT(result.reserve_start, 1);
   EXPECT_NEAR(result.facts.at("most_hidden_percent"), 10, 1e-9) << "one batch of ten";
-  EXPECT_TRUE(std::ranges::any_of(result.notes, [](const std::string& note) {
-    return note.find("up to 10 % of the window's 10 batches") != std::string::npos;
-  }));
+  EXPECT_TRUE(notes_say(result, "up to 10 % of the window's 10 batches"));
 }
 
 TEST_F(RunnerTest, BatchesThatMayWaitInSocketsMakeAShortWindowDraining) {
@@ -260,15 +238,11 @@ TEST_F(RunnerTest, ExchangeTimeLengthensEachStep) {
 }
 
 TEST_F(RunnerTest, TheNullModelTakesWhatTheFeederSupplies) {
-  VirtualClock clock;
-  RunListener silent;
   config_.fake_location = "throttled:period=2ms";
-  Runner::Components components = find_components(config_with_known_feeder(&kThrottled));
   static constexpr ModelEntry kNull{
       .name = "null", .image = {2, 2, 3}, .build = [](Graph&, int) {}};
-  components.feeder = &kThrottled;
-  components.model = &kNull;
-  const RunResult result = Runner(config_, clock, components).run(silent, {});
+  model_ = &kNull;
+  const RunResult result = run(&kThrottled);
   EXPECT_NEAR(result.img_per_s, 32 / 2e-3, 1e-6);  // the entry's batch of 32
 }
 
@@ -331,9 +305,7 @@ TEST_F(RunnerTest, DataThatEndInTheExtensionOfAWindowAreEnough) {
   EXPECT_EQ(result.reason.find("--extend-window"), std::string::npos) << "it is given";
   EXPECT_EQ(result.reserve_end, 0);
   EXPECT_EQ(result.step_ms.size(), 70U);
-  EXPECT_TRUE(std::ranges::any_of(result.notes, [](const std::string& note) {
-    return note.find("the feeder's data ended after 70 of ") != std::string::npos;
-  }));
+  EXPECT_TRUE(notes_say(result, "the feeder's data ended after 70 of "));
 }
 
 TEST_F(RunnerTest, DataThatEndBeforeTheStepsThatWereAskedForAreCountedByThese) {
@@ -359,14 +331,15 @@ TEST_F(RunnerTest, AStopFromOutsideKeepsWhatWasMeasured) {
 
    private:
     std::stop_source& stop_;
-  } listener(stop_);
+  };
   for (const char* update : {"replicated", "independent"}) {
-    stop_ = std::stop_source();
+    std::stop_source stop;
+    StopAfter listener(stop);
     config_.variable_update = update;
     config_.num_gpus = 2;
     Runner::Components components = find_components(config_);
     components.model = &kTinyModel;
-    const RunResult result = Runner(config_, clock, components).run(listener, stop_.get_token());
+    const RunResult result = Runner(config_, clock, components).run(listener, stop.get_token());
     EXPECT_EQ(result.status, Status::partial) << result.reason;
     EXPECT_EQ(result.exit_code, 130);
     EXPECT_GE(result.step_ms.size(), 6U);

@@ -3,13 +3,9 @@
 // feeder whose time per batch is divided by its threads.
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <string>
-
 #include "bench/run/runner.h"
 #include "dataflow/images/thread_tuner.h"
-#include "tests/support/tiny_model.h"
-#include "tests/support/virtual_clock.h"
+#include "tests/bench/run/simulated_run.h"
 
 namespace penstock {
 namespace {
@@ -53,7 +49,7 @@ constexpr FeederEntry kGrowing{
     },
 };
 
-class SettlingTest : public testing::Test {
+class SettlingTest : public SimulatedRun {
  protected:
   SettlingTest() {
     config_.device = "emulated:img_per_s=12800,copy=none";  // 5 ms for 64 images
@@ -63,24 +59,7 @@ class SettlingTest : public testing::Test {
     config_.num_warmup_batches = 3;
   }
 
-  RunResult run() {
-    VirtualClock clock;
-    RunListener silent;
-    RunConfig known = config_;
-    known.fake_location = "gpu";
-    Runner::Components components = find_components(known);
-    components.model = &kTinyModel;
-    components.feeder = &kGrowing;
-    return Runner(config_, clock, components).run(silent, {});
-  }
-
-  static std::string notes_of(const RunResult& result) {
-    std::string text;
-    for (const std::string& note : result.notes) text += note + "\n";
-    return text;
-  }
-
-  RunConfig config_;
+  RunResult run() { return SimulatedRun::run(&kGrowing); }
 };
 
 TEST_F(SettlingTest, TheWindowBeginsOnceThreadsAreEnough) {
@@ -90,16 +69,14 @@ TEST_F(SettlingTest, TheWindowBeginsOnceThreadsAreEnough) {
   EXPECT_EQ(result.step_ms.size(), 100U);
   EXPECT_GT(result.discarded_steps, 3);
   EXPECT_EQ(result.facts.at("decode_threads_chosen"), 4);
-  EXPECT_NE(notes_of(result).find("decode threads: 4 (auto: "), std::string::npos)
-      << notes_of(result);
+  EXPECT_TRUE(notes_say(result, "decode threads: 4 (auto: "));
 }
 
 TEST_F(SettlingTest, OrOnceThereAreNoMore) {
   config_.feeder_threads = 3;
   const RunResult result = run();
   EXPECT_NEAR(result.img_per_s, 64 * 3 / 17e-3, 200);
-  EXPECT_NE(notes_of(result).find("and all threads are in use"), std::string::npos)
-      << notes_of(result);
+  EXPECT_TRUE(notes_say(result, "and all threads are in use"));
 }
 
 TEST_F(SettlingTest, ItDoesNotWaitForEver) {
@@ -109,9 +86,7 @@ TEST_F(SettlingTest, ItDoesNotWaitForEver) {
   const double discarded_s = static_cast<double>(result.discarded_steps) * 17e-3;
   EXPECT_GE(discarded_s, 30);
   EXPECT_LE(discarded_s, 31);
-  EXPECT_NE(notes_of(result).find("decode threads: 1 (auto: not settled when the window began)"),
-            std::string::npos)
-      << notes_of(result);
+  EXPECT_TRUE(notes_say(result, "decode threads: 1 (auto: not settled when the window began)"));
 }
 
 /// Stages and rings report only the window, even if the ring was watched before it.

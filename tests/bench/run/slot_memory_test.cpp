@@ -7,50 +7,40 @@
 #include <string>
 
 #include "dataflow/host_device.h"
-#include "tests/support/tiny_model.h"
-#include "tests/support/virtual_clock.h"
+#include "tests/bench/run/simulated_run.h"
 
 namespace penstock {
 namespace {
 
-RunResult run_with(const std::string& pages) {
-  RunConfig config;
-  config.device = "emulated:img_per_s=12800,copy=none";
-  config.fake_location = "host";
-  config.num_batches = 110;
-  config.huge_pages = pages;
-  VirtualClock clock;
-  RunListener silent;
-  Runner::Components components = find_components(config);
-  components.model = &kTinyModel;
-  return Runner(config, clock, components).run(silent, {});
-}
+class SlotMemoryRun : public SimulatedRun {
+ protected:
+  RunResult run_with(const std::string& pages) {
+    config_.device = "emulated:img_per_s=12800,copy=none";
+    config_.fake_location = "host";
+    config_.num_batches = 110;
+    config_.huge_pages = pages;
+    return run();
+  }
+};
 
-std::string notes_of(const RunResult& result) {
-  std::string text;
-  for (const std::string& note : result.notes) text += note + "\n";
-  return text;
-}
-
-TEST(SlotMemory, SmallPagesAreSmall) {
+TEST_F(SlotMemoryRun, SmallPagesAreSmall) {
   const RunResult result = run_with("off");
   EXPECT_EQ(result.status, Status::ok) << result.reason;
   EXPECT_EQ(result.facts.at("slots_huge_page_percent"), 0);
   EXPECT_GT(result.facts.at("slots_mib"), 0);
-  EXPECT_NE(notes_of(result).find("slots: 3 of "), std::string::npos) << notes_of(result);
-  EXPECT_NE(notes_of(result).find("(--huge-pages off)"), std::string::npos) << notes_of(result);
+  EXPECT_TRUE(notes_say(result, "slots: 3 of "));
+  EXPECT_TRUE(notes_say(result, "(--huge-pages off)"));
 }
 
-TEST(SlotMemory, ExplicitPagesAreHugeOrTheResultSaysWhyNot) {
+TEST_F(SlotMemoryRun, ExplicitPagesAreHugeOrTheResultSaysWhyNot) {
   const RunResult result = run_with("explicit");
   EXPECT_EQ(result.status, Status::ok) << result.reason;
-  const bool refused = notes_of(result).find("vm.nr_hugepages") != std::string::npos;
-  if (!refused) {
+  if (!notes_say(result, "vm.nr_hugepages")) {
     EXPECT_EQ(result.facts.at("slots_huge_page_percent"), 100);
   }
 }
 
-TEST(SlotMemory, NothingIsSaidOfWhatNobodyAskedFor) {
+TEST_F(SlotMemoryRun, NothingIsSaidOfWhatNobodyAskedFor) {
   EXPECT_FALSE(run_with("transparent").facts.contains("slots_mib"));
 }
 

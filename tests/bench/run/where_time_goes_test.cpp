@@ -11,8 +11,7 @@
 #include "bench/run/runner.h"
 #include "dataflow/host_device.h"
 #include "dataflow/stage_timer.h"
-#include "tests/support/tiny_model.h"
-#include "tests/support/virtual_clock.h"
+#include "tests/bench/run/simulated_run.h"
 #include "trainer/optimizer.h"
 
 namespace penstock {
@@ -148,7 +147,7 @@ constexpr BackendEntry kDelayed{
     },
 };
 
-class WhereTimeGoes : public ::testing::Test {
+class WhereTimeGoes : public SimulatedRun {
  protected:
   WhereTimeGoes() {
     config_.num_batches = 100;
@@ -156,16 +155,9 @@ class WhereTimeGoes : public ::testing::Test {
   }
 
   RunResult run(const std::string& feeder, const std::string& device) {
-    VirtualClock clock;
-    RunListener silent;
-    Runner::Components components = find_components(config_);
-    components.model = &kTinyModel;
-    components.feeder = &kPaced;
-    components.backend = &kDelayed;
     config_.fake_location = feeder;
     config_.device = device;
-    RunResult result = Runner(config_, clock, components).run(silent, {});
-    config_ = RunConfig();
+    RunResult result = SimulatedRun::run(&kPaced, &kDelayed);
     EXPECT_EQ(result.step_ms.size(), 100U) << result.reason;
     return result;
   }
@@ -184,36 +176,32 @@ class WhereTimeGoes : public ::testing::Test {
       EXPECT_NEAR(result.late_ms[step], late, 1e-9) << step;
     }
   }
-
-  RunConfig config_;
 };
 
 // ---- idle time ----------------------------------------------------------------
 
-TEST_F(WhereTimeGoes, NothingIsLostWhereEverythingIsInTime) {
-  expect_split(run("paced", "delayed"), 0, 0, 0);
-  expect_split(run("paced:period=4ms", "delayed:copy=3ms"), 0, 0, 0);
-}
-
-TEST_F(WhereTimeGoes, ASlowFeederStarvesTheDevice) {
-  expect_split(run("paced:period=8ms", "delayed"), 3, 0, 0);
-}
-
-TEST_F(WhereTimeGoes, ASlowCopyIsExposed) {
-  expect_split(run("paced", "delayed:copy=8ms"), 0, 3, 0);
+TEST_F(WhereTimeGoes, IdleTimeIsSplitByWhatTheDeviceWaitedFor) {
+  struct Case {
+    const char *what, *feeder, *device;
+    double starved = 0, copying = 0, late = 0;
+  };
+  for (const Case& each : {
+           Case{"everything is in time", "paced", "delayed"},
+           Case{"everything is just in time", "paced:period=4ms", "delayed:copy=3ms"},
+           Case{"a slow feeder starves the device", "paced:period=8ms", "delayed", 3},
+           Case{"a slow copy is exposed", "paced", "delayed:copy=8ms", 0, 3},
+           Case{"a late batch is waited for, then its copy", "paced:period=8ms", "delayed:copy=2ms",
+                1, 2},
+           Case{"a host that enqueues too slowly is late", "paced", "delayed:late=7ms", 0, 0, 2},
+       }) {
+    SCOPED_TRACE(each.what);
+    expect_split(run(each.feeder, each.device), each.starved, each.copying, each.late);
+  }
 }
 
 TEST_F(WhereTimeGoes, ACopyThatHasNoSlotToItselfIsExposed) {
   config_.device_slots = 1;
   expect_split(run("paced", "delayed:copy=2ms"), 0, 2, 0);
-}
-
-TEST_F(WhereTimeGoes, ABatchThatComesLateIsWaitedForAndThenItsCopy) {
-  expect_split(run("paced:period=8ms", "delayed:copy=2ms"), 1, 2, 0);
-}
-
-TEST_F(WhereTimeGoes, AHostThatEnqueuesTooSlowlyIsLate) {
-  expect_split(run("paced", "delayed:late=7ms"), 0, 0, 2);
 }
 
 TEST_F(WhereTimeGoes, OfSeveralDevicesTheLastOneToStartSaysWhy) {

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The formulas of projections against values calculated by hand.
-#include "bench/scaling/projection/exchange_time.h"
+#include "bench/scaling/projection/topology.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <string>
 
-#include "bench/scaling/projection/overlap.h"
-#include "bench/scaling/projection/topology.h"
+#include "bench/scaling/projection/measured_step.h"
 #include "dataflow/error.h"
 
 namespace penstock {

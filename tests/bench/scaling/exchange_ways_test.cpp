@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <sstream>
@@ -16,9 +17,9 @@
 #include "bench/scaling/exchange/exchange_report.h"
 #include "bench/scaling/exchange/exchange_run.h"
 #include "bench/scaling/exchange/exchange_ways.h"
-#include "bench/scaling/exchange/gradient_buckets.h"
 #include "dataflow/error.h"
 #include "tests/support/virtual_clock.h"
+#include "trainer/collectives/link_collective.h"
 #include "trainer/collectives/threads.h"
 #include "trainer/model.h"
 
@@ -62,8 +63,9 @@ TEST(ExchangeRules, TheChoiceIsTheConfigurations) {
   const collectives::ExchangeChoice choice = exchange_choice(config, 4, 2, nullptr);
   EXPECT_EQ(choice.method, collectives::ExchangeMethod::links);
   EXPECT_EQ(choice.wire, WireFormat::bf16);
-  EXPECT_EQ(collectives::describe(choice.plan),
-            "gather-add up to 2048 elements, ring in 2 pieces beyond");
+  EXPECT_EQ(collectives::how_links_exchange(choice, "between ranks"),
+            "gather-add up to 2048 elements, ring in 2 pieces beyond, in messages between ranks of "
+            "bf16");
 }
 
 TEST(ExchangeRules, WhatNothingAllReducesIsRefused) {
@@ -156,56 +158,63 @@ TEST(ExchangeWays, TheCostIsThatOfAllBucketsInAllTheirPieces) {
   EXPECT_DOUBLE_EQ(half.bytes, cost.bytes / 2);
 }
 
-/// Adds like the shared-memory group. The slowest rank takes `time` per bucket.
-class SlowGroup final : public CollectiveGroup {
+/// Ranks that add like the shared-memory group, but for what a test does in their all-reduce.
+class HookedGroup final : public CollectiveGroup {
  public:
-  SlowGroup(std::span<Device* const> devices, Clock& clock, std::stop_token stop, Nanoseconds time)
-      : ranks_(static_cast<std::int32_t>(devices.size())),
-        clock_(clock),
-        time_(time),
-        group_(devices, clock, std::move(stop)) {}
+  using AllReduce = std::function<void(Collective& real, const Tensor& tensor, Stream& stream)>;
+  HookedGroup(std::span<Device* const> devices, Clock& clock, std::stop_token stop,
+              AllReduce all_reduce)
+      : group_(devices, clock, std::move(stop)), all_reduce_(std::move(all_reduce)) {}
   std::unique_ptr<Collective> join(std::int32_t rank) override {
-    return std::make_unique<Slow>(group_.join(rank), clock_, rank == ranks_ - 1 ? time_ : 0ns);
+    return std::make_unique<Hooked>(group_.join(rank), all_reduce_);
   }
 
  private:
-  class Slow final : public Collective {
+  class Hooked final : public Collective {
    public:
-    Slow(std::unique_ptr<Collective> collective, Clock& clock, Nanoseconds time)
-        : collective_(std::move(collective)), clock_(clock), time_(time) {}
-    World world() const noexcept override { return collective_->world(); }
+    Hooked(std::unique_ptr<Collective> real, const AllReduce& all_reduce)
+        : real_(std::move(real)), all_reduce_(all_reduce) {}
+    World world() const noexcept override { return real_->world(); }
     bool recordable() const noexcept override { return false; }
     void all_reduce_sum(Tensor tensor, Stream& stream) override {
-      collective_->all_reduce_sum(tensor, stream);
-      clock_.sleep_until(clock_.now() + time_);
+      all_reduce_(*real_, tensor, stream);
     }
     void reduce_sum(Tensor, std::int32_t, Stream&) override { FAIL() << "is not exchanged so"; }
     void broadcast(Tensor, std::int32_t, Stream&) override { FAIL() << "is not exchanged so"; }
 
    private:
-    const std::unique_ptr<Collective> collective_;
-    Clock& clock_;
-    const Nanoseconds time_;
+    const std::unique_ptr<Collective> real_;
+    const AllReduce& all_reduce_;
   };
 
-  const std::int32_t ranks_;
-  Clock& clock_;
-  const Nanoseconds time_;
   collectives::ThreadsGroup group_;
+  const AllReduce all_reduce_;
 };
 
-scaling::ExchangeWay slow_way(std::string name, Nanoseconds time) {
+scaling::ExchangeWay hooked_way(std::string name, HookedGroup::AllReduce all_reduce) {
   return {.name = std::move(name),
-          .make = [time](std::span<Device* const> devices, Clock& clock, std::stop_token stop) {
-            return std::make_unique<SlowGroup>(devices, clock, std::move(stop), time);
+          .make = [all_reduce = std::move(all_reduce)](std::span<Device* const> devices,
+                                                       Clock& clock, std::stop_token stop) {
+            return std::make_unique<HookedGroup>(devices, clock, std::move(stop), all_reduce);
           }};
+}
+
+/// The slowest rank takes `time` per bucket.
+HookedGroup::AllReduce slow(Clock& clock, Nanoseconds time) {
+  return [&clock, time](Collective& real, const Tensor& tensor, Stream& stream) {
+    real.all_reduce_sum(tensor, stream);
+    if (const World world = real.world(); world.rank == world.size - 1) {
+      clock.sleep_until(clock.now() + time);
+    }
+  };
 }
 
 TEST(ExchangeRun, AnIterationLastsAsLongAsAllBucketsOnTheSlowestRank) {
   VirtualClock clock;
   const scaling::ExchangePlan plan{
       .buckets = {100, 1, 7}, .ranks = 3, .warmup = 2, .iterations = 5};
-  const std::vector<scaling::ExchangeWay> ways{slow_way("slow", 5ms), slow_way("slower", 20ms)};
+  const std::vector<scaling::ExchangeWay> ways{hooked_way("slow", slow(clock, 5ms)),
+                                               hooked_way("slower", slow(clock, 20ms))};
   const std::vector<scaling::WayTimes> times = scaling::measure_exchanges(plan, ways, clock, {});
   ASSERT_EQ(times.size(), 2U);
   EXPECT_EQ(times[0].name, "slow");
@@ -234,36 +243,9 @@ TEST(ExchangeRun, EveryWayOfTheProgramAddsRightly) {
   }
 }
 
-/// Does not exchange anything.
-class IdleGroup final : public CollectiveGroup {
- public:
-  explicit IdleGroup(std::int32_t ranks) : ranks_(ranks) {}
-  std::unique_ptr<Collective> join(std::int32_t rank) override {
-    return std::make_unique<Idle>(World{rank, ranks_});
-  }
-
- private:
-  class Idle final : public Collective {
-   public:
-    explicit Idle(World world) : world_(world) {}
-    World world() const noexcept override { return world_; }
-    bool recordable() const noexcept override { return true; }
-    void all_reduce_sum(Tensor, Stream&) override {}
-    void reduce_sum(Tensor, std::int32_t, Stream&) override {}
-    void broadcast(Tensor, std::int32_t, Stream&) override {}
-
-   private:
-    const World world_;
-  };
-  const std::int32_t ranks_;
-};
-
 TEST(ExchangeRun, AWrongSumEndsItBeforeAnythingIsMeasured) {
   SteadyClock clock;
-  const scaling::ExchangeWay idle{
-      .name = "idle", .make = [](std::span<Device* const> devices, Clock&, std::stop_token) {
-        return std::make_unique<IdleGroup>(static_cast<std::int32_t>(devices.size()));
-      }};
+  const scaling::ExchangeWay idle = hooked_way("idle", [](Collective&, const Tensor&, Stream&) {});
   const scaling::ExchangePlan plan{.buckets = {3}, .ranks = 1, .iterations = 1};
   EXPECT_TRUE(scaling::measure_exchanges(plan, std::vector{idle}, clock, {})[0].checked)
       << "one rank has nothing to add";
@@ -284,47 +266,12 @@ TEST(ExchangeRun, AStopLeavesWhatWasMeasuredByThen) {
   std::stop_source stop;
   std::atomic<int> exchanges = 0;
   constexpr int kBeforeStop = 4;  // the check and three iterations
-  class Stopping final : public CollectiveGroup {
-   public:
-    Stopping(std::unique_ptr<CollectiveGroup> group, std::stop_source& source,
-             std::atomic<int>& count)
-        : group_(std::move(group)), source_(source), count_(count) {}
-    std::unique_ptr<Collective> join(std::int32_t rank) override {
-      if (rank == 0) return std::make_unique<First>(group_->join(rank), source_, count_);
-      return group_->join(rank);
-    }
-
-   private:
-    class First final : public Collective {
-     public:
-      First(std::unique_ptr<Collective> collective, std::stop_source& source,
-            std::atomic<int>& count)
-          : collective_(std::move(collective)), source_(source), count_(count) {}
-      World world() const noexcept override { return collective_->world(); }
-      bool recordable() const noexcept override { return false; }
-      void all_reduce_sum(Tensor tensor, Stream& stream) override {
-        if (count_++ == kBeforeStop) source_.request_stop();
-        collective_->all_reduce_sum(tensor, stream);
-      }
-      void reduce_sum(Tensor, std::int32_t, Stream&) override {}
-      void broadcast(Tensor, std::int32_t, Stream&) override {}
-
-     private:
-      const std::unique_ptr<Collective> collective_;
-      std::stop_source& source_;
-      std::atomic<int>& count_;
-    };
-    const std::unique_ptr<CollectiveGroup> group_;
-    std::stop_source& source_;
-    std::atomic<int>& count_;
-  };
-  const scaling::ExchangeWay slow = slow_way("", 5ms);
-  const scaling::ExchangeWay stopping{
-      .name = "stopping",
-      .make = [&](std::span<Device* const> devices, Clock& of, std::stop_token token) {
-        return std::make_unique<Stopping>(slow.make(devices, of, std::move(token)), stop,
-                                          exchanges);
-      }};
+  const HookedGroup::AllReduce add = slow(clock, 5ms);
+  const scaling::ExchangeWay stopping =
+      hooked_way("stopping", [&](Collective& real, const Tensor& tensor, Stream& stream) {
+        if (real.world().rank == 0 && exchanges++ == kBeforeStop) stop.request_stop();
+        add(real, tensor, stream);
+      });
   const scaling::ExchangePlan plan{.buckets = {3}, .ranks = 2, .iterations = 1000};
   const std::vector<scaling::WayTimes> times =
       scaling::measure_exchanges(plan, std::vector{stopping}, clock, stop.get_token());

@@ -8,7 +8,6 @@
 #include <functional>
 
 #include "bench/scaling/launch/mpirun.h"
-#include "bench/scaling/launch/reach.h"
 #include "dataflow/error.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"

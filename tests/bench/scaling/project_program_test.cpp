@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/run/child_process.h"
-#include "bench/sweep/folder_lock.h"
+#include "bench/sweep/result_folder.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
 

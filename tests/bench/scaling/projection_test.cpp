@@ -9,8 +9,7 @@
 #include <sstream>
 
 #include "bench/scaling/projection/check.h"
-#include "bench/scaling/projection/exchange_time.h"
-#include "bench/scaling/projection/published_scaling.h"
+#include "bench/scaling/projection/topology.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "trainer/model.h"

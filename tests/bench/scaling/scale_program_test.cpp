@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/run/child_process.h"
-#include "bench/sweep/folder_lock.h"
+#include "bench/sweep/result_folder.h"
 #include "tests/support/patience.h"
 #include "tests/support/reserved_port.h"
 #include "tests/support/temp_folder.h"

@@ -6,10 +6,8 @@
 #include <sstream>
 
 #include "bench/scaling/remote_program.h"
-#include "bench/scaling/rungs.h"
-#include "bench/scaling/scale_files.h"
 #include "bench/scaling/scale_runner.h"
-#include "bench/scaling/scale_text.h"
+#include "bench/scaling/scale_views.h"
 #include "dataflow/error.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"

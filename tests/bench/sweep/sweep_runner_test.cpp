@@ -18,15 +18,13 @@ using namespace std::chrono_literals;
 
 struct Counting final : SweepListener {
   void rests(double) override { ++rests_told; }
-  void round_begins(std::int32_t) override { ++rounds_begun; }
-  void round_ended(std::int32_t) override { ++rounds_ended; }
   void run_begins(const SweepMoment& moment) override {
     ++begun;
     left_s.push_back(moment.left_s);
   }
   void run_ended(const SweepMoment&, const RunResult&) override { ++ended; }
   void results_changed(const SweepResult&) override { ++changed; }
-  int rests_told = 0, begun = 0, ended = 0, changed = 0, rounds_begun = 0, rounds_ended = 0;
+  int rests_told = 0, begun = 0, ended = 0, changed = 0;
   std::vector<double> left_s;
 };
 
@@ -129,11 +127,13 @@ TEST_F(SweepRunnerTest, TheFirstRoundIsCompleteWhateverTheBudget) {
 }
 
 TEST_F(SweepRunnerTest, AStopRuleEndsItAfterAWholeRoundAndBudgetsThenGoWithoutSaying) {
+  int begun = 0, ended = 0;
+  plan_.on_round = [&](std::int32_t, bool has_ended) { ++(has_ended ? ended : begun); };
   plan_.enough = [](const SweepResult& sweep) { return sweep.rounds.size() == 2; };
   run();
   EXPECT_EQ(ran_.size(), 6U);
-  EXPECT_EQ(listener_.rounds_begun, 2);
-  EXPECT_EQ(listener_.rounds_ended, 2);
+  EXPECT_EQ(begun, 2);
+  EXPECT_EQ(ended, 2);
   plan_.enough = [](const SweepResult&) { return false; };
   plan_.time_budget = 75s;
   ran_.clear();

@@ -22,10 +22,10 @@ class BetonTest : public PackedSet {
     return datasets::parse_beton_layout(std::as_bytes(std::span(bytes)));
   }
   std::string refusal(const std::string& source = "beton") {
-    return thrown_by<ConfigError>([&] { open(source); });
+    return SourceFixture::refusal(source);
   }
   void expect_refusal(const std::string& problem, const std::string& source = "beton") {
-    EXPECT_NE(refusal(source).find(problem), std::string::npos) << refusal(source);
+    EXPECT_TRUE(says(refusal(source), problem));
   }
   /// Replaces the bytes of the file at `at`.
   void overwrite(std::uint64_t at, const std::string& bytes) {
@@ -42,6 +42,18 @@ TEST_F(BetonTest, GivesWhatWasPacked) {
   EXPECT_EQ(opened->classes(), 3);
   EXPECT_EQ(all_of(*opened), images_);
   run("beton");
+}
+
+TEST(JpegSize, IsThatOfTheFrameHeader) {
+  std::vector<std::byte> image = encode_jpeg(make_test_image(300, 45));
+  const std::optional<datasets::JpegSize> size = datasets::find_jpeg_size(image);
+  ASSERT_TRUE(size);
+  EXPECT_EQ(size->width, 300);
+  EXPECT_EQ(size->height, 45);
+  image.resize(60);  // before the frame header
+  EXPECT_FALSE(datasets::find_jpeg_size(image));
+  EXPECT_FALSE(datasets::find_jpeg_size({}));
+  EXPECT_FALSE(datasets::find_jpeg_size(std::vector<std::byte>(100)));
 }
 
 TEST_F(BetonTest, FindsFieldsAmongAnyOthers) {
@@ -79,7 +91,7 @@ TEST_F(BetonTest, RawImagesAreRefusedByName) {
     if (i >= 5) {
       EXPECT_EQ(found[i], images_[i]);
     } else {
-      EXPECT_NE(message_of(found[i]).find("is uncompressed (mode raw)"), std::string::npos);
+      EXPECT_TRUE(says(message_of(found[i]), "is uncompressed (mode raw)"));
     }
   }
 }
@@ -111,8 +123,8 @@ TEST_F(BetonTest, DamageCostsItsSampleAlone) {
       EXPECT_TRUE(i == 4 || found[i] == images_[i]) << damage.problem;
     }
     const std::string said = message_of(found[4]);
-    EXPECT_NE(said.find("set.beton' at byte " + std::to_string(row)), std::string::npos) << said;
-    EXPECT_NE(said.find(damage.problem), std::string::npos) << said;
+    EXPECT_TRUE(says(said, "set.beton' at byte " + std::to_string(row)));
+    EXPECT_TRUE(says(said, damage.problem));
   }
 }
 

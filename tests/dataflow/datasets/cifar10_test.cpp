@@ -10,10 +10,9 @@
 #include "bench/run/child_process.h"
 #include "dataflow/error.h"
 #include "dataflow/random.h"
-#include "dataflow/source.h"
 #include "tests/support/python.h"
 #include "tests/support/refusals.h"
-#include "tests/support/temp_folder.h"
+#include "tests/support/source_fixture.h"
 #include "tests/support/thrown_by.h"
 
 namespace penstock {
@@ -23,14 +22,9 @@ using Bytes = std::vector<std::byte>;
 
 constexpr std::size_t kPixels = 3072;
 
-class Cifar10Test : public testing::Test {
+class Cifar10Test : public SourceFixture {
  protected:
-  Cifar10Test() {
-    plan_.directory = folder_.path().string();
-    plan_.epochs = 1;
-    plan_.shuffle = false;
-    plan_.classes = 10;
-  }
+  Cifar10Test() { plan_.classes = 10; }
 
   /// Pixels of record `number`, different for each record.
   static Bytes pixels_of(std::uint64_t number) {
@@ -56,9 +50,7 @@ class Cifar10Test : public testing::Test {
   }
 
   std::unique_ptr<Source> open(std::string_view text = "cifar10") const {
-    const ComponentText parts = parse_component(text);
-    const SourceEntry& entry = find_entry(source_table(), parts.name);
-    return entry.make(plan_, Options(entry.name, entry.options, parts));
+    return SourceFixture::open(text);
   }
   void expect_records(Source& source, std::uint64_t first, std::uint64_t count) const {
     EXPECT_EQ(source.size(), count);
@@ -73,9 +65,6 @@ class Cifar10Test : public testing::Test {
     }
     EXPECT_EQ(number, first + count);
   }
-
-  TempFolder folder_;
-  DataPlan plan_;
 };
 
 TEST_F(Cifar10Test, TheBinaryVersionHasItsPixelsAndLabels) {
@@ -153,8 +142,7 @@ for name in ['data_batch_%d' % i for i in range(1, 6)] + ['test_batch']:
 )",
                {plan_.directory, std::to_string(protocol)});
     if (protocol == 2) {
-      EXPECT_NE(thrown_by<ConfigError>([&] { open(); }).find("holds its array as text"),
-                std::string::npos);
+      EXPECT_TRUE(says(thrown_by<ConfigError>([&] { open(); }), "holds its array as text"));
     } else {
       expect_records(*open(), 0, 15);
     }
@@ -167,18 +155,15 @@ TEST_F(Cifar10Test, PicklesOfSomethingElseAreRefusedWithTheirFile) {
     return thrown_by<ConfigError>([&] { open("cifar10:test"); });
   };
   const Bytes good = pickled(pixels_of(1), {1});
-  EXPECT_NE(refusal(pickled(pixels_of(1), {1, 2})).find("of a shape that its 3072 bytes"),
-            std::string::npos);
-  EXPECT_NE(refusal(Bytes(good.begin(), good.end() - 9)).find("test_batch' is a pickle that"),
-            std::string::npos);
-  EXPECT_NE(refusal({std::byte{0x80}, std::byte{2}, std::byte{'}'}, std::byte{'.'}}).find("lacks"),
-            std::string::npos);
+  EXPECT_TRUE(says(refusal(pickled(pixels_of(1), {1, 2})), "of a shape that its 3072 bytes"));
+  EXPECT_TRUE(says(refusal(Bytes(good.begin(), good.end() - 9)), "test_batch' is a pickle that"));
+  EXPECT_TRUE(
+      says(refusal({std::byte{0x80}, std::byte{2}, std::byte{'}'}, std::byte{'.'}}), "lacks"));
   folder_.write("test_batch", pickled(pixels_of(1), {10}));
   const auto source = open("cifar10:test");
   Sample sample;
   ASSERT_TRUE(source->next(sample));
-  EXPECT_NE(thrown_by<DataError>([&] { source->load(sample); }).find("none of 10 classes"),
-            std::string::npos);
+  EXPECT_TRUE(says(thrown_by<DataError>([&] { source->load(sample); }), "none of 10 classes"));
 }
 
 TEST_F(Cifar10Test, EvaluationTakesTheTestFileUnlessTold) {
@@ -197,27 +182,22 @@ TEST_F(Cifar10Test, ADamagedRecordIsNamedAndCostsItselfAlone) {
   const auto source = open();
   const std::map<std::uint64_t, std::string> refused = refusals(*source);
   ASSERT_EQ(refused.size(), 2U);
-  EXPECT_NE(refused.at(1).find("data_batch_1.bin' at byte 3073: its label is 10"),
-            std::string::npos)
-      << refused.at(1);
-  EXPECT_NE(refused.at(2).find("ends after 3072 of 3073 bytes"), std::string::npos)
-      << refused.at(2);
+  EXPECT_TRUE(says(refused.at(1), "data_batch_1.bin' at byte 3073: its label is 10"));
+  EXPECT_TRUE(says(refused.at(2), "ends after 3072 of 3073 bytes"));
 }
 
 TEST_F(Cifar10Test, WhatCannotBeUsedIsSaidBeforeTheRun) {
-  const auto refusal = [&](const char* text = "cifar10") {
-    return thrown_by<ConfigError>([&] { open(text); });
-  };
-  EXPECT_NE(refusal().find("there is no CIFAR-10"), std::string::npos) << refusal();
+  const auto refusal = [&](const char* text = "cifar10") { return SourceFixture::refusal(text); };
+  EXPECT_TRUE(says(refusal(), "there is no CIFAR-10"));
   write_binary();
-  EXPECT_NE(refusal("cifar10:split=val").find("'split' is 'val'"), std::string::npos);
+  EXPECT_TRUE(says(refusal("cifar10:split=val"), "'split' is 'val'"));
   std::filesystem::remove(folder_ / "data_batch_4.bin");
-  EXPECT_NE(refusal().find("data_batch_4.bin' of CIFAR-10 is missing"), std::string::npos);
+  EXPECT_TRUE(says(refusal(), "data_batch_4.bin' of CIFAR-10 is missing"));
   folder_.write("data_batch_4.bin", Bytes(100));
-  EXPECT_NE(refusal().find("has 100 bytes"), std::string::npos) << refusal();
+  EXPECT_TRUE(says(refusal(), "has 100 bytes"));
   write_binary();
   plan_.classes = 5;
-  EXPECT_NE(refusal().find("--classes"), std::string::npos) << refusal();
+  EXPECT_TRUE(says(refusal(), "--classes"));
 }
 
 TEST_F(Cifar10Test, FeedsATrainingRunAndItsEvaluation) {
@@ -234,11 +214,10 @@ TEST_F(Cifar10Test, FeedsATrainingRunAndItsEvaluation) {
   };
   for (const char* feeder : {"queue:source=cifar10", "queue"}) {
     const std::string table = run({"--fake-location", feeder});
-    EXPECT_NE(table.find("Dataset:     cifar10\n"), std::string::npos) << feeder;
-    EXPECT_NE(table.find("total images/sec"), std::string::npos) << feeder;
+    EXPECT_TRUE(says(table, "Dataset:     cifar10\n")) << feeder;
+    EXPECT_TRUE(says(table, "total images/sec")) << feeder;
   }
-  EXPECT_NE(run({"--fake-location", "queue:crop=pad4,source=cifar10"}).find("total images/sec"),
-            std::string::npos);
+  EXPECT_TRUE(says(run({"--fake-location", "queue:crop=pad4,source=cifar10"}), "total images/sec"));
 }
 
 }  // namespace

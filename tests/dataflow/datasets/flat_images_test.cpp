@@ -53,8 +53,8 @@ TEST_F(FlatImagesTest, TakesLabelsByNameOrByPlace) {
 TEST_F(FlatImagesTest, NumbersMayBeginAtOne) {
   images_.label_base = 1;
   EXPECT_EQ(list("1\n10\n2\n"), "a0 c1 b9 of 10");
-  EXPECT_NE(refusal("0\n1\n2\n").find("line 1"), std::string::npos);
-  EXPECT_NE(refusal("1\n1\n11\n").find("line 3"), std::string::npos);
+  EXPECT_TRUE(says(refusal("0\n1\n2\n"), "line 1"));
+  EXPECT_TRUE(says(refusal("1\n1\n11\n"), "line 3"));
 }
 
 TEST_F(FlatImagesTest, WordsAreNumberedInByteOrder) {
@@ -62,17 +62,16 @@ TEST_F(FlatImagesTest, WordsAreNumberedInByteOrder) {
 }
 
 TEST_F(FlatImagesTest, WhatDoesNotFitIsSaid) {
-  EXPECT_NE(refusal("1\n2\n").find("2 labels"), std::string::npos);
-  EXPECT_NE(refusal("a.JPEG 1\nb.JPEG 2\n").find("'c.JPEG'"), std::string::npos);
-  EXPECT_NE(refusal("").find("empty"), std::string::npos);
-  EXPECT_NE(refusal("1\nb.JPEG 2\n3\n").find("line 2"), std::string::npos);
-  EXPECT_NE(refusal("1\nx\n3\n").find("line 2"), std::string::npos);
-  EXPECT_NE(refusal("a b c\n").find("line 1"), std::string::npos);
-  EXPECT_NE(refusal("1\n2\n99999999999999999999\n").find("line 3"), std::string::npos);
+  EXPECT_TRUE(says(refusal("1\n2\n"), "2 labels"));
+  EXPECT_TRUE(says(refusal("a.JPEG 1\nb.JPEG 2\n"), "'c.JPEG'"));
+  EXPECT_TRUE(says(refusal(""), "empty"));
+  EXPECT_TRUE(says(refusal("1\nb.JPEG 2\n3\n"), "line 2"));
+  EXPECT_TRUE(says(refusal("1\nx\n3\n"), "line 2"));
+  EXPECT_TRUE(says(refusal("a b c\n"), "line 1"));
+  EXPECT_TRUE(says(refusal("1\n2\n99999999999999999999\n"), "line 3"));
   images_.labels += ".missing";
-  EXPECT_NE(
-      thrown_by<ConfigError>([&] { datasets::list_flat_images(images_); }).find("cannot be read"),
-      std::string::npos);
+  EXPECT_TRUE(
+      says(thrown_by<ConfigError>([&] { datasets::list_flat_images(images_); }), "cannot be read"));
 }
 
 }  // namespace

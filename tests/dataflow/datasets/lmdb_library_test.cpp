@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "dataflow/datasets/lmdb_tree.h"
+#include "dataflow/datasets/lmdb.h"
 #include "dataflow/datasets/mapped_file.h"
 #include "dataflow/random.h"
 #include "tests/support/temp_folder.h"

@@ -5,16 +5,14 @@
 #include <map>
 #include <string>
 
-#include "dataflow/datasets/datum.h"
+#include "dataflow/datasets/lmdb.h"
 #include "dataflow/datasets/mapped_file.h"
 #include "dataflow/error.h"
-#include "dataflow/source.h"
 #include "tests/support/jpeg_writer.h"
 #include "tests/support/lmdb_file.h"
 #include "tests/support/pickles.h"
 #include "tests/support/python.h"
-#include "tests/support/temp_folder.h"
-#include "tests/support/thrown_by.h"
+#include "tests/support/source_fixture.h"
 #include "tests/support/whole_run.h"
 
 namespace penstock {
@@ -34,26 +32,17 @@ std::string key(int number) {
   return text;
 }
 
-class LmdbSourceTest : public testing::Test {
+class LmdbSourceTest : public SourceFixture {
  protected:
-  LmdbSourceTest() {
-    plan_.directory = folder_.path().string();
-    plan_.epochs = 1;
-    plan_.shuffle = false;
-    plan_.classes = 1000;
-  }
+  LmdbSourceTest() { plan_.classes = 1000; }
   void write(const std::vector<LmdbPair>& entries) const {
     folder_.write("data.mdb", lmdb_file(entries));
     folder_.write("lock.mdb", {});
   }
   std::unique_ptr<Source> open(std::string_view text = "lmdb") const {
-    const ComponentText parts = parse_component(text);
-    const SourceEntry& entry = find_entry(source_table(), parts.name);
-    return entry.make(plan_, Options(entry.name, entry.options, parts));
+    return SourceFixture::open(text);
   }
-  std::string refusal(std::string_view text = "lmdb") const {
-    return thrown_by<ConfigError>([&] { open(text); });
-  }
+  std::string refusal(std::string_view text = "lmdb") const { return SourceFixture::refusal(text); }
   struct Told {
     std::int32_t label;
     PixelLayout layout;
@@ -77,8 +66,6 @@ class LmdbSourceTest : public testing::Test {
     return told;
   }
 
-  TempFolder folder_;
-  DataPlan plan_;
   std::map<std::uint64_t, std::string> refused_;
 };
 
@@ -147,12 +134,10 @@ TEST_F(LmdbSourceTest, ADamagedValueIsNamedAndCostsItselfAlone) {
   const std::vector<Told> told = all(*open());
   EXPECT_EQ(told.size(), 2U);
   ASSERT_EQ(refused_.size(), 4U);
-  EXPECT_NE(refused_[1].find("a Datum is no valid protocol buffer (end of buffer exception)"),
-            std::string::npos)
-      << refused_[1];
-  EXPECT_NE(refused_[2].find("it has no label"), std::string::npos) << refused_[2];
-  EXPECT_NE(refused_[3].find("of another kind than the first"), std::string::npos) << refused_[3];
-  EXPECT_NE(refused_[4].find("it has no value"), std::string::npos) << refused_[4];
+  EXPECT_TRUE(says(refused_[1], "a Datum is no valid protocol buffer (end of buffer exception)"));
+  EXPECT_TRUE(says(refused_[2], "it has no label"));
+  EXPECT_TRUE(says(refused_[3], "of another kind than the first"));
+  EXPECT_TRUE(says(refused_[4], "it has no value"));
 }
 
 TEST_F(LmdbSourceTest, ACutFileCostsWhatLayBehind) {
@@ -163,26 +148,26 @@ TEST_F(LmdbSourceTest, ACutFileCostsWhatLayBehind) {
   folder_.write("data.mdb", file);
   EXPECT_EQ(all(*open()).size(), 3U);
   EXPECT_EQ(refused_.size(), 2U);
-  EXPECT_NE(refused_[4].find("the database is damaged"), std::string::npos) << refused_[4];
+  EXPECT_TRUE(says(refused_[4], "the database is damaged"));
 }
 
 TEST_F(LmdbSourceTest, WhatCannotBeUsedIsSaidBeforeTheRun) {
-  EXPECT_NE(refusal().find("expected LMDB files such as data.mdb"), std::string::npos) << refusal();
+  EXPECT_TRUE(says(refusal(), "expected LMDB files such as data.mdb"));
   for (const Bytes& bytes :
        {Bytes{}, Bytes(100), Bytes(20'000), lmdb_file({}), lmdb_file({{"0", {}}})}) {
     folder_.write("data.mdb", bytes);
-    EXPECT_NE(refusal().find("data.mdb' cannot be used"), std::string::npos) << refusal();
+    EXPECT_TRUE(says(refusal(), "data.mdb' cannot be used"));
   }
   Bytes duplicates = lmdb_file({{"0", datum(0, 0, 0, numbers(50), 1, true)}});
   put_number(duplicates, 4096 + 16 + 76, 4, 2);
   folder_.write("data.mdb", duplicates);
-  EXPECT_NE(refusal().find("several values each"), std::string::npos) << refusal();
+  EXPECT_TRUE(says(refusal(), "several values each"));
   write({{"0", datum(0, 0, 0, numbers(50), 1, true)}});
-  EXPECT_NE(refusal("lmdb:format=datapoint").find("a MessagePack message"), std::string::npos);
-  EXPECT_NE(refusal("lmdb:format=caffe").find("'format' is 'caffe'"), std::string::npos);
-  EXPECT_NE(refusal("lmdb:channels=grb").find("'channels' is 'grb'"), std::string::npos);
+  EXPECT_TRUE(says(refusal("lmdb:format=datapoint"), "a MessagePack message"));
+  EXPECT_TRUE(says(refusal("lmdb:format=caffe"), "'format' is 'caffe'"));
+  EXPECT_TRUE(says(refusal("lmdb:channels=grb"), "'channels' is 'grb'"));
   plan_.classes = 1;
-  EXPECT_NE(refusal().find("--classes 2"), std::string::npos) << refusal();
+  EXPECT_TRUE(says(refusal(), "--classes 2"));
 }
 
 TEST(Datum, FieldsOfEveryKindAreSteppedOver) {

@@ -15,7 +15,6 @@
 #include <limits>
 #include <string>
 
-#include "dataflow/datasets/image_manifest.h"
 #include "dataflow/error.h"
 #include "dataflow/source.h"
 #include "tests/support/manifest_bytes.h"
@@ -69,12 +68,12 @@ TEST(Manifest, EveryKindOfDamageIsRefused) {
   EXPECT_EQ(with(0, 'x', 1), "it is no manifest");
   EXPECT_EQ(with(16, 2, 4), "it has version 2; known is 1");
   EXPECT_EQ(with(24, 0), "it lists nothing");
-  EXPECT_NE(with(24, kMost).find("not those of 18446744073709551615 classes"), std::string::npos);
-  EXPECT_NE(with(24, 4).find("not those of 4 classes"), std::string::npos);
-  EXPECT_NE(with(32, std::uint64_t{1} << 32).find("says to list 4294967296"), std::string::npos);
+  EXPECT_TRUE(says(with(24, kMost), "not those of 18446744073709551615 classes"));
+  EXPECT_TRUE(says(with(24, 4), "not those of 4 classes"));
+  EXPECT_TRUE(says(with(32, std::uint64_t{1} << 32), "says to list 4294967296"));
   EXPECT_EQ(with(32, 4), "its classes have fewer files than it says");
   EXPECT_EQ(with(32, 2), "its classes have more files than it says");
-  EXPECT_NE(with(40, kMost).find("bytes of names"), std::string::npos);
+  EXPECT_TRUE(says(with(40, kMost), "bytes of names"));
   EXPECT_EQ(with(48, kMost), "its classes have more files than it says");
   EXPECT_EQ(of({{"ant", 0, {"a/b"}}}), "it has 'a/b' as a name");
   EXPECT_EQ(of({{"..", 0, {"a"}}}), "it has '..' as a name");
@@ -147,10 +146,6 @@ class ImageManifestTest : public testing::Test {
   TempFolder folder_;
   DataPlan plan_;
 };
-
-bool says(const std::string& text, const std::string& wanted) {
-  return text.find(wanted) != std::string::npos;
-}
 
 TEST_F(ImageManifestTest, GivesTheSamplesOfTheListing) {
   const std::vector<Told> listed = all_of(*open("off"));

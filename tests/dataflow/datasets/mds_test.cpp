@@ -17,11 +17,9 @@ class MdsTest : public PackedSet {
     if (!IsSkipped()) pack("mds", "set", "shard=5");
   }
 
-  std::string refusal(const std::string& source = "mds") {
-    return thrown_by<ConfigError>([&] { open(source); });
-  }
+  std::string refusal(const std::string& source = "mds") { return SourceFixture::refusal(source); }
   void expect_refusal(const std::string& problem, const std::string& source = "mds") {
-    EXPECT_NE(refusal(source).find(problem), std::string::npos) << refusal(source);
+    EXPECT_TRUE(says(refusal(source), problem));
   }
   /// The second shard, with the bytes at `at` replaced.
   void overwrite(std::uint64_t at, const std::string& bytes) {
@@ -34,7 +32,7 @@ class MdsTest : public PackedSet {
   void edit_index(const std::string& from, const std::string& to) {
     if (good_index_.empty()) good_index_ = read_text(path("set/index.json"));
     std::string changed = good_index_;
-    ASSERT_NE(changed.find(from), std::string::npos) << from;
+    ASSERT_TRUE(says(changed, from)) << from;
     changed.replace(changed.find(from), from.size(), to);
     write_text(path("set/index.json"), changed);
   }
@@ -96,8 +94,8 @@ TEST_F(MdsTest, DamageCostsItsSampleAlone) {
     for (std::size_t i = 0; i < 12; ++i) EXPECT_TRUE(i == 6 || found[i] == images_[i]) << i;
     const std::string said = message_of(found[6]);
     const std::string place = "shard.00001.mds' at byte " + std::to_string(damage.said_at) + ": ";
-    EXPECT_NE(said.find(place), std::string::npos) << said;
-    EXPECT_NE(said.find(damage.problem), std::string::npos) << said;
+    EXPECT_TRUE(says(said, place));
+    EXPECT_TRUE(says(said, damage.problem));
   }
   // A wrong offset affects the end of one sample and the beginning of the next.
   overwrite(8, std::string(4, '\0'));
@@ -106,10 +104,8 @@ TEST_F(MdsTest, DamageCostsItsSampleAlone) {
   for (std::size_t i = 0; i < 12; ++i) {
     EXPECT_TRUE(i == 5 || i == 6 || found[i] == images_[i]) << i;
   }
-  EXPECT_NE(message_of(found[5]).find("at byte 4: the offsets there leave no place"),
-            std::string::npos);
-  EXPECT_NE(message_of(found[6]).find("at byte 8: the offsets there leave no place"),
-            std::string::npos);
+  EXPECT_TRUE(says(message_of(found[5]), "at byte 4: the offsets there leave no place"));
+  EXPECT_TRUE(says(message_of(found[6]), "at byte 8: the offsets there leave no place"));
 }
 
 TEST_F(MdsTest, ShardsThatAreNotWhatTheIndexSaysAreRefused) {

@@ -10,19 +10,12 @@
 
 #include "dataflow/decoder.h"
 #include "dataflow/error.h"
-#include "dataflow/source.h"
 #include "tests/support/jpeg_writer.h"
-#include "tests/support/temp_folder.h"
+#include "tests/support/source_fixture.h"
 #include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
-
-std::unique_ptr<Source> open(const DataPlan& plan, std::string_view text) {
-  const ComponentText parts = parse_component(text);
-  const SourceEntry& entry = find_entry(source_table(), parts.name);
-  return entry.make(plan, Options(entry.name, entry.options, parts));
-}
 
 std::string content_of(const Sample& sample) {
   return {reinterpret_cast<const char*>(sample.content().data()), sample.content().size()};
@@ -46,7 +39,7 @@ std::vector<Told> all_of(Source& source) {
 }
 
 /// 3 classes of 4, 7 and 10 files of 100 bytes; each file holds its name.
-class MemorySourceTest : public testing::Test {
+class MemorySourceTest : public SourceFixture {
  protected:
   MemorySourceTest() {
     for (const auto& [name, count] : {std::pair{"ant", 4}, {"cat", 7}, {"dog", 10}}) {
@@ -58,12 +51,9 @@ class MemorySourceTest : public testing::Test {
         folder_.write(file, {data, data + text.size()});
       }
     }
-    plan_.directory = folder_.path().string();
     plan_.epochs = 2;
+    plan_.shuffle = true;
   }
-
-  TempFolder folder_;
-  DataPlan plan_;
 };
 
 TEST_F(MemorySourceTest, ASetThatFitsComesAsItsFolderWould) {
@@ -75,7 +65,7 @@ TEST_F(MemorySourceTest, ASetThatFitsComesAsItsFolderWould) {
           plan_.ranks = ranks;
           plan_.shuffle = shuffle;
           plan_.first_sample = first;
-          const auto files = open(plan_, "image-folder"), memory = open(plan_, "memory");
+          const auto files = open("image-folder"), memory = open("memory");
           EXPECT_EQ(memory->size(), files->size());
           EXPECT_EQ(memory->size_over_ranks(), files->size_over_ranks());
           EXPECT_EQ(memory->classes(), 3);
@@ -87,7 +77,7 @@ TEST_F(MemorySourceTest, ASetThatFitsComesAsItsFolderWould) {
 }
 
 TEST_F(MemorySourceTest, ServesWhatItHoldsWhenTheFilesAreGone) {
-  const auto memory = open(plan_, "memory");
+  const auto memory = open("memory");
   EXPECT_EQ(memory->files(), nullptr);
   std::filesystem::remove_all(folder_.path() / "cat");
   const std::vector<Told> all = all_of(*memory);
@@ -97,7 +87,7 @@ TEST_F(MemorySourceTest, ServesWhatItHoldsWhenTheFilesAreGone) {
 
 TEST_F(MemorySourceTest, LendsItsBytesWithoutCopies) {
   plan_.shuffle = false;
-  const auto memory = open(plan_, "memory");
+  const auto memory = open("memory");
   Sample sample;
   const std::byte* first = nullptr;
   for (int i = 0; i < 22; ++i) {
@@ -112,7 +102,7 @@ TEST_F(MemorySourceTest, ALimitTakesWholeSamplesOfAllClassesInTurn) {
   plan_.epochs = 1;
   for (const auto& [limit, held, each] :
        {std::tuple{"memory:limit=650", 6U, 2U}, {"memory:999", 9U, 3U}, {"memory:1kB", 10U, 3U}}) {
-    const auto memory = open(plan_, limit);
+    const auto memory = open(limit);
     EXPECT_EQ(memory->size(), held) << limit;
     std::map<std::int32_t, std::set<std::uint64_t>> by_class;
     for (const Told& told : all_of(*memory)) by_class[told.label].insert(told.index);
@@ -121,34 +111,32 @@ TEST_F(MemorySourceTest, ALimitTakesWholeSamplesOfAllClassesInTurn) {
       EXPECT_GE(indices.size(), each) << limit << ", class " << label;
       EXPECT_LE(indices.size(), each + 1) << limit << ", class " << label;
     }
-    EXPECT_NE(memory->note().find(std::to_string(held) + " of 21 images"), std::string::npos)
-        << memory->note();
+    EXPECT_TRUE(says(memory->note(), std::to_string(held) + " of 21 images"));
   }
-  const std::string whole = open(plan_, "memory")->note();
-  EXPECT_NE(whole.find("21 of 21 images"), std::string::npos) << whole;
+  const std::string whole = open("memory")->note();
+  EXPECT_TRUE(says(whole, "21 of 21 images"));
 }
 
 TEST_F(MemorySourceTest, TooLittleMemoryForAnImageIsRefused) {
   try {
-    open(plan_, "memory:limit=99");
+    open("memory:limit=99");
     FAIL() << "took it";
   } catch (const ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find("raise memory:limit"), std::string::npos)
-        << error.what();
+    EXPECT_TRUE(says(std::string(error.what()), "raise memory:limit")) << error.what();
   }
   plan_.ranks = 4;
-  EXPECT_THROW(open(plan_, "memory:limit=300"), ConfigError) << "three images for four ranks";
+  EXPECT_THROW(open("memory:limit=300"), ConfigError) << "three images for four ranks";
   plan_.ranks = 1;
-  EXPECT_THROW(open(plan_, "memory:limit=much"), ConfigError);
-  EXPECT_THROW(open(plan_, "memory:pixels=webp"), ConfigError);
+  EXPECT_THROW(open("memory:limit=much"), ConfigError);
+  EXPECT_THROW(open("memory:pixels=webp"), ConfigError);
   plan_.directory += "/nothing";
-  EXPECT_THROW(open(plan_, "memory"), ConfigError);
+  EXPECT_THROW(open("memory"), ConfigError);
 }
 
 TEST_F(MemorySourceTest, AFileThatCannotBeReadFailsWhenItsTurnComesInEveryEpoch) {
   folder_.write("ant/1.JPEG", {});
   plan_.shuffle = false;
-  const auto memory = open(plan_, "memory");
+  const auto memory = open("memory");
   Sample sample;
   for (const std::uint64_t epoch : {0U, 1U}) {
     ASSERT_TRUE(memory->next(sample));
@@ -156,7 +144,7 @@ TEST_F(MemorySourceTest, AFileThatCannotBeReadFailsWhenItsTurnComesInEveryEpoch)
       memory->next(sample);
       ADD_FAILURE() << "an empty file was served";
     } catch (const DataError& error) {
-      EXPECT_NE(std::string(error.what()).find("ant/1.JPEG"), std::string::npos) << error.what();
+      EXPECT_TRUE(says(std::string(error.what()), "ant/1.JPEG")) << error.what();
     }
     EXPECT_EQ(sample.index, 1U);
     EXPECT_EQ(sample.epoch, epoch);
@@ -169,17 +157,14 @@ TEST_F(MemorySourceTest, AFileThatCannotBeReadFailsWhenItsTurnComesInEveryEpoch)
 // ---- pixels -----------------------------------------------------------------
 
 /// 2 classes of 4 photographs.
-class PixelSourceTest : public testing::Test {
+class PixelSourceTest : public SourceFixture {
  protected:
   PixelSourceTest() {
     for (int i = 0; i < 8; ++i) {
       folder_.write((i % 2 == 0 ? "cat/" : "dog/") + std::to_string(i) + ".JPEG",
                     encode_jpeg(make_test_image(60 + 3 * i, 50, 3, static_cast<unsigned>(i))));
     }
-    plan_.directory = folder_.path().string();
     plan_.image = {32, 40, 3};
-    plan_.epochs = 1;
-    plan_.shuffle = false;
   }
 
   std::string decoded(const Sample& sample) const {
@@ -194,14 +179,12 @@ class PixelSourceTest : public testing::Test {
   }
 
   static constexpr const char* kText = "memory:pixels='jpeg:crop=center,flip=false'";
-  TempFolder folder_;
-  DataPlan plan_;
 };
 
 TEST_F(PixelSourceTest, HoldsWhatTheDecoderMakesWhateverTheThreads) {
   for (const std::int32_t threads : {1, 3}) {
     plan_.threads = threads;
-    const auto files = open(plan_, "image-folder"), pixels = open(plan_, kText);
+    const auto files = open("image-folder"), pixels = open(kText);
     Sample file, held;
     for (int i = 0; i < 8; ++i) {
       ASSERT_TRUE(files->next(file) && pixels->next(held));
@@ -215,13 +198,13 @@ TEST_F(PixelSourceTest, HoldsWhatTheDecoderMakesWhateverTheThreads) {
 }
 
 TEST_F(PixelSourceTest, ALimitCountsPixels) {
-  EXPECT_EQ(open(plan_, std::string(kText) + ",limit=20000")->size(), 5U);  // of 3840 bytes each
-  EXPECT_THROW(open(plan_, std::string(kText) + ",limit=3000"), ConfigError);
+  EXPECT_EQ(open(std::string(kText) + ",limit=20000")->size(), 5U);  // of 3840 bytes each
+  EXPECT_THROW(open(std::string(kText) + ",limit=3000"), ConfigError);
 }
 
 TEST_F(PixelSourceTest, ADamagedImageFailsWhenItsTurnComes) {
   folder_.write("cat/2.JPEG", std::vector<std::byte>(40, std::byte{7}));
-  const auto pixels = open(plan_, kText);
+  const auto pixels = open(kText);
   EXPECT_EQ(pixels->size(), 8U);
   Sample sample;
   ASSERT_TRUE(pixels->next(sample));
@@ -233,10 +216,10 @@ TEST_F(PixelSourceTest, ADamagedImageFailsWhenItsTurnComes) {
 TEST_F(MemorySourceTest, AStopRequestEndsTheFilling) {
   std::stop_source stop;
   plan_.stop = stop.get_token();
-  EXPECT_NO_THROW(open(plan_, "memory"));
+  EXPECT_NO_THROW(open("memory"));
   stop.request_stop();
   for (const char* const source : {"memory", "image-folder", "image-folder:manifest=off"}) {
-    EXPECT_EQ(thrown_by<Error>([&] { open(plan_, source); }),
+    EXPECT_EQ(thrown_by<Error>([&] { open(source); }),
               "stopped while '" + plan_.directory + "' was being read");
   }
 }

@@ -8,6 +8,7 @@
 #include "dataflow/error.h"
 #include "tests/fuzz/mutation.h"
 #include "tests/support/packed_images.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -41,11 +42,11 @@ TEST_P(PackedDamageTest, CostsSamplesAndNothingElse) {
       EXPECT_GT(given + errors.size(), 0U);
       EXPECT_LE(given, 2 * samples_.size()) << "parts of the file may be there twice";
       for (const std::string& error : errors) {
-        EXPECT_NE(error.find(file.filename().string() + "' at byte "), std::string::npos) << error;
+        EXPECT_TRUE(says(error, file.filename().string() + "' at byte "));
       }
       ++(errors.empty() ? unharmed : damaged);
     } catch (const ConfigError& error) {
-      EXPECT_NE(std::string(error.what()).find("packed"), std::string::npos) << error.what();
+      EXPECT_TRUE(says(std::string(error.what()), "packed")) << error.what();
       ++refused;
     }
   }

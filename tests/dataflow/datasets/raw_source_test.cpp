@@ -7,12 +7,11 @@
 
 #include "dataflow/datasets/mapped_file.h"
 #include "dataflow/error.h"
-#include "dataflow/source.h"
-#include "dataflow/values/npy.h"
+#include "dataflow/values/numpy_array.h"
 #include "tests/support/npy_file.h"
 #include "tests/support/python.h"
 #include "tests/support/refusals.h"
-#include "tests/support/temp_folder.h"
+#include "tests/support/source_fixture.h"
 #include "tests/support/thrown_by.h"
 #include "tests/support/whole_run.h"
 
@@ -32,14 +31,9 @@ std::string header(const std::string& type, const std::string& shape, bool fortr
          ", 'shape': " + shape + ", }";
 }
 
-class RawSourceTest : public testing::Test {
+class RawSourceTest : public SourceFixture {
  protected:
-  RawSourceTest() {
-    plan_.directory = folder_.path().string();
-    plan_.epochs = 1;
-    plan_.shuffle = false;
-    plan_.classes = 10;
-  }
+  RawSourceTest() { plan_.classes = 10; }
   void write(const std::string& name, const std::string& type, const std::string& shape,
              const Bytes& data) const {
     folder_.write(name, npy_file(header(type, shape), data));
@@ -50,16 +44,9 @@ class RawSourceTest : public testing::Test {
     write(name, "|i1", "(" + std::to_string(labels.size()) + ",)", data);
   }
   std::unique_ptr<Source> open(std::string_view text = "raw") const {
-    const ComponentText parts = parse_component(text);
-    const SourceEntry& entry = find_entry(source_table(), parts.name);
-    return entry.make(plan_, Options(entry.name, entry.options, parts));
+    return SourceFixture::open(text);
   }
-  std::string refusal(std::string_view text = "raw") const {
-    return thrown_by<ConfigError>([&] { open(text); });
-  }
-
-  TempFolder folder_;
-  DataPlan plan_;
+  std::string refusal(std::string_view text = "raw") const { return SourceFixture::refusal(text); }
 };
 
 TEST_F(RawSourceTest, ImagesAreViewsWithTheirLabels) {
@@ -103,10 +90,9 @@ TEST_F(RawSourceTest, LayoutsAreToldFromTheShapeOrByTheUser) {
   EXPECT_EQ(layout("(2, 4, 5, 3)", 60, "raw:channels=bgr"), (PixelLayout{5, 4, 3, false, true}));
   EXPECT_NE(refusal().size(), 0U);
   write("images.npy", "|u1", "(2, 3, 4, 3)", numbers(72));
-  EXPECT_NE(refusal().find("layout=hwc or layout=chw: state which"), std::string::npos);
-  EXPECT_NE(refusal("raw:layout=hw").find("does not have the shape of layout=hw"),
-            std::string::npos);
-  EXPECT_NE(refusal("raw:channels=rbg").find("rgb or bgr"), std::string::npos);
+  EXPECT_TRUE(says(refusal(), "layout=hwc or layout=chw: state which"));
+  EXPECT_TRUE(says(refusal("raw:layout=hw"), "does not have the shape of layout=hw"));
+  EXPECT_TRUE(says(refusal("raw:channels=rbg"), "rgb or bgr"));
 }
 
 TEST_F(RawSourceTest, SeveralPairsAreOneSet) {
@@ -123,7 +109,7 @@ TEST_F(RawSourceTest, SeveralPairsAreOneSet) {
   for (Sample sample; source->next(sample);) labels += std::to_string(sample.label);
   EXPECT_EQ(labels, "12345");
   write("b-images.npy", "|u1", "(3, 1, 4)", numbers(12));
-  EXPECT_NE(refusal().find("b-images.npy' has images of another shape"), std::string::npos);
+  EXPECT_TRUE(says(refusal(), "b-images.npy' has images of another shape"));
 }
 
 TEST_F(RawSourceTest, WhatACutFileLacksIsOneBadSample) {
@@ -133,21 +119,20 @@ TEST_F(RawSourceTest, WhatACutFileLacksIsOneBadSample) {
   EXPECT_EQ(source->size(), 3U);
   const std::map<std::uint64_t, std::string> refused = refusals(*source);
   ASSERT_EQ(refused.size(), 2U);
-  EXPECT_NE(refused.at(1).find("images.npy' at byte 140: its label is negative"), std::string::npos)
-      << refused.at(1);
-  EXPECT_NE(refused.at(2).find("5 bytes into an image of 12"), std::string::npos) << refused.at(2);
+  EXPECT_TRUE(says(refused.at(1), "images.npy' at byte 140: its label is negative"));
+  EXPECT_TRUE(says(refused.at(2), "5 bytes into an image of 12"));
 }
 
 TEST_F(RawSourceTest, WhatCannotBeUsedIsSaidBeforeTheRun) {
-  EXPECT_NE(refusal().find("without such files"), std::string::npos) << refusal();
+  EXPECT_TRUE(says(refusal(), "without such files"));
   write("images.npy", "|u1", "(2, 2, 2, 3)", numbers(24));
-  EXPECT_NE(refusal().find("labels.npy"), std::string::npos) << refusal();
+  EXPECT_TRUE(says(refusal(), "labels.npy"));
   write_labels("labels.npy", {1, 2, 3});
-  EXPECT_NE(refusal().find("one label for each of 2 images"), std::string::npos) << refusal();
+  EXPECT_TRUE(says(refusal(), "one label for each of 2 images"));
   write("labels.npy", "<f4", "(2,)", numbers(8));
-  EXPECT_NE(refusal().find("labels.npy' does not hold whole"), std::string::npos);
+  EXPECT_TRUE(says(refusal(), "labels.npy' does not hold whole"));
   write("labels.npy", "<i8", "(2,)", numbers(9));
-  EXPECT_NE(refusal().find("labels.npy' was cut"), std::string::npos) << refusal();
+  EXPECT_TRUE(says(refusal(), "labels.npy' was cut"));
   write_labels("labels.npy", {1, 2});
   for (const auto& [type, shape] : {std::pair{"<f4", "(2, 2, 2, 3)"},
                                     {"|u1", "(2, 2, 2, 4)"},
@@ -157,10 +142,10 @@ TEST_F(RawSourceTest, WhatCannotBeUsedIsSaidBeforeTheRun) {
                                     {"|u1", "(2, 99999, 99999, 3)"},
                                     {"|O", "(2, 2, 2, 3)"}}) {
     write("images.npy", type, shape, numbers(24));
-    EXPECT_NE(refusal().find("images.npy'"), std::string::npos) << type << shape << refusal();
+    EXPECT_TRUE(says(refusal(), "images.npy'")) << type << shape << refusal();
   }
   folder_.write("images.npy", npy_file(header("|u1", "(2, 2, 2, 3)", true), numbers(24)));
-  EXPECT_NE(refusal().find("Fortran"), std::string::npos) << refusal();
+  EXPECT_TRUE(says(refusal(), "Fortran"));
 }
 
 TEST(Npy, HeadersThatAreNoneAreRefused) {
@@ -179,9 +164,7 @@ TEST(Npy, HeadersThatAreNoneAreRefused) {
         "{'descr': [('a', '|u1')], 'fortran_order': False, 'shape': (2,)}",
         "{'descr': '|u1', 'descr': '|u1', 'fortran_order': False, 'shape': (2,)}",
         "{'descr': '|u1', 'fortran_order': False, 'shape': (2,)} import os"}) {
-    EXPECT_NE(refusal(npy_file(text, data)).find("a .npy file that cannot be read"),
-              std::string::npos)
-        << text;
+    EXPECT_TRUE(says(refusal(npy_file(text, data)), "a .npy file that cannot be read")) << text;
   }
   const Bytes good = npy_file(header("|u1", "(24,)"), data);
   EXPECT_EQ(values::parse_npy(good).data.size(), 24U);
@@ -189,8 +172,7 @@ TEST(Npy, HeadersThatAreNoneAreRefused) {
     EXPECT_NE(refusal(Bytes(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(cut))).size(),
               0U);
   }
-  EXPECT_NE(refusal(npy_file(header("|u1", "(24,)"), data, 4)).find("version 4"),
-            std::string::npos);
+  EXPECT_TRUE(says(refusal(npy_file(header("|u1", "(24,)"), data, 4)), "version 4"));
 }
 
 TEST_F(RawSourceTest, WhatNumpySavesFeedsARun) {

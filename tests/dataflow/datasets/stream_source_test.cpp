@@ -7,8 +7,8 @@
 #include <set>
 #include <tuple>
 
+#include "dataflow/datasets/sample_order.h"
 #include "dataflow/datasets/shard_stream.h"
-#include "dataflow/datasets/stream_order.h"
 #include "dataflow/error.h"
 #include "dataflow/values/crc32c.h"
 #include "tests/support/packed_images.h"
@@ -17,10 +17,6 @@
 
 namespace penstock {
 namespace {
-
-bool has(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
 
 std::string gzipped(const std::string& data) {
   z_stream stream{};
@@ -176,8 +172,8 @@ TEST_F(StreamSourceTest, DamageIsNamedAndCounted) {
     EXPECT_LE(left, most_left);
     ASSERT_EQ(errors.size(), problems.size());
     for (std::size_t i = 0; i < errors.size(); ++i) {
-      EXPECT_TRUE(has(errors[i], shard + "' at byte ")) << errors[i];
-      EXPECT_TRUE(has(errors[i], problems[i])) << errors[i];
+      EXPECT_TRUE(says(errors[i], shard + "' at byte ")) << errors[i];
+      EXPECT_TRUE(says(errors[i], problems[i])) << errors[i];
     }
   };
   damage(whole.substr(0, whole.size() / 2), samples_.size() - 2, {"cut off"});
@@ -200,7 +196,7 @@ TEST_F(StreamSourceTest, ASampleThatGoesAwayIsDamageAsWell) {
   const std::size_t left = read(*source, &errors).size();
   EXPECT_EQ(left + errors.size(), 2 * samples_.size());
   EXPECT_GT(errors.size(), 2U);
-  EXPECT_TRUE(has(errors.back(), "it no longer exists")) << errors.back();
+  EXPECT_TRUE(says(errors.back(), "it no longer exists")) << errors.back();
 }
 
 TEST_F(StreamSourceTest, WhatDecompressesToMuchIsRefusedBeforeItIs) {
@@ -214,7 +210,7 @@ TEST_F(StreamSourceTest, WhatDecompressesToMuchIsRefusedBeforeItIs) {
   EXPECT_EQ(read(*open("webdataset:max_record=1MiB"), &errors),
             (std::vector<PackedSample>{{1, "A"}}));
   ASSERT_EQ(errors.size(), 1U);
-  EXPECT_TRUE(has(errors[0], "a file of 67108864 bytes, and max_record is 1048576")) << errors[0];
+  EXPECT_TRUE(says(errors[0], "a file of 67108864 bytes, and max_record is 1048576")) << errors[0];
 
   pack("tfrecord");
   edit("train-00000-of-00001", [](std::string& bytes) {
@@ -227,30 +223,30 @@ TEST_F(StreamSourceTest, WhatDecompressesToMuchIsRefusedBeforeItIs) {
   errors.clear();
   EXPECT_EQ(read(*open("tfrecord"), &errors), samples_);
   ASSERT_EQ(errors.size(), 1U);
-  EXPECT_TRUE(has(errors[0], "it has 1099511627776 bytes, and max_record is 268435456"))
+  EXPECT_TRUE(says(errors[0], "it has 1099511627776 bytes, and max_record is 268435456"))
       << errors[0];
 }
 
 TEST_F(StreamSourceTest, WhatCannotBeUsedIsSaidBeforeTheRun) {
   pack("tfrecord base=0 compress=gzip");
-  EXPECT_TRUE(has(thrown_by<ConfigError>([&] { open("tfrecord"); }), "first class is 1"));
+  EXPECT_TRUE(says(refusal("tfrecord"), "first class is 1"));
   plan_.classes = 2;
-  EXPECT_TRUE(has(thrown_by<ConfigError>([&] { open("tfrecord:label_base=0"); }), "--classes 3"));
+  EXPECT_TRUE(says(refusal("tfrecord:label_base=0"), "--classes 3"));
   plan_.classes = 3;
   for (const char* options : {"shuffle_buffer=0", "readers=0", "readers=1000", "max_record=0"}) {
     const std::string source = std::string("tfrecord:label_base=0,") + options;
-    EXPECT_TRUE(has(thrown_by<ConfigError>([&] { open(source); }), "of compressed shards is"));
+    EXPECT_TRUE(says(thrown_by<ConfigError>([&] { open(source); }), "of compressed shards is"));
   }
   plan_.ranks = 22;
-  EXPECT_TRUE(has(thrown_by<ConfigError>([&] { open("tfrecord:label_base=0"); }), "22 ranks"));
+  EXPECT_TRUE(says(refusal("tfrecord:label_base=0"), "22 ranks"));
   plan_.ranks = 1;
   pack("webdataset compress=gzip label=json");
-  EXPECT_TRUE(has(thrown_by<ConfigError>([&] { open("webdataset"); }), "no label, a file .cls"));
+  EXPECT_TRUE(says(refusal("webdataset"), "no label, a file .cls"));
   write_text(folder_ / "packed" / "train-000000.tar.gz", gzipped("This is no tar."));
-  EXPECT_TRUE(has(thrown_by<ConfigError>([&] { open("webdataset"); }), "cut off in a header"));
+  EXPECT_TRUE(says(refusal("webdataset"), "cut off in a header"));
   pack("tfrecord");
   edit("train-00000-of-00001", [](std::string& bytes) { bytes = gzipped("This is no record."); });
-  EXPECT_TRUE(has(thrown_by<ConfigError>([&] { open("tfrecord"); }), "holds no TFRecords"));
+  EXPECT_TRUE(says(refusal("tfrecord"), "holds no TFRecords"));
 }
 
 TEST(StreamOrder, SharesAreEqualAndReadFewShardsInCommon) {

@@ -128,31 +128,28 @@ TEST(Tar, PassesOverFilesBeyondEightGibibytes) {
 
 TEST(Tar, SaysWhatIsWrong) {
   const std::string good = tar_file("a", "1");
-  const auto has = [](const std::string& problem, std::string_view part) {
-    return problem.find(part) != std::string::npos;
-  };
   std::string sum = good;
   sum[0] = 'b';
-  EXPECT_TRUE(has(problem_of(good + sum), "checksum"));
-  EXPECT_TRUE(has(problem_of(good + good.substr(0, 100)), "cut off in a header"));
-  EXPECT_TRUE(has(problem_of(good + good.substr(0, 512)), "cut off in one of its files"));
-  EXPECT_TRUE(has(problem_of(good + std::string(512, '\0') + good), "zeros"));
-  EXPECT_TRUE(has(problem_of(tar_header({.size = "9"})), "octal"));
+  EXPECT_TRUE(says(problem_of(good + sum), "checksum"));
+  EXPECT_TRUE(says(problem_of(good + good.substr(0, 100)), "cut off in a header"));
+  EXPECT_TRUE(says(problem_of(good + good.substr(0, 512)), "cut off in one of its files"));
+  EXPECT_TRUE(says(problem_of(good + std::string(512, '\0') + good), "zeros"));
+  EXPECT_TRUE(says(problem_of(tar_header({.size = "9"})), "octal"));
   EXPECT_TRUE(
-      has(problem_of(tar_header({.size = "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"})),
-          "below 0"));
+      says(problem_of(tar_header({.size = "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"})),
+           "below 0"));
   EXPECT_TRUE(
-      has(problem_of(tar_header({.size = "\x80\x7f\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"})),
-          "beyond all files"));
-  EXPECT_TRUE(has(problem_of(tar_header({.size = "77777777", .type = 'L'})), "mebibyte"));
-  EXPECT_TRUE(has(problem_of(tar_header({.type = 'S'})), "sparse"));
+      says(problem_of(tar_header({.size = "\x80\x7f\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"})),
+           "beyond all files"));
+  EXPECT_TRUE(says(problem_of(tar_header({.size = "77777777", .type = 'L'})), "mebibyte"));
+  EXPECT_TRUE(says(problem_of(tar_header({.type = 'S'})), "sparse"));
   for (const char* records : {"x", "7 path=a\n", "99 path=a\n", "8 path=a\n", "5 path\n", "0 a=b\n",
                               "99999999999999999999 a=b\n", "4 a\n", "-6 a=b\n"}) {
     const std::string pax = tar_member({.name = "x", .type = 'x'}, records);
-    EXPECT_TRUE(has(problem_of(pax + good), "a pax header")) << records;
+    EXPECT_TRUE(says(problem_of(pax + good), "a pax header")) << records;
   }
   const std::string size = tar_member({.name = "x", .type = 'x'}, "11 size=-3\n");
-  EXPECT_TRUE(has(problem_of(size + good), "a pax header has an invalid size"));
+  EXPECT_TRUE(says(problem_of(size + good), "a pax header has an invalid size"));
 }
 
 TEST(WebDatasetName, EndsAtTheFirstDotOfTheFilesName) {

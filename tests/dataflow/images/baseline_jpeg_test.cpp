@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "dataflow/images/jpeg/baseline.h"
-#include "dataflow/images/jpeg_frame.h"
 #include "dataflow/random.h"
 #include "tests/support/jpeg_writer.h"
 

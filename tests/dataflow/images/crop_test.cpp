@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/images/crop_choice.h"
+#include "dataflow/images/crop.h"
 
 #include <gtest/gtest.h>
 

@@ -115,8 +115,8 @@ TEST(JpegEngine, DamageGetsTheSameVerdict) {
 }
 
 TEST(JpegEngine, AnUnknownEngineIsRefused) {
-  const std::string text = thrown_by<ConfigError>([] { make_decoder("jpeg:engine=mine"); });
-  EXPECT_NE(text.find("expected auto or libjpeg"), std::string::npos) << text;
+  EXPECT_TRUE(says(thrown_by<ConfigError>([] { make_decoder("jpeg:engine=mine"); }),
+                   "expected auto or libjpeg"));
 }
 
 }  // namespace

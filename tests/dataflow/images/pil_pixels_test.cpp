@@ -19,6 +19,7 @@
 #include "dataflow/images/crop.h"
 #include "tests/support/jpeg_writer.h"
 #include "tests/support/pil_rows.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -320,7 +321,7 @@ TEST_F(PilOddities, TruncatedTailsGiveTheWholeFilesPixelsOrAreRefused) {
             ++decoded;
             EXPECT_TRUE(close(ours, expected));
           } else {
-            EXPECT_NE(problem.find("some/file.JPEG"), std::string::npos);
+            EXPECT_TRUE(says(problem, "some/file.JPEG"));
             EXPECT_GT(cut.missing, 0U) << problem;
           }
         });
@@ -352,14 +353,14 @@ TEST_F(PilOddities, WhatPilRefusesOrIsNoJpegIsRefusedByName) {
                      {{"file", "huge.JPEG"}, {"boxes", box}}};
   const PilRows rows = run_pil(folder, jobs);
   EXPECT_EQ(rows.count(), 1U) << "PIL reads PNG, whatever its name";
-  EXPECT_NE(rows.refused.find("decompression bomb"), std::string::npos) << rows.refused;
+  EXPECT_TRUE(says(rows.refused, "decompression bomb"));
   Decoders decoders("random");
   for (const auto& [name, reason] : {std::pair{"png.JPEG", "it looks like a PNG image"},
                                      {"huge.JPEG", "20046x20046 pixels, more than max_pixels"}}) {
     decoders.for_each(read_file(folder / name), 1,
                       [&](const std::string&, const Bytes&, const std::string& problem) {
-                        EXPECT_NE(problem.find("some/file.JPEG"), std::string::npos) << problem;
-                        EXPECT_NE(problem.find(reason), std::string::npos) << problem;
+                        EXPECT_TRUE(says(problem, "some/file.JPEG"));
+                        EXPECT_TRUE(says(problem, reason));
                       });
   }
 }

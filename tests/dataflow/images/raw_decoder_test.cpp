@@ -190,8 +190,8 @@ TEST_F(RawDecoderTest, PixelsThatAreNotAsManyAsTheirLayoutSaysAreRefused) {
   const auto decoder = make();
   sample_.bytes.pop_back();
   const std::string text = thrown_by<DataError>([&] { decode(*decoder, sample_, Random(1)); });
-  EXPECT_NE(text.find("some/file.bin"), std::string::npos) << text;
-  EXPECT_NE(text.find("44 bytes for 3x5x3 pixels"), std::string::npos) << text;
+  EXPECT_TRUE(says(text, "some/file.bin"));
+  EXPECT_TRUE(says(text, "44 bytes for 3x5x3 pixels"));
   for (const PixelLayout layout : {PixelLayout{}, PixelLayout{-5, -3}, PixelLayout{5, 3, 2},
                                    PixelLayout{5, 0}, PixelLayout{INT32_MAX, INT32_MAX, 3}}) {
     EXPECT_THROW(decode(*decoder, make_sample(pixels_, layout), Random(1)), DataError);

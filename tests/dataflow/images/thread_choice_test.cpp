@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The choice of threads, with a simulated clock, a producer whose rate depends on its threads and
 // readers of a given rate; and in a pool of real threads.
-#include "dataflow/images/thread_choice.h"
+#include "dataflow/images/thread_tuner.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@
 
 #include "dataflow/host_device.h"
 #include "dataflow/images/decode_pool.h"
-#include "dataflow/images/thread_tuner.h"
 #include "tests/dataflow/images/index_decoder.h"
+#include "tests/support/thrown_by.h"
 #include "tests/support/virtual_clock.h"
 
 namespace penstock {
@@ -70,11 +70,9 @@ TEST_F(ThreadChoiceTest, TakesTheFewestThreadsWithWhichReadersDoNotWait) {
     const Chosen chosen = choose(work, 10ms, 64);
     EXPECT_TRUE(chosen.settled) << work.count();
     EXPECT_EQ(chosen.threads, needed) << work.count() << " ms: " << chosen.note;
-    EXPECT_NE(chosen.note.find("decode threads: " + std::to_string(needed) +
-                               " (auto: readers wait "
-                               "for "),
-              std::string::npos)
-        << chosen.note;
+    EXPECT_TRUE(says(chosen.note, "decode threads: " + std::to_string(needed) +
+                                      " (auto: readers wait "
+                                      "for "));
   }
 }
 

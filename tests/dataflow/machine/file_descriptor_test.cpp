@@ -3,6 +3,9 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+
+#include "dataflow/machine/event_fd.h"
 
 namespace penstock {
 namespace {
@@ -29,6 +32,22 @@ TEST(FileDescriptor, LeavesAReleasedOrMovedOneOpen) {
   const FileDescriptor last(next.release());
   next.reset();
   EXPECT_TRUE(!next && is_open(last.get()));
+}
+
+bool is_readable(const EventFd& event) {
+  pollfd item{event.get(), POLLIN, 0};
+  return poll(&item, 1, 0) == 1;
+}
+
+TEST(EventFd, StaysReadableFromTheFirstSignalUntilItIsDrained) {
+  const EventFd event;
+  event.drain();
+  EXPECT_FALSE(is_readable(event));
+  event.signal();
+  event.signal();
+  EXPECT_TRUE(is_readable(event) && is_readable(event));
+  event.drain();
+  EXPECT_FALSE(is_readable(event));
 }
 
 }  // namespace

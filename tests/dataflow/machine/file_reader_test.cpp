@@ -10,7 +10,7 @@
 #include <string>
 #include <thread>
 
-#include "dataflow/datasets/file_reads.h"
+#include "dataflow/datasets/source_over.h"
 #include "dataflow/error.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/thrown_by.h"
@@ -84,23 +84,22 @@ TEST_P(FileReaderTest, WhatCannotBeReadIsRefusedByName) {
     return thrown_by<DataError>([&] { reader_->read(path.c_str(), storage_); });
   };
   folder_.write("empty", {});
-  EXPECT_NE(refusal(folder_ / "empty").find("empty': it is empty"), std::string::npos);
-  EXPECT_NE(refusal(folder_ / "none").find("No such file"), std::string::npos);
+  EXPECT_TRUE(says(refusal(folder_ / "empty"), "empty': it is empty"));
+  EXPECT_TRUE(says(refusal(folder_ / "none"), "No such file"));
   EXPECT_NE(refusal(folder_.path()), "nothing was thrown");
   for (const auto& [offset, count] : {std::pair<std::uint64_t, std::uint64_t>{kBytes - 1, 2},
                                       {kBytes + 10, 1},
                                       {5, kBytes},
                                       {std::uint64_t{1} << 40, 100}}) {
-    EXPECT_NE(thrown_by<DataError>([&, from = offset, bytes = count] {
-                reader_->read(path_.c_str(), from, bytes, storage_);
-              }).find("large': it ended after "),
-              std::string::npos)
+    EXPECT_TRUE(says(thrown_by<DataError>([&, from = offset, bytes = count] {
+                       reader_->read(path_.c_str(), from, bytes, storage_);
+                     }),
+                     "large': it ended after "))
         << offset;
   }
-  EXPECT_NE(thrown_by<DataError>([&] {
-              reader_->read(path_.c_str(), 0, ~std::uint64_t{0}, storage_);
-            }).find("too many bytes"),
-            std::string::npos);
+  EXPECT_TRUE(says(
+      thrown_by<DataError>([&] { reader_->read(path_.c_str(), 0, ~std::uint64_t{0}, storage_); }),
+      "too many bytes"));
   // It then works again.
   EXPECT_TRUE(is_content(reader_->read(path_.c_str(), 77, 5000, storage_), 77));
 }
@@ -149,11 +148,11 @@ class PartsOfAFile final : public Source {
 TEST_P(FileReaderTest, RecordsAreTakenApartByTheirSource) {
   SKIP_WHERE_THE_SYSTEM_REFUSES();
   const std::vector<std::byte> zeros(500);
-  datasets::FileReads reads(std::make_unique<PartsOfAFile>(path_, zeros.data()), std::move(reader_),
-                            false);
+  const auto reads = datasets::read_by(std::make_unique<PartsOfAFile>(path_, zeros.data()),
+                                       std::move(reader_), false);
   Sample sample;
-  while (reads.next(sample)) {
-    reads.load(sample);
+  while (reads->next(sample)) {
+    reads->load(sample);
     ASSERT_EQ(sample.content().size(), 490U);
     if (sample.index == 3) {
       EXPECT_EQ(sample.content().data(), zeros.data() + 10) << "a damaged one is left alone";
@@ -169,8 +168,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, FileReaderTest, testing::Values("pread", "direct"
 TEST(FileReader, WhereAFileSystemKnowsNoDirectReadsItSaysSoAndReads) {
   std::string note;
   const std::unique_ptr<FileReader> reader = make_file_reader("direct", "/proc/version", note);
-  EXPECT_NE(note.find("'/proc/version' cannot be read past the page cache"), std::string::npos)
-      << note;
+  EXPECT_TRUE(says(note, "'/proc/version' cannot be read past the page cache"));
   const TempFolder folder;
   folder.write("file", {std::byte{7}, std::byte{8}});
   std::vector<std::byte> storage;

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "dataflow/datasets/image_files.h"
+#include "dataflow/datasets/image_folder.h"
 #include "dataflow/datasets/mapped_file.h"
 #include "dataflow/datasets/shard_stream.h"
 #include "dataflow/error.h"
@@ -17,10 +17,6 @@ namespace penstock {
 namespace {
 
 constexpr const char* kReason = "it is not a regular file";
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 TEST(InputFile, GivesTheContentOfARegularFileUpToALimit) {
   const TempFolder folder;
@@ -55,17 +51,16 @@ TEST(DataFiles, AFifoIsRefusedByEveryWayToReadIt) {
   const std::string fifo = (folder / "fifo").native();
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
   std::vector<std::byte> bytes;
-  EXPECT_TRUE(
-      contains(thrown_by<DataError>([&] { datasets::read_image_file(fifo, bytes); }), kReason));
+  EXPECT_TRUE(says(thrown_by<DataError>([&] { datasets::read_image_file(fifo, bytes); }), kReason));
   for (const char* const way : {"pread", "direct", "uring"}) {
     std::string note;
     const std::unique_ptr<FileReader> reader = make_file_reader(way, fifo.c_str(), note);
     EXPECT_TRUE(
-        contains(thrown_by<DataError>([&] { reader->read(fifo.c_str(), 0, 10, bytes); }), kReason));
+        says(thrown_by<DataError>([&] { reader->read(fifo.c_str(), 0, 10, bytes); }), kReason));
   }
-  EXPECT_TRUE(contains(thrown_by<ConfigError>([&] { datasets::MappedFile mapped(fifo); }),
-                       "not a regular file"));
-  EXPECT_TRUE(contains(
+  EXPECT_TRUE(says(thrown_by<ConfigError>([&] { datasets::MappedFile mapped(fifo); }),
+                   "not a regular file"));
+  EXPECT_TRUE(says(
       thrown_by<ConfigError>([&] { static_cast<void>(datasets::open_shard_stream(fifo, "", {})); }),
       "not a regular file"));
 }

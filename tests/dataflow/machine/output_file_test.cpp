@@ -80,8 +80,7 @@ TEST(OutputFile, RefusesAFifoAtOnceAndLeavesIt) {
   const std::filesystem::path fifo = folder / "fifo";
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
   const std::string said = thrown_by<DataError>([&] { replace_file(fifo, "text"); });
-  EXPECT_NE(said.find("'" + fifo.native() + "': it is not a regular file"), std::string::npos)
-      << said;
+  EXPECT_TRUE(says(said, "'" + fifo.native() + "': it is not a regular file"));
   EXPECT_EQ(thrown_by<DataError>([&] { open_growing_file(fifo); }), said);
   EXPECT_TRUE(std::filesystem::is_fifo(fifo));
   EXPECT_EQ(files_in(folder), 1U);

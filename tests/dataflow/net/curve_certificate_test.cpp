@@ -56,14 +56,13 @@ TEST_F(CurveCertificate, IsReadAsItWasWritten) {
   EXPECT_EQ(read.secret_key, keys.secret_key);
   std::ifstream stream(files.public_file);
   const std::string text{std::istreambuf_iterator<char>(stream), {}};
-  EXPECT_EQ(text.find(keys.secret_key), std::string::npos);
+  EXPECT_FALSE(says(text, keys.secret_key));
 }
 
 TEST_F(CurveCertificate, IsNeverOverwritten) {
   const net::CertificateFiles files = write("alice");
   const std::string key = net::read_certificate(files.public_file);
-  EXPECT_NE(thrown_by<ConfigError>([&] { write("alice"); }).find("is not overwritten"),
-            std::string::npos);
+  EXPECT_TRUE(says(thrown_by<ConfigError>([&] { write("alice"); }), "is not overwritten"));
   EXPECT_EQ(net::read_certificate(files.public_file), key);
   // Half a pair is neither completed nor left behind.
   std::filesystem::remove(files.secret_file);
@@ -115,11 +114,11 @@ TEST_F(CurveCertificate, OfSeveralAreReadFromAFolderOrAFile) {
   std::ofstream(both) << line("public-key", alice) << "# a comment\n" << line("public-key", bob);
   EXPECT_EQ(net::read_certificates(both), (std::vector<std::string>{alice, bob}));
   write_text("README", "what is no certificate lets nobody in silently");
-  EXPECT_NE(thrown_by<ConfigError>([&] { net::read_certificates(folder_.path()); }).find("README"),
-            std::string::npos);
+  EXPECT_TRUE(
+      says(thrown_by<ConfigError>([&] { net::read_certificates(folder_.path()); }), "README"));
   const TempFolder empty;
-  EXPECT_NE(thrown_by<ConfigError>([&] { net::read_certificates(empty.path()); }).find("without"),
-            std::string::npos);
+  EXPECT_TRUE(
+      says(thrown_by<ConfigError>([&] { net::read_certificates(empty.path()); }), "without"));
 }
 
 TEST_F(CurveCertificate, GivesASocketItsRole) {

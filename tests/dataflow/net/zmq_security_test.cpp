@@ -15,6 +15,7 @@
 #include "dataflow/error.h"
 #include "dataflow/net/socket_security.h"
 #include "dataflow/net/zmq_monitor.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -180,8 +181,8 @@ TEST_F(CurveSockets, ALogOfStrangersHasAnEnd) {
   EXPECT_EQ(refused, 100);
   EXPECT_EQ(security.refused(), 100);
   ASSERT_EQ(said.size(), 17U);
-  EXPECT_NE(said[0].find("refused 10.0.0.0: "), std::string::npos);
-  EXPECT_NE(said[16].find("further refused peers"), std::string::npos);
+  EXPECT_TRUE(says(said[0], "refused 10.0.0.0: "));
+  EXPECT_TRUE(says(said[16], "further refused peers"));
 }
 
 }  // namespace

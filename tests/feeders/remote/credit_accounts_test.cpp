@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/feeders/remote/credit_push_fixture.h"
+#include "tests/feeders/remote/sender_fixture.h"
 
 namespace penstock {
 namespace {
@@ -110,11 +110,11 @@ TEST_F(CreditConsume, WhatCameWithoutACreditIsRefusedAndNotMissing) {
   EXPECT_TRUE(await([&] { return add_up(accounts_of(consumer)); }));
   EXPECT_EQ(consumer.counter("images_missing"), 0);
   EXPECT_GE(consumer.counter("images_rejected"), 4);
+  EXPECT_TRUE(contains(all_notes(consumer), "it had no credit")) << all_notes(consumer);
 }
 
 TEST_F(CreditConsume, StrangersAreInNoAccounts) {
-  Consumer consumer(options(), 20s, kSkip);
-  consumer.start();
+  RunningConsumer consumer(options(), 20s, kSkip);
   BareProducer producer(endpoint(), 7), stranger(endpoint(), 8);
   producer.enter(2);
   stranger.send_batch(5);   // before a hello
@@ -128,9 +128,8 @@ TEST_F(CreditConsume, StrangersAreInNoAccounts) {
 }
 
 TEST_F(CreditConsume, TheDataEndWithThoseThatAreWaitedFor) {
-  Consumer consumer(options(",producers=2"));
-  consumer.start();
-  CreditServer first(endpoint(), false, false), second(endpoint(), false, true);
+  RunningConsumer consumer(options(",producers=2"));
+  Server first(endpoint(), false, Way::credit), second(endpoint(), false, Way::shared);
   first.feed(0, 3);
   second.feed(10, 2);
   first.start();
@@ -147,8 +146,7 @@ TEST_F(CreditConsume, TheDataEndWithThoseThatAreWaitedFor) {
 }
 
 TEST_F(CreditConsume, WhoComesBackGoesOnWithItsAccount) {
-  Consumer consumer(options());
-  consumer.start();
+  RunningConsumer consumer(options());
   {
     BareProducer producer(endpoint());
     producer.enter(2);

@@ -10,8 +10,7 @@ namespace {
 using namespace std::chrono_literals;
 
 TEST_F(CreditConsume, BatchesComeAsFarAsCreditsGo) {
-  Consumer consumer(options());
-  consumer.start();
+  RunningConsumer consumer(options());
   BareProducer producer(endpoint());
   producer.enter(2);
   for (std::uint64_t i = 0; i < 10; ++i) {
@@ -25,8 +24,7 @@ TEST_F(CreditConsume, BatchesComeAsFarAsCreditsGo) {
 }
 
 TEST_F(CreditConsume, AWelcomeSaysWhatIsWantedAndWhen) {
-  Consumer consumer(options());
-  consumer.start();
+  RunningConsumer consumer(options());
   BareProducer producer(endpoint());
   const std::int64_t before = remote::wall_clock_ns();
   remote::FramedHeader header = producer.hello_header();
@@ -67,8 +65,7 @@ TEST_F(CreditConsume, ARingThatIsFullGivesNoMoreCredit) {
 }
 
 TEST_F(CreditConsume, ALeaseOfAProducerWithoutAPoolIsRefused) {
-  Consumer consumer(options(), 20s, kSkip);
-  consumer.start();
+  RunningConsumer consumer(options(), 20s, kSkip);
   BareProducer producer(endpoint());
   producer.enter(2);
   producer.lend(0, {.lease = 1, .offset = 0, .bytes = 400});
@@ -77,8 +74,7 @@ TEST_F(CreditConsume, ALeaseOfAProducerWithoutAPoolIsRefused) {
 }
 
 TEST_F(CreditConsume, HellosOfOtherBatchesAreRefusedWithWhy) {
-  Consumer consumer(options(",max_producers=1"), 20s, kSkip);
-  consumer.start();
+  RunningConsumer consumer(options(",max_producers=1"), 20s, kSkip);
   BareProducer wide(endpoint(), 1), files(endpoint(), 2), first(endpoint(), 3),
       second(endpoint(), 4);
   remote::FramedHeader header = wide.hello_header();
@@ -100,8 +96,7 @@ TEST_F(CreditConsume, HellosOfOtherBatchesAreRefusedWithWhy) {
 }
 
 TEST_F(CreditConsume, MessagesAgainstTheProtocolAreRefused) {
-  Consumer consumer(options(), 20s, kSkip);
-  consumer.start();
+  RunningConsumer consumer(options(), 20s, kSkip);
   BareProducer producer(endpoint()), stranger(endpoint(), 8);
   stranger.send_batch(0);  // before a hello
   EXPECT_TRUE(reaches(consumer, "messages_rejected", 1));
@@ -128,21 +123,8 @@ TEST_F(CreditConsume, MessagesAgainstTheProtocolAreRefused) {
   }
 }
 
-TEST_F(CreditConsume, ABatchBeyondTheCreditsIsRefused) {
-  Consumer consumer(options(), 20s, kSkip);
-  BareProducer producer(endpoint());
-  producer.send_hello();
-  for (std::uint64_t i = 0; i < 6; ++i) producer.send_batch(i);
-  consumer.start();
-  EXPECT_TRUE(reaches(consumer, "messages_rejected", 1));
-  EXPECT_TRUE(contains(all_notes(consumer), "it had no credit left") ||
-              contains(all_notes(consumer), "it had no credit"))
-      << all_notes(consumer);
-}
-
 TEST_F(CreditConsume, OneWhoSendsNothingElseIsCutOff) {
-  Consumer consumer(options(), 20s, kSkip);
-  consumer.start();
+  RunningConsumer consumer(options(), 20s, kSkip);
   BareProducer bad(endpoint()), good(endpoint(), 8);
   for (int i = 0; i < 8; ++i) bad.send({bytes_of_text("nonsense")});
   EXPECT_TRUE(reaches(consumer, "producers_cut_off", 1));
@@ -152,8 +134,7 @@ TEST_F(CreditConsume, OneWhoSendsNothingElseIsCutOff) {
 }
 
 TEST_F(CreditConsume, WhereBadMessagesFailTheRunTheFirstDoes) {
-  Consumer consumer(options(), 20s, {.action = BadSamplePolicy::Action::fail});
-  consumer.start();
+  RunningConsumer consumer(options(), 20s, {.action = BadSamplePolicy::Action::fail});
   BareProducer producer(endpoint());
   producer.send_batch(0);
   const std::string text = thrown_by<DataError>([&] { consumer.next(); });
@@ -161,8 +142,7 @@ TEST_F(CreditConsume, WhereBadMessagesFailTheRunTheFirstDoes) {
 }
 
 TEST_F(CreditConsume, ProducersShareTheRoom) {
-  Consumer consumer("credit=8,credit_together=6,endpoint=" + endpoint());
-  consumer.start();
+  RunningConsumer consumer("credit=8,credit_together=6,endpoint=" + endpoint());
   BareProducer a(endpoint(), 1), b(endpoint(), 2), c(endpoint(), 3);
   a.enter(6);  // all credits
   b.send_hello();
@@ -181,8 +161,7 @@ TEST_F(CreditConsume, ProducersShareTheRoom) {
 }
 
 TEST_F(CreditConsume, WhatAProducerHeldIsFreeWhenItHasGone) {
-  Consumer consumer("credit=4,credit_together=4,endpoint=" + endpoint());
-  consumer.start();
+  RunningConsumer consumer("credit=4,credit_together=4,endpoint=" + endpoint());
   auto first = std::make_unique<BareProducer>(endpoint(), 1);
   first->enter(4);
   BareProducer second(endpoint(), 2);
@@ -195,8 +174,7 @@ TEST_F(CreditConsume, WhatAProducerHeldIsFreeWhenItHasGone) {
 }
 
 TEST_F(CreditConsume, OneThatEndedBeforeItsLastBatchesAreReadIsNotMissed) {
-  Consumer consumer(options());
-  consumer.start();
+  RunningConsumer consumer(options());
   {
     BareProducer producer(endpoint());
     producer.enter(2);
@@ -220,8 +198,7 @@ TEST_F(CreditConsume, OneThatEndedBeforeItsLastBatchesAreReadIsNotMissed) {
 }
 
 TEST_F(CreditConsume, OneThatEndsIsNotMissed) {
-  Consumer consumer(options());
-  consumer.start();
+  RunningConsumer consumer(options());
   {
     BareProducer producer(endpoint());
     producer.enter(2);
@@ -241,8 +218,7 @@ TEST_F(CreditConsume, OneThatEndsIsNotMissed) {
 }
 
 TEST_F(CreditConsume, OneThatComesBackTakesItsOwnPlace) {
-  Consumer consumer(options(",max_producers=1"));
-  consumer.start();
+  RunningConsumer consumer(options(",max_producers=1"));
   auto producer = std::make_unique<BareProducer>(endpoint(), 5);
   producer->enter(2);
   producer->send_batch(0);
@@ -285,16 +261,14 @@ TEST_F(CreditConsume, ATimeOutBehindRefusalsNamesThemFirst) {
 }
 
 TEST_F(CreditConsume, NobodyIsATimeOutToo) {
-  Consumer consumer(options(), 200ms);
-  consumer.start();
+  RunningConsumer consumer(options(), 200ms);
   const std::string text = thrown_by<TimeoutError>([&] { consumer.next(); });
   EXPECT_TRUE(contains(text, "no producer ever connected")) << text;
 }
 
 TEST_F(CreditConsume, AStopEndsItAtOnce) {
   EXPECT_TRUE(is_prompt(1s, [&] {
-    Consumer consumer(options());
-    consumer.start();
+    RunningConsumer consumer(options());
     BareProducer producer(endpoint());
     producer.enter(2);
     return consumer.stop();
@@ -302,8 +276,7 @@ TEST_F(CreditConsume, AStopEndsItAtOnce) {
 }
 
 TEST_F(CreditConsume, TheProducersClockIsKnownWithinItsBound) {
-  Consumer consumer(options());
-  consumer.start();
+  RunningConsumer consumer(options());
   BareProducer producer(endpoint());
   producer.enter(2);
   constexpr double kAhead = 1e6;  // microseconds that its clock is ahead of the consumer's
@@ -326,6 +299,90 @@ TEST_F(CreditConsume, OptionsThatContradictAreRefused) {
   EXPECT_THROW(Consumer("credit=-1,endpoint=" + endpoint()), ConfigError);
   EXPECT_THROW(Consumer(options(",max_producers=0")), ConfigError);
   EXPECT_THROW(Consumer(options(",credit_together=0")), ConfigError);
+}
+
+// ---- credit restart ----------------------------------------------------------
+
+// Producers that keep their routing id and start again with a hello before the consumer misses
+// them.
+
+const std::string kId = "loader-3";
+
+TEST_F(CreditConsume, AHelloFromAKnownRoutingIdIsARestart) {
+  RunningConsumer consumer(options());
+  BareProducer producer(endpoint(), 7, kId);
+  producer.enter(2);
+  producer.send_batch(0);
+  EXPECT_EQ(consumer.next(), 0U);
+  producer.await_credit(3);
+  producer.send_hello();  // its program lost its state, and kept the connection
+  producer.await_welcome();
+  ASSERT_TRUE(producer.hear_any().has_value());
+  EXPECT_LE(producer.credit(), 2U) << "credits count afresh";
+  producer.await_credit(2);
+  producer.send_batch(1);
+  EXPECT_EQ(consumer.next(), 1U);
+  EXPECT_EQ(consumer.counter("producers_welcomed"), 2);
+  EXPECT_EQ(consumer.counter("producers_lost"), 1);
+  EXPECT_EQ(consumer.counter("producers_seen"), 1);
+  EXPECT_EQ(consumer.counter("messages_rejected"), 0);
+}
+
+TEST_F(CreditConsume, OneThatTakesOverARoutingIdIsWelcomedAndTheOldCreditsAreFree) {
+  RunningConsumer consumer("credit=4,credit_together=4,max_producers=1,endpoint=" + endpoint());
+  BareProducer first(endpoint(), 1, kId);  // its connection remains, as on a host without power
+  first.enter(4);
+  BareProducer second(endpoint(), 2, kId);
+  second.enter(4);
+  second.send_batch(3);
+  EXPECT_EQ(consumer.next(), 3U);
+  EXPECT_TRUE(reaches(consumer, "producers_lost", 1));
+  EXPECT_TRUE(
+      contains(all_notes(consumer), "disconnected without an end message, after 0 batches"));
+}
+
+TEST_F(CreditConsume, WhatItHadSentBeforeItBeganAnewIsTaken) {
+  RunningConsumer consumer(options(), 20s, {.action = BadSamplePolicy::Action::fail});
+  auto first = std::make_unique<BareProducer>(endpoint(), 1, kId);
+  first->enter(2);
+  // Two fill the ring, and two wait in the consumer's socket, which is not read.
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    first->await_credit(i + 1);
+    first->send_batch(i);
+  }
+  ASSERT_TRUE(reaches(consumer, "images_received", 8));
+  first->linger();
+  first.reset();
+  BareProducer second(endpoint(), 2, kId);
+  second.send_hello();
+  std::vector<std::uint64_t> seen;
+  for (int i = 0; i < 4; ++i) {
+    const std::optional<std::uint64_t> number = consumer.next();
+    ASSERT_TRUE(number.has_value());
+    seen.push_back(*number);
+  }
+  EXPECT_EQ(seen, (std::vector<std::uint64_t>{0, 1, 2, 3}));
+  second.await_welcome();
+  second.await_credit(2);
+  second.send_batch(9);
+  EXPECT_EQ(consumer.next(), 9U);
+  EXPECT_TRUE(reaches(consumer, "producers_lost", 1));
+  EXPECT_EQ(consumer.counter("messages_rejected"), 0);
+}
+
+TEST_F(CreditConsume, ARestartThatIsRefusedLeavesNothingBehind) {
+  RunningConsumer consumer(options(), 20s, kSkip);
+  BareProducer producer(endpoint(), 7, kId);
+  producer.enter(2);
+  remote::FramedHeader wide = producer.hello_header();
+  wide.width = 7;
+  producer.send_hello(wide);
+  EXPECT_TRUE(contains(producer.hear_refusal(), "[4,5,7,3]; expected [4,5,6,3]"));
+  producer.send_hello();
+  producer.await_welcome();
+  producer.await_credit(2);
+  producer.send_batch(0);
+  EXPECT_EQ(consumer.next(), 0U);
 }
 
 }  // namespace

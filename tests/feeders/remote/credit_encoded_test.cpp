@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Image files by credit: pixels equal those of the feeder `queue`, and a message counts as in
-// flight until all its images are decoded.
+// Image files by credit: a message counts as in flight until all its images are decoded.
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -86,20 +85,6 @@ class Working {
   BatchRing ring_;
   std::jthread thread_;
 };
-
-TEST_F(CreditEncoded, PixelsAreThoseOfQueue) {
-  const std::string decoding = "crop=center,flip=false";
-  std::vector<std::byte> expected = pass("queue:" + decoding);
-  const std::size_t whole = kFiles / spec_.images * spec_.images;
-  expected.resize(whole * spec_.row_bytes());
-  for (const std::size_t images : {std::size_t{1}, std::size_t{7}, std::size_t{60}}) {
-    const std::unique_ptr<Feeder> feeder = consumer(",encoded=true,credit=2," + decoding);
-    // The last four images are half a batch: without room they remain queued.
-    std::jthread serving(
-        [&](const std::stop_token& stop) { serve(images, "queue", kByCredit, stop, images == 7); });
-    EXPECT_EQ(consume(*feeder, static_cast<std::int32_t>(whole)), expected) << images;
-  }
-}
 
 TEST_F(CreditEncoded, ACreditComesBackWhenAllImagesAreDecodedAndNotBefore) {
   const std::unique_ptr<Feeder> feeder = consumer(",encoded=true,credit=2");
@@ -238,16 +223,6 @@ TEST_F(CreditEncoded, OptionsThatDoNotFitAreRefused) {
   EXPECT_TRUE(contains(refusal(",max_pool=1GiB"), "image files come in messages"));
   EXPECT_TRUE(contains(refusal(",held=2"), "leave it out, or credit"));
   EXPECT_TRUE(contains(refusal(",decode=raw"), "leave encoded out"));
-}
-
-TEST_F(CreditEncoded, StopsWhileNothingComes) {
-  const std::unique_ptr<Feeder> feeder = consumer(",encoded=true,credit=2");
-  BatchRing ring(spec_, 3, device_, MemoryKind::host, readers_, Order::relaxed, clock_);
-  std::stop_source stop;
-  std::jthread running([&] { run_to_end(*feeder, ring, stop.get_token()); });
-  stop.request_stop();
-  running.join();
-  EXPECT_FALSE(ring.next(0, {}));
 }
 
 }  // namespace

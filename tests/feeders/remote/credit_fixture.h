@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstring>
@@ -12,10 +13,12 @@
 #include <vector>
 #include <zmq.hpp>
 
+#include "dataflow/net/shared_memory/pool_listener.h"
+#include "dataflow/net/shared_memory/shared_pool.h"
 #include "feeders/remote/receive/clock_bounds.h"
 #include "feeders/remote/wire/framed.h"
 #include "feeders/remote/wire/framed_text.h"
-#include "tests/feeders/remote/zmq_consume_fixture.h"
+#include "tests/feeders/remote/zmq_fixture.h"
 #include "tests/support/framed_messages.h"
 
 namespace penstock {
@@ -174,6 +177,23 @@ class BareProducer {
   std::vector<std::uint64_t> returned_;
   zmq::context_t context_;
   zmq::socket_t socket_{context_, ZMQ_DEALER};
+};
+
+/// A producer's pool with arbitrary contents, and leases of closed-form batches in it.
+class BarePool {
+ public:
+  explicit BarePool(std::size_t slots = 4) : pool_(4096, slots), listener_(pool_.fd(), geteuid()) {}
+  remote::FramedHello hello() const { return bare_hello(remote::boot_id(), listener_.name()); }
+  remote::FramedLease fill(std::uint64_t index, std::size_t slot, std::uint64_t number) {
+    const FrameBytes bytes = shared_bytes(BareProducer::payload_of(index));
+    std::memcpy(pool_.slot(slot).data(), bytes.data(), bytes.size());
+    return {.lease = number, .offset = 4096 * slot, .bytes = bytes.size()};
+  }
+  const net::SharedPool& pool() const { return pool_; }
+
+ private:
+  net::SharedPool pool_;
+  net::PoolListener listener_;
 };
 
 /// A ROUTER that binds and sends whatever a test wants.

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "tests/feeders/remote/credit_push_fixture.h"
+#include "tests/feeders/remote/sender_fixture.h"
 
 namespace penstock {
 namespace {
@@ -28,8 +28,7 @@ class CreditLapse : public CreditConsume {
 };
 
 TEST_F(CreditLapse, OthersGetWhatASilentOneLeavesUnused) {
-  Consumer consumer(options(), 10s);
-  consumer.start();
+  RunningConsumer consumer(options(), 10s);
   BareProducer silent(endpoint(), 1), busy(endpoint(), 2);
   silent.enter(6);
   silent.send_batch(0);
@@ -47,8 +46,7 @@ TEST_F(CreditLapse, OthersGetWhatASilentOneLeavesUnused) {
 }
 
 TEST_F(CreditLapse, WhoComesBackByTheCreditThatWasLeftTakesPartAgain) {
-  Consumer consumer(options(), 10s);
-  consumer.start();
+  RunningConsumer consumer(options(), 10s);
   BareProducer silent(endpoint(), 1), busy(endpoint(), 2);
   silent.enter(6);
   busy.enter(6);
@@ -64,8 +62,7 @@ TEST_F(CreditLapse, WhoComesBackByTheCreditThatWasLeftTakesPartAgain) {
 }
 
 TEST_F(CreditLapse, WhatWasOnItsWayIsTakenOnce) {
-  Consumer consumer(options(), 10s, {}, {.slots = 16});
-  consumer.start();
+  RunningConsumer consumer(options(), 10s, {}, {.slots = 16});
   BareProducer silent(endpoint(), 1), busy(endpoint(), 2);
   silent.enter(6);
   busy.enter(6);
@@ -82,8 +79,7 @@ TEST_F(CreditLapse, WhatWasOnItsWayIsTakenOnce) {
 }
 
 TEST_F(CreditLapse, NothingLapsesWhereNobodyWaits) {
-  Consumer consumer("credit=3,endpoint=" + endpoint(), 5s);
-  consumer.start();
+  RunningConsumer consumer("credit=3,endpoint=" + endpoint(), 5s);
   BareProducer silent(endpoint(), 1), busy(endpoint(), 2);
   silent.enter(3);
   busy.enter(3);
@@ -104,7 +100,7 @@ class SlowProcess {
   SlowProcess(const std::string& endpoint, bool shared) : pid_(fork()) {
     if (pid_ != 0) return;
     {
-      CreditServer server(endpoint, false, shared);
+      Server server(endpoint, false, by_credit(shared));
       server.feed(0, 12);
       server.start({.img_per_s = 3.0 * kSmall.images, .timeout = 60s});
       server.join();
@@ -138,8 +134,7 @@ class StoppedProducer : public CreditConsume, public ::testing::WithParamInterfa
 TEST_P(StoppedProducer, HoldsUpNobodyAndLosesNothingWhenItGoesOn) {
   const bool shared = GetParam();
   SlowProcess slow(endpoint(), shared);  // started before this process has threads
-  Consumer consumer("credit=2,credit_together=2,endpoint=" + endpoint(), 20s);
-  consumer.start();
+  RunningConsumer consumer("credit=2,credit_together=2,endpoint=" + endpoint(), 20s);
   std::vector<std::uint64_t> seen;
   const auto take = [&] { seen.push_back(consumer.next().value()); };
   take();
@@ -147,7 +142,7 @@ TEST_P(StoppedProducer, HoldsUpNobodyAndLosesNothingWhenItGoesOn) {
   slow.signal(SIGSTOP);
   slow.await_stop();
   {
-    CreditServer busy(endpoint(), false, shared);
+    Server busy(endpoint(), false, by_credit(shared));
     busy.feed(12, 13);
     busy.start();
     // Batches of the slow producer may be among them.

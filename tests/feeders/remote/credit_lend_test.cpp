@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // zmq-consume by credit, with batches in shared memory that are lent to the ring's readers.
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <atomic>
 #include <deque>
 #include <set>
+#include <thread>
 
-#include "tests/feeders/remote/bare_pool.h"
-#include "tests/feeders/remote/credit_push_fixture.h"
+#include "feeders/remote/receive/lent_slots.h"
+#include "tests/feeders/remote/credit_fixture.h"
+#include "tests/feeders/remote/sender_fixture.h"
 
 namespace penstock {
 namespace {
@@ -51,8 +56,7 @@ class CreditLend : public CreditConsume {
 };
 
 TEST_F(CreditLend, ALeaseStaysOutUntilItsReaderIsDone) {
-  Consumer consumer(options(), 20s, {}, ring(3));
-  consumer.start();
+  RunningConsumer consumer(options(), 20s, {}, ring(3));
   BarePool pool(5);
   BareProducer producer(endpoint());
   producer.enter(2, pool.hello());
@@ -78,8 +82,7 @@ TEST_F(CreditLend, ALeaseStaysOutUntilItsReaderIsDone) {
 }
 
 TEST_F(CreditLend, LeasesComeBackWhileTheRingIsFull) {
-  Consumer consumer(options(), 20s, {}, ring(2));
-  consumer.start();
+  RunningConsumer consumer(options(), 20s, {}, ring(2));
   BarePool pool(8);
   BareProducer producer(endpoint());
   producer.enter(2, pool.hello());
@@ -95,8 +98,7 @@ TEST_F(CreditLend, LeasesComeBackWhileTheRingIsFull) {
 }
 
 TEST_F(CreditLend, LeasesComeBackAtTheEndOfTheData) {
-  Consumer consumer(options(",producers=1"), 20s, {}, ring(3));
-  consumer.start();
+  RunningConsumer consumer(options(",producers=1"), 20s, {}, ring(3));
   BarePool pool(5);
   BareProducer producer(endpoint());
   producer.enter(2, pool.hello());
@@ -118,8 +120,7 @@ TEST_F(CreditLend, LeasesComeBackAtTheEndOfTheData) {
 TEST_F(CreditLend, LeasesComeBackOnceASlowDeviceIsDone) {
   SteadyClock clock;
   HostDevice slow(clock, {.copy_bytes_per_s = 1e4});
-  Consumer consumer(options(), 20s, {}, ring(3, &slow));
-  consumer.start();
+  RunningConsumer consumer(options(), 20s, {}, ring(3, &slow));
   BarePool pool(8);
   BareProducer producer(endpoint());
   producer.enter(2, pool.hello());
@@ -138,8 +139,7 @@ TEST_F(CreditLend, LeasesComeBackOnceASlowDeviceIsDone) {
 
 TEST_F(CreditLend, EachOfManyLeasesComesBackOnce) {
   constexpr std::uint64_t kBatches = 300, kFrames = 12;
-  Consumer consumer("credit=5,endpoint=" + endpoint(), 20s, {}, ring(4));
-  consumer.start();
+  RunningConsumer consumer("credit=5,endpoint=" + endpoint(), 20s, {}, ring(4));
   BarePool pool(kFrames);
   BareProducer producer(endpoint());
   producer.enter(5, pool.hello());
@@ -175,8 +175,7 @@ TEST_F(CreditLend, EachOfManyLeasesComesBackOnce) {
 }
 
 TEST_F(CreditLend, WhatAProducerThatIsGoneLentStaysAndIsCounted) {
-  Consumer consumer(options(), 20s, {}, ring(4));
-  consumer.start();
+  RunningConsumer consumer(options(), 20s, {}, ring(4));
   std::vector<ReadLease> held;
   {
     BarePool pool;
@@ -207,8 +206,7 @@ TEST_F(CreditLend, WhatAProducerThatIsGoneLentStaysAndIsCounted) {
 }
 
 TEST_F(CreditLend, WhatAFeederThatHasEndedLentStays) {
-  Consumer consumer(options(), 20s, {}, ring(3));
-  consumer.start();
+  RunningConsumer consumer(options(), 20s, {}, ring(3));
   BarePool pool;
   BareProducer producer(endpoint());
   producer.enter(2, pool.hello());
@@ -223,19 +221,17 @@ TEST_F(CreditLend, WhatAFeederThatHasEndedLentStays) {
 }
 
 TEST_F(CreditLend, AProducerGoesOnWhenItsConsumerEndedWithLeasesOut) {
-  CreditServer server(endpoint(), false, true, 6);
+  Server server(endpoint(), false, Way::shared, 6);
   server.feed(0);
   server.start();
   {
-    Consumer consumer(options(), 20s, {}, ring(3));
-    consumer.start();
+    RunningConsumer consumer(options(), 20s, {}, ring(3));
     const ReadLease first = take(consumer), second = take(consumer);
     EXPECT_TRUE(is(first, 0) && is(second, 1));
     consumer.destroy();
   }
   EXPECT_TRUE(server.reaches("leases_lost", 2));
-  Consumer consumer(options(), 20s, {}, ring(3));
-  consumer.start();
+  RunningConsumer consumer(options(), 20s, {}, ring(3));
   std::optional<std::uint64_t> last;
   for (int i = 0; i < 60; ++i) {
     const ReadLease lease = take(consumer);
@@ -247,8 +243,7 @@ TEST_F(CreditLend, AProducerGoesOnWhenItsConsumerEndedWithLeasesOut) {
 }
 
 TEST_F(CreditLend, CopiesGiveLeasesBackAtOnce) {
-  Consumer consumer(options(",copy=true"), 20s, {}, ring(3));
-  consumer.start();
+  RunningConsumer consumer(options(",copy=true"), 20s, {}, ring(3));
   BarePool pool;
   BareProducer producer(endpoint());
   producer.enter(2, pool.hello());
@@ -278,20 +273,17 @@ class ChoosyDevice final : public Device {
 TEST_F(CreditLend, WhatADeviceCannotReadIsCopied) {
   SteadyClock clock;
   ChoosyDevice device(clock);
-  Consumer consumer(options(), 20s, {}, ring(3, &device));
-  consumer.start();
+  RunningConsumer consumer(options(), 20s, {}, ring(3, &device));
   expect_copied(consumer, "cannot read memory");
 }
 
 TEST_F(CreditLend, ReadersThatNeedTheirOwnMemoryGetCopies) {
-  Consumer consumer(options());
-  consumer.start();
+  RunningConsumer consumer(options());
   expect_copied(consumer, "need their own memory");
 }
 
 TEST_F(CreditLend, ALeaseThatIsRefusedComesBackAtOnce) {
-  Consumer consumer(options(), 20s, kSkip, ring(3));
-  consumer.start();
+  RunningConsumer consumer(options(), 20s, kSkip, ring(3));
   BarePool pool;
   BareProducer producer(endpoint());
   producer.enter(2, pool.hello());
@@ -301,6 +293,7 @@ TEST_F(CreditLend, ALeaseThatIsRefusedComesBackAtOnce) {
   producer.lend(0, lease);
   ASSERT_TRUE(returns(producer, 1));
   EXPECT_EQ(consumer.counter("messages_rejected"), 1);
+  EXPECT_TRUE(contains(all_notes(consumer), "label 3 is 100")) << all_notes(consumer);
   producer.await_credit(2);
   producer.lend(1, pool.fill(1, 1, 2));
   EXPECT_TRUE(is(take(consumer), 1));
@@ -308,14 +301,93 @@ TEST_F(CreditLend, ALeaseThatIsRefusedComesBackAtOnce) {
 }
 
 TEST_F(CreditLend, AProducerWithLessMemoryThanTheRingIsNamed) {
-  Consumer consumer(options(), 20s, {}, ring(3));
-  consumer.start();
+  RunningConsumer consumer(options(), 20s, {}, ring(3));
   BarePool enough(5), few(4);
   BareProducer first(endpoint()), second(endpoint(), 8);
   first.enter(2, enough.hello());
   EXPECT_TRUE(all_notes(consumer).empty()) << all_notes(consumer);
   second.enter(2, few.hello());
   EXPECT_TRUE(contains(all_notes(consumer), "shares memory for 4 batches")) << all_notes(consumer);
+}
+
+// ---- lent slots --------------------------------------------------------------
+
+class HandSetEvent final : public Event {
+ public:
+  bool wait_until(Time) const override { return reached; }
+  Nanoseconds since(const Event&) const override { return {}; }
+  std::atomic<bool> reached{false};
+};
+
+class LentSlotsTest : public ::testing::Test {
+ protected:
+  LentSlotsTest() {
+    for (std::int32_t slot = 0; slot < 3; ++slot) slots_.keep(slot, nullptr);
+  }
+  bool is_rung() const {
+    pollfd item{slots_.fd(), POLLIN, 0};
+    return poll(&item, 1, 0) == 1;
+  }
+  std::vector<std::int32_t> collect() {
+    std::vector<std::int32_t> back;
+    news_ = slots_.collect([&](std::int32_t slot) { back.push_back(slot); });
+    return back;
+  }
+
+  SteadyClock clock_;
+  remote::LentSlots slots_{clock_};
+  remote::LentSlots::News news_;
+};
+
+TEST_F(LentSlotsTest, SlotsThatCameBackRingOnceAndAreCollectedOnce) {
+  EXPECT_FALSE(is_rung());
+  EXPECT_TRUE(collect().empty());
+  EXPECT_FALSE(news_.any);
+  slots_.returned(2, nullptr);
+  slots_.returned(0, nullptr);
+  EXPECT_TRUE(is_rung());
+  EXPECT_EQ(collect(), (std::vector<std::int32_t>{2, 0}));
+  EXPECT_TRUE(news_.any);
+  EXPECT_FALSE(news_.pending);
+  EXPECT_FALSE(is_rung());
+  EXPECT_TRUE(collect().empty());
+}
+
+TEST_F(LentSlotsTest, ASlotThatADeviceStillReadsIsCollectedWhenItIsDone) {
+  HandSetEvent event;
+  slots_.returned(1, &event);
+  slots_.returned(2, nullptr);
+  EXPECT_EQ(collect(), (std::vector<std::int32_t>{2}));
+  EXPECT_TRUE(news_.any && news_.pending);
+  EXPECT_TRUE(collect().empty());
+  EXPECT_TRUE(!news_.any && news_.pending);
+  event.reached = true;
+  EXPECT_EQ(collect(), (std::vector<std::int32_t>{1}));
+  EXPECT_FALSE(news_.pending);
+}
+
+TEST_F(LentSlotsTest, MemoryIsKeptUntilItsSlotIsCollected) {
+  auto memory = std::make_shared<int>(1);
+  const std::weak_ptr<int> seen = memory;
+  slots_.keep(1, std::move(memory));
+  HandSetEvent event;
+  slots_.returned(1, &event);
+  collect();
+  EXPECT_FALSE(seen.expired());
+  event.reached = true;
+  collect();
+  EXPECT_TRUE(seen.expired());
+}
+
+TEST_F(LentSlotsTest, AWaitEndsWithNewsOrAWakeFromAnyThread) {
+  slots_.wait(1ms);  // no news
+  std::jthread other([&] { slots_.returned(0, nullptr); });
+  slots_.wait(20s);
+  EXPECT_EQ(collect(), (std::vector<std::int32_t>{0}));
+  other = std::jthread([&] { slots_.wake(); });
+  slots_.wait(20s);
+  EXPECT_TRUE(is_rung());
+  EXPECT_TRUE(collect().empty());
 }
 
 }  // namespace

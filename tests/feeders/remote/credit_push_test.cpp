@@ -1,73 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // Both ends by credit, over the socket and through shared memory; and the sender with bare
 // consumers that leave, return, or misbehave.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <algorithm>
 #include <cmath>
 #include <set>
 
-#include "tests/feeders/remote/credit_push_fixture.h"
+#include "tests/feeders/remote/sender_fixture.h"
 
 namespace penstock {
 namespace {
 
 using namespace std::chrono_literals;
 
-struct Way {
-  bool shared, consumer_binds;
-};
-class CreditWays : public CreditPushTest, public ::testing::WithParamInterface<Way> {};
+class CreditWays : public SenderTest, public ::testing::WithParamInterface<bool> {};
 
-TEST_P(CreditWays, EveryBatchOfAFiniteFeederArrivesOnce) {
-  const auto [shared, consumer_binds] = GetParam();
-  std::optional<Consumer> consumer;
-  std::optional<CreditServer> server;
-  const auto consume = [&] {
-    consumer.emplace("credit=3,endpoint=" + endpoint_ +
-                     ",bind=" + (consumer_binds ? "true" : "false"));
-    consumer->start();
-  };
-  if (consumer_binds) consume();
-  server.emplace(endpoint_, !consumer_binds, shared);
-  if (!consumer_binds) consume();
-  server->feed(0, 25);
-  server->start();
-  for (std::uint64_t i = 0; i < 25; ++i) EXPECT_EQ(consumer->next(), i);
-  server->join();
-  EXPECT_EQ(server->counter("batches_sent"), 25);
-  EXPECT_EQ(server->counter("images_sent"), 25 * kSmall.images);
-  EXPECT_EQ(server->counter("leases_lost"), 0);
-  server.reset();
-  EXPECT_EQ(consumer->counter("batches_missing"), 0);
-  EXPECT_EQ(consumer->counter("pools_mapped"), shared ? 1 : 0);
-  EXPECT_EQ(consumer->facts().at("producer_0_clock_offset_us"), 0);  // the same machine's clock
-}
-
-TEST_P(CreditWays, SlotsThatAreFilledOnceKeepTheirLabels) {
-  const auto [shared, consumer_binds] = GetParam();
-  if (!consumer_binds) return;
-  Consumer consumer("credit=2,endpoint=" + endpoint_);
-  consumer.start();
-  CreditServer server(endpoint_, false, shared, 3);
-  std::jthread feeding([&](const std::stop_token& stop) {
-    std::vector<bool> filled(3);
-    while (WriteLease lease = server.ring().acquire(stop)) {
-      const auto slot = static_cast<std::size_t>(lease.batch().slot);
-      if (!filled[slot]) fill_closed_form(lease.batch(), kSmall, slot);
-      filled[slot] = true;
-      std::move(lease).publish();
-    }
-  });
-  server.start({.batches = 30, .timeout = 20s});
-  for (int i = 0; i < 30; ++i) EXPECT_LT(consumer.next().value(), 3U);
-  server.join();
-  EXPECT_EQ(server.counter("batches_sent"), 30);
-}
+INSTANTIATE_TEST_SUITE_P(Ways, CreditWays, ::testing::Bool(), [](const auto& test) {
+  return std::string(test.param ? "Shared" : "Socket");
+});
 
 TEST_P(CreditWays, AFullConsumerHoldsTheProducerUp) {
-  const auto [shared, consumer_binds] = GetParam();
-  if (!consumer_binds) return;
+  const bool shared = GetParam();
   BareConsumer consumer(endpoint_);
-  CreditServer server(endpoint_, false, shared, 3);
+  Server server(endpoint_, false, by_credit(shared), 3);
   server.feed(0);
   server.start();
   consumer.welcome(consumer.await(remote::FramedKind::hello));
@@ -92,17 +49,9 @@ TEST_P(CreditWays, AFullConsumerHoldsTheProducerUp) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, CreditWays,
-                         ::testing::Values(Way{false, true}, Way{false, false}, Way{true, true},
-                                           Way{true, false}),
-                         [](const auto& test) {
-                           return std::string(test.param.shared ? "Shared" : "Socket") +
-                                  (test.param.consumer_binds ? "ConsumerBinds" : "ProducerBinds");
-                         });
-
-TEST_F(CreditPushTest, AConsumerThatGoesGivesItsLeasesBackAndTheNextTakesItsPlace) {
+TEST_F(SenderTest, AConsumerThatGoesGivesItsLeasesBackAndTheNextTakesItsPlace) {
   auto first = std::make_unique<BareConsumer>(endpoint_);
-  CreditServer server(endpoint_, false, true, 3);
+  Server server(endpoint_, false, Way::shared, 3);
   server.feed(0);
   server.start();
   first->welcome(first->await(remote::FramedKind::hello));
@@ -111,16 +60,14 @@ TEST_F(CreditPushTest, AConsumerThatGoesGivesItsLeasesBackAndTheNextTakesItsPlac
     first->await(remote::FramedKind::batch);  // every slot, never returned
   first.reset();
   ASSERT_TRUE(server.reaches("leases_lost", 3));
-  Consumer second("credit=2,endpoint=" + endpoint_);
-  second.start();
+  RunningConsumer second("credit=2,endpoint=" + endpoint_);
   for (std::uint64_t i = 3; i < 10; ++i) EXPECT_EQ(second.next(), i);
   EXPECT_EQ(second.counter("batches_missing"), 3);
 }
 
-TEST_F(CreditPushTest, ProducersTakeTurnsAndAreToldApart) {
-  Consumer consumer("credit=2,endpoint=" + endpoint_);
-  consumer.start();
-  CreditServer shared(endpoint_, false, true), plain(endpoint_, false, false);
+TEST_F(SenderTest, ProducersTakeTurnsAndAreToldApart) {
+  RunningConsumer consumer("credit=2,endpoint=" + endpoint_);
+  Server shared(endpoint_, false, Way::shared), plain(endpoint_, false, Way::credit);
   shared.feed(0, 12);
   plain.feed(12, 12);
   shared.start();
@@ -133,22 +80,21 @@ TEST_F(CreditPushTest, ProducersTakeTurnsAndAreToldApart) {
   EXPECT_EQ(consumer.counter("producers_welcomed"), 2);
 }
 
-TEST_F(CreditPushTest, ConsumersOfOtherBatchesAreNamed) {
-  Consumer consumer("credit=2,endpoint=" + endpoint_, 20s,
-                    {.action = BadSamplePolicy::Action::skip});
-  consumer.start();
+TEST_F(SenderTest, ConsumersOfOtherBatchesAreNamed) {
+  RunningConsumer consumer("credit=2,endpoint=" + endpoint_, 20s,
+                           {.action = BadSamplePolicy::Action::skip});
   BatchSpec wide = kSmall;
   wide.image.width = 7;
-  CreditServer server(endpoint_, false, true, 2, wide);
+  Server server(endpoint_, false, Way::shared, 2, wide);
   server.start();
   const std::string text = thrown_by<ConfigError>([&] { server.join(); });
   EXPECT_TRUE(contains(text, "refused these batches")) << text;
   EXPECT_TRUE(contains(text, "[4,5,7,3]; expected [4,5,6,3]")) << text;
 }
 
-TEST_F(CreditPushTest, AWelcomeToOtherBatchesIsRefused) {
+TEST_F(SenderTest, AWelcomeToOtherBatchesIsRefused) {
   BareConsumer consumer(endpoint_);
-  CreditServer server(endpoint_, false, false);
+  Server server(endpoint_, false, Way::credit);
   server.start();
   BatchSpec other = kSmall;
   other.classes = 10;
@@ -157,9 +103,9 @@ TEST_F(CreditPushTest, AWelcomeToOtherBatchesIsRefused) {
   EXPECT_TRUE(contains(text, "of 10 classes; these are 4 x 5x6x3 of 100 classes")) << text;
 }
 
-TEST_F(CreditPushTest, WhatNoConsumerSaysEndsIt) {
+TEST_F(SenderTest, WhatNoConsumerSaysEndsIt) {
   BareConsumer consumer(endpoint_);
-  CreditServer server(endpoint_, false, false);
+  Server server(endpoint_, false, Way::credit);
   server.start();
   consumer.await(remote::FramedKind::hello);
   consumer.send({bytes_of_text("nonsense")});
@@ -167,9 +113,9 @@ TEST_F(CreditPushTest, WhatNoConsumerSaysEndsIt) {
   EXPECT_TRUE(contains(text, "is not a consumer with credit")) << text;
 }
 
-TEST_F(CreditPushTest, CreditsBeforeAWelcomeAndOfOthersSayNothing) {
+TEST_F(SenderTest, CreditsBeforeAWelcomeAndOfOthersSayNothing) {
   BareConsumer consumer(endpoint_);
-  CreditServer server(endpoint_, false, false);
+  Server server(endpoint_, false, Way::credit);
   server.feed(0);
   server.start();
   const Heard hello = consumer.await(remote::FramedKind::hello);
@@ -183,9 +129,9 @@ TEST_F(CreditPushTest, CreditsBeforeAWelcomeAndOfOthersSayNothing) {
   EXPECT_TRUE(server.stays_at("batches_sent", 1));
 }
 
-TEST_F(CreditPushTest, CreditsThatLapsedAreNotUsed) {
+TEST_F(SenderTest, CreditsThatLapsedAreNotUsed) {
   BareConsumer consumer(endpoint_);
-  CreditServer server(endpoint_, false, true, 2);
+  Server server(endpoint_, false, Way::shared, 2);
   server.feed(0);
   server.start();
   consumer.welcome(consumer.await(remote::FramedKind::hello));
@@ -202,9 +148,9 @@ TEST_F(CreditPushTest, CreditsThatLapsedAreNotUsed) {
   EXPECT_EQ(consumer.await(remote::FramedKind::batch).message.header.sequence, 3U);
 }
 
-TEST_F(CreditPushTest, TheConsumersClockIsKnownWithinItsBound) {
+TEST_F(SenderTest, TheConsumersClockIsKnownWithinItsBound) {
   BareConsumer consumer(endpoint_);
-  CreditServer server(endpoint_, false, false);
+  Server server(endpoint_, false, Way::credit);
   server.feed(0, 1);
   server.start();
   constexpr std::int64_t kAhead = 5'000'000'000;
@@ -218,24 +164,16 @@ TEST_F(CreditPushTest, TheConsumersClockIsKnownWithinItsBound) {
   consumer.credit(1);
   consumer.await(remote::FramedKind::batch);
   server.join();
-  const std::optional<remote::ClockBounds::Estimate> clock = server.push().clock();
+  const std::optional<remote::ClockBounds::Estimate> clock = server.sender().clock();
   ASSERT_TRUE(clock.has_value());
   EXPECT_LE(std::abs(clock->offset_ns - static_cast<double>(kAhead)), clock->bound_ns);
 }
 
-TEST_F(CreditPushTest, NobodyIsATimeOut) {
-  CreditServer server(endpoint_, true, true);
-  server.feed(0);
-  server.start({.timeout = 200ms});
-  const std::string text = thrown_by<TimeoutError>([&] { server.join(); });
-  EXPECT_TRUE(contains(text, "no consumer ever connected")) << text;
-}
-
-TEST_F(CreditPushTest, AConsumerThatKeepsItsLeasesIsATimeOut) {
+TEST_F(SenderTest, AConsumerThatKeepsItsLeasesIsATimeOut) {
   std::string text;
   EXPECT_TRUE(with_patience([&](std::chrono::milliseconds timeout) {
     BareConsumer consumer(endpoint_);
-    CreditServer server(endpoint_, false, true, 2);
+    Server server(endpoint_, false, Way::shared, 2);
     server.feed(0, 2);
     server.start({.timeout = timeout});
     consumer.welcome(consumer.await(remote::FramedKind::hello));
@@ -245,32 +183,99 @@ TEST_F(CreditPushTest, AConsumerThatKeepsItsLeasesIsATimeOut) {
   })) << text;
 }
 
-TEST_F(CreditPushTest, AStopEndsTheWaitAtOnce) {
-  EXPECT_TRUE(is_prompt(1s, [&] {
-    CreditServer server(endpoint_, true, true);
-    server.feed(0);
-    server.start();
-    const auto asked = std::chrono::steady_clock::now();
-    server.stop();
-    return std::chrono::steady_clock::now() - asked;
-  }));
-}
-
-TEST_F(CreditPushTest, TheFeedersFailureIsRethrown) {
-  CreditServer server(endpoint_, true, false);
-  server.ring().fail(std::make_exception_ptr(DataError("file 7 is damaged")));
-  server.start();
-  EXPECT_THROW(server.join(), DataError);
-}
-
-TEST_F(CreditPushTest, TwoConsumersAreOneTooMany) {
-  CreditServer server(endpoint_, true, false);
+TEST_F(SenderTest, TwoConsumersAreOneTooMany) {
+  Server server(endpoint_, true, Way::credit);
   server.feed(0);
   server.start();
   Consumer first("credit=2,bind=false,endpoint=" + endpoint_);
   Consumer second("credit=2,bind=false,endpoint=" + endpoint_);
   const std::string text = thrown_by<ConfigError>([&] { server.join(); });
   EXPECT_TRUE(contains(text, "2 consumers are connected")) << text;
+}
+
+// ---- credit push faults ------------------------------------------------------
+
+// Feeding by credit while either end is stopped or killed.
+
+/// Takes batches and checks them by next(), because a full ring blocks the consumer, until the
+/// consumer has counted this many producers.
+bool take_until(Consumer& consumer, const std::string& counter, std::int64_t producers) {
+  const auto deadline = std::chrono::steady_clock::now() + 20s;
+  while (consumer.counter(counter) < producers && std::chrono::steady_clock::now() < deadline) {
+    if (!consumer.next()) return false;
+  }
+  return consumer.counter(counter) == producers;
+}
+
+TEST_F(SenderTest, AProducerThatIsStoppedInTheMiddleLosesItsOwnAlone) {
+  RunningConsumer consumer("credit=2,endpoint=" + endpoint_);
+  auto doomed = std::make_unique<Server>(endpoint_, false, Way::shared);
+  doomed->feed(0);
+  doomed->start();
+  ASSERT_TRUE(consumer.next().has_value());
+  doomed.reset();
+  Server other(endpoint_, false, Way::shared);
+  other.feed(20);
+  other.start();
+  // Batches that the first producer left in the ring are intact: next() checks them.
+  while (consumer.next() < 20U) {
+  }
+  EXPECT_TRUE(take_until(consumer, "producers_lost", 1));
+}
+
+/// A process that works until it is killed. Start it before this process has threads.
+class Doomed {
+ public:
+  template <typename Work>
+  explicit Doomed(const Work& work) : pid_(fork()) {
+    if (pid_ != 0) return;
+    work();
+    while (true) pause();
+  }
+  ~Doomed() { kill_it(); }
+  void kill_it() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+
+ private:
+  pid_t pid_;
+};
+
+TEST_F(SenderTest, AProducerThatIsKilledLosesItsOwnBatchesAlone) {
+  const auto produce = [&] {
+    Server server(endpoint_, false, Way::shared);
+    server.feed(0);
+    server.start();
+    while (true) pause();
+  };
+  Doomed first(produce), second(produce);
+  RunningConsumer consumer("credit=2,endpoint=" + endpoint_);
+  ASSERT_TRUE(take_until(consumer, "producers_welcomed", 2));
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(consumer.next().has_value());
+  first.kill_it();
+  EXPECT_TRUE(take_until(consumer, "producers_lost", 1));
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(consumer.next().has_value());
+  EXPECT_EQ(consumer.counter("messages_rejected"), 0);
+}
+
+TEST_F(SenderTest, AConsumerThatIsKilledGivesItsLeasesBack) {
+  Doomed first([&] {
+    BareConsumer consumer(endpoint_);
+    consumer.welcome(consumer.await(remote::FramedKind::hello));
+    consumer.credit(8);
+    while (true) pause();
+  });
+  Server server(endpoint_, false, Way::shared, 3);
+  server.feed(0);
+  server.start();
+  ASSERT_TRUE(server.stays_at("batches_sent", 3));  // every slot is in use
+  first.kill_it();
+  ASSERT_TRUE(server.reaches("leases_lost", 3));
+  RunningConsumer second("credit=2,endpoint=" + endpoint_);
+  for (std::uint64_t i = 3; i < 10; ++i) EXPECT_EQ(second.next(), i);
 }
 
 }  // namespace

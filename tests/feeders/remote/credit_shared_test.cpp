@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "tests/feeders/remote/bare_pool.h"
+#include "tests/feeders/remote/credit_fixture.h"
 
 namespace penstock {
 namespace {
@@ -13,8 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 
 TEST_F(CreditConsume, SharedMemoryIsCopiedOutAndItsLeasesReturned) {
-  Consumer consumer(options());
-  consumer.start();
+  RunningConsumer consumer(options());
   BarePool pool;
   BareProducer producer(endpoint());
   producer.enter(2, pool.hello());
@@ -52,8 +51,7 @@ TEST_F(CreditConsume, BatchesOfAPoolWhoseOwnerIsGoneAreStillRead) {
 }
 
 TEST_F(CreditConsume, LeasesThatLieOutsideAreRefusedAndReturned) {
-  Consumer consumer(options(), 20s, kSkip);
-  consumer.start();
+  RunningConsumer consumer(options(), 20s, kSkip);
   BarePool pool;
   BareProducer producer(endpoint());
   producer.enter(2, pool.hello());
@@ -78,26 +76,8 @@ TEST_F(CreditConsume, LeasesThatLieOutsideAreRefusedAndReturned) {
   EXPECT_TRUE(contains(all_notes(consumer), "ends beyond its pool")) << all_notes(consumer);
 }
 
-TEST_F(CreditConsume, LabelsInSharedMemoryAreChecked) {
-  Consumer consumer(options(), 20s, kSkip);
-  consumer.start();
-  BarePool pool;
-  BareProducer producer(endpoint());
-  producer.enter(2, pool.hello());
-  const remote::FramedLease lease = pool.fill(0, 0, 1);
-  const std::int32_t label = 100;  // there are 100 classes
-  std::memcpy(pool.pool().slot(0).data() + lease.bytes - 4, &label, 4);
-  producer.lend(0, lease);
-  EXPECT_TRUE(reaches(consumer, "messages_rejected", 1));
-  EXPECT_TRUE(contains(all_notes(consumer), "label 3 is 100")) << all_notes(consumer);
-  producer.await_credit(2);
-  producer.lend(1, pool.fill(1, 0, 2));
-  EXPECT_EQ(consumer.next(), 1U);
-}
-
 TEST_F(CreditConsume, LeasesOfImageFilesAreRefused) {
-  Consumer consumer(options(), 20s, kSkip);
-  consumer.start();
+  RunningConsumer consumer(options(), 20s, kSkip);
   BarePool pool;
   BareProducer producer(endpoint());
   producer.enter(2, pool.hello());
@@ -113,8 +93,7 @@ TEST_F(CreditConsume, LeasesOfImageFilesAreRefused) {
 }
 
 TEST_F(CreditConsume, PoolsThatAreNoneAreRefusedByName) {
-  Consumer consumer(options(",max_pool=16384"), 20s, kSkip);
-  consumer.start();
+  RunningConsumer consumer(options(",max_pool=16384"), 20s, kSkip);
   const auto refusal_of = [&](const remote::FramedHello& hello) {
     BareProducer producer(endpoint(), 7 + hello.pool.size());
     producer.send_hello(hello);
@@ -136,8 +115,7 @@ TEST_F(CreditConsume, PoolsThatAreNoneAreRefusedByName) {
 }
 
 TEST_F(CreditConsume, WhereMemoryIsToBeSharedOthersAreRefused) {
-  Consumer consumer(options(",shared_memory=true"), 20s, kSkip);
-  consumer.start();
+  RunningConsumer consumer(options(",shared_memory=true"), 20s, kSkip);
   BareProducer plain(endpoint());
   plain.send_hello();
   EXPECT_TRUE(contains(plain.hear_refusal(), "it shares no memory"));

@@ -3,11 +3,12 @@
 // sockets.
 #include "feeders/remote/send/outgoing_messages.h"
 
-#include "feeders/remote/receive/hand_off_times.h"
-#include "feeders/remote/send/zmq_push.h"
+#include "feeders/remote/receive/clock_bounds.h"
+#include "feeders/remote/send/frame_memory.h"
+#include "feeders/remote/send/sender.h"
 #include "feeders/remote/wire/framed.h"
 #include "feeders/remote/wire/framed_text.h"
-#include "tests/feeders/remote/zmq_fixture.h"
+#include "tests/feeders/remote/sender_fixture.h"
 #include "tests/support/thrown_by.h"
 
 namespace penstock {
@@ -17,13 +18,14 @@ using namespace std::chrono_literals;
 
 using Frames = std::span<const remote::OutgoingFrame>;
 
-std::vector<std::span<const std::byte>> views_of(Frames frames) {
+std::vector<std::span<const std::byte>> spans_of(Frames frames) {
   std::vector<std::span<const std::byte>> views;
   for (const remote::OutgoingFrame& frame : frames) views.emplace_back(frame.bytes);
   return views;
 }
 
-class OutgoingFormats : public ::testing::TestWithParam<remote::MessageFormat> {
+class OutgoingFormats : public SenderTest,
+                        public ::testing::WithParamInterface<remote::MessageFormat> {
  protected:
   SteadyClock clock_;
   HostDevice host_{clock_};
@@ -41,7 +43,7 @@ TEST_P(OutgoingFormats, ABatchIsReadBackAndItsSlotIsAsItWas) {
     const Batch& batch = lease.batch();
     fill_closed_form(batch, kSmall, index);
     const Frames frames = messages->batch(batch, {}, {});
-    const auto views = views_of(frames);
+    const auto views = spans_of(frames);
     ASSERT_LE(views.size(), remote::kMaxMessageFrames);
     EXPECT_EQ(remote::detect_message_format(views), GetParam());
     const remote::WireBatch read = reader.read(GetParam(), views);
@@ -63,30 +65,12 @@ TEST_P(OutgoingFormats, ABatchIsReadBackAndItsSlotIsAsItWas) {
 }
 
 TEST_P(OutgoingFormats, EveryBatchOfAFiniteFeederArrivesOnce) {
-  constexpr std::uint64_t kBatches = 25;
-  const TempFolder folder;
-  const std::string endpoint = "ipc://" + folder.path().string() + "/feed";
   const bool framed = GetParam() == remote::MessageFormat::framed;
-  Consumer consumer("endpoint=" + endpoint + (framed ? ",producers=1" : ""));
-  consumer.start();
-  Probe probe;
-  std::jthread feeding([&] {
-    for (std::uint64_t i = 0; i < kBatches; ++i) {
-      WriteLease lease = ring_.acquire({});
-      lease.await();
-      fill_closed_form(lease.batch(), kSmall, i);
-      std::move(lease).publish();
-    }
-    ring_.close();
-  });
-  std::jthread sending([&] {
-    remote::ZmqPush push(ring_, net::parse_endpoint(endpoint),
-                         {.role = remote::ZmqSocketOptions::Role::push, .bind = false, .hwm = 2},
-                         clock_, probe, {},
-                         remote::make_outgoing(GetParam(), kSmall, clock_, framed));
-    push.run({.timeout = 20s}, {});
-  });
-  for (std::uint64_t i = 0; i < kBatches; ++i) EXPECT_EQ(consumer.next(), i);
+  RunningConsumer consumer("endpoint=" + endpoint_ + (framed ? ",producers=1" : ""));
+  Server server(endpoint_, false, Way::push, 4, kSmall, {}, GetParam());
+  server.feed(0, 25);
+  server.start();
+  for (std::uint64_t i = 0; i < 25; ++i) EXPECT_EQ(consumer.next(), i);
   if (framed) {
     EXPECT_EQ(consumer.next(), std::nullopt);
     consumer.stop();
@@ -94,32 +78,10 @@ TEST_P(OutgoingFormats, EveryBatchOfAFiniteFeederArrivesOnce) {
     EXPECT_EQ(consumer.counter("images_sent"), 100);
     EXPECT_GE(consumer.fact("hand_off_median_s"), 0);
   }
-  sending.join();
-  EXPECT_EQ(probe.values().at("batches_sent"), 25);
+  server.join();
+  EXPECT_EQ(server.counter("batches_sent"), 25);
   consumer.stop();
   EXPECT_EQ(consumer.counter("messages_rejected"), 0);
-}
-
-TEST_P(OutgoingFormats, SlotsThatAreFilledOnceAreSentAgainAndAgain) {
-  const TempFolder folder;
-  const std::string endpoint = "ipc://" + folder.path().string() + "/feed";
-  Consumer consumer("endpoint=" + endpoint);
-  consumer.start();
-  Probe probe;
-  remote::ZmqPush push(ring_, net::parse_endpoint(endpoint),
-                       {.role = remote::ZmqSocketOptions::Role::push, .bind = false, .hwm = 2},
-                       clock_, probe, {}, remote::make_outgoing(GetParam(), kSmall, clock_));
-  std::jthread feeding([&](const std::stop_token& stop) {
-    std::vector<bool> filled(ring_.slots());
-    while (WriteLease lease = ring_.acquire(stop)) {
-      const auto slot = static_cast<std::size_t>(lease.batch().slot);
-      if (!filled[slot]) fill_closed_form(lease.batch(), kSmall, slot);
-      filled[slot] = true;
-      std::move(lease).publish();
-    }
-  });
-  std::jthread sending([&] { push.run({.batches = 30, .timeout = 20s}, {}); });
-  for (int i = 0; i < 30; ++i) EXPECT_LT(consumer.next().value_or(99), ring_.slots());
 }
 
 INSTANTIATE_TEST_SUITE_P(All, OutgoingFormats,
@@ -141,7 +103,7 @@ TEST(OutgoingFramed, HellosNumbersTimesAndEnds) {
   batch.pixels = pixels;
   batch.labels = labels;
 
-  auto views = views_of(messages->hello());
+  auto views = spans_of(messages->hello());
   remote::FramedMessage message = remote::parse_framed(views);
   EXPECT_EQ(message.header.kind, remote::FramedKind::hello);
   EXPECT_EQ(message.header.images, 4U);
@@ -152,11 +114,11 @@ TEST(OutgoingFramed, HellosNumbersTimesAndEnds) {
   std::uint64_t images = 0;
   for (std::uint64_t i = 0; i < 3; ++i) {
     batch.valid = i == 2 ? 3 : 4;
-    const std::int64_t before = remote::realtime_ns();
+    const std::int64_t before = remote::wall_clock_ns();
     const Time now = clock.now();
     const Frames frames = messages->batch(batch, now - 5ms, now - 2ms);
     messages->stamp();
-    views = views_of(frames);
+    views = spans_of(frames);
     const remote::FramedHeader header = remote::parse_framed(views).header;
     EXPECT_EQ(header.sequence, i);
     EXPECT_EQ(header.images_before, images);
@@ -167,14 +129,14 @@ TEST(OutgoingFramed, HellosNumbersTimesAndEnds) {
     EXPECT_GE(header.sent_ns - header.ready_ns, 0);
     images += header.images;
   }
-  views = views_of(messages->end());
+  views = spans_of(messages->end());
   message = remote::parse_framed(views);
   EXPECT_EQ(message.header.kind, remote::FramedKind::end);
   EXPECT_EQ(message.header.sequence, 3U);
   EXPECT_EQ(message.header.images_before, 11U);
   EXPECT_EQ(message.header.producer, producer);
   const auto another = remote::make_outgoing(remote::MessageFormat::framed, kSmall, clock);
-  views = views_of(another->hello());
+  views = spans_of(another->hello());
   EXPECT_NE(remote::parse_framed(views).header.producer, producer);
 
   EXPECT_THROW(remote::make_outgoing(remote::MessageFormat::pickle, kSmall, clock), ConfigError);

@@ -2,20 +2,22 @@
 // zmq-consume with CURVE keys and producers of libzmq and pyzmq: who is admitted, and what happens
 // to refused or misbehaving producers.
 #include <gtest/gtest.h>
+#include <exception>
 
 #include <thread>
 
 #include "bench/run/child_process.h"
 #include "dataflow/net/curve_certificate.h"
-#include "tests/feeders/remote/zmq_consume_fixture.h"
+#include "feeders/remote/send/frame_memory.h"
+#include "feeders/remote/send/sender.h"
+#include "tests/feeders/remote/credit_fixture.h"
+#include "tests/feeders/remote/sender_fixture.h"
 #include "tests/support/python.h"
 
 namespace penstock {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr BadSamplePolicy kSkip{.action = BadSamplePolicy::Action::skip};
 
 /// A PUSH socket, with or without keys.
 class KeyedProducer {
@@ -56,29 +58,19 @@ class ZmqCurve : public ::testing::Test {
     const std::string note = consumer.notes().at(0);
     return "tcp://" + host + note.substr(note.rfind(':'));
   }
-  static bool reaches(const Consumer& consumer, const std::string& counter, std::int64_t value) {
-    return await([&] { return consumer.counter(counter) >= value; });
-  }
   /// Does a note with this text appear?
   static bool says(const Consumer& consumer, const std::string& text) {
     if (await([&] { return contains(all_notes(consumer), text); })) return true;
     ADD_FAILURE() << all_notes(consumer);
     return false;
   }
-  static std::string all_notes(const Consumer& consumer) {
-    std::string text;
-    for (const std::string& note : consumer.notes()) text += note + "\n";
-    return text;
-  }
-
   TempFolder folder_;
   const net::CurveKeys server_ = net::has_curve() ? net::make_curve_keys() : net::CurveKeys{};
   const net::CurveKeys alice_ = net::has_curve() ? net::make_curve_keys() : net::CurveKeys{};
 };
 
 TEST_F(ZmqCurve, KeysOpenAddressesThatOtherMachinesReach) {
-  Consumer consumer(server_options("tcp://0.0.0.0:*"));
-  consumer.start();
+  RunningConsumer consumer(server_options("tcp://0.0.0.0:*"));
   KeyedProducer alice(endpoint_of(consumer), &alice_, server_.public_key);
   for (std::uint64_t i = 0; i < 3; ++i) alice.send(message_of(kSmall, i));
   for (std::uint64_t i = 0; i < 3; ++i) EXPECT_EQ(consumer.next(), i);
@@ -86,8 +78,7 @@ TEST_F(ZmqCurve, KeysOpenAddressesThatOtherMachinesReach) {
 }
 
 TEST_F(ZmqCurve, StrangersAreNamedAndCountedWhileTheGoodStreamGoesOn) {
-  Consumer consumer(server_options("tcp://127.0.0.1:*"));
-  consumer.start();
+  RunningConsumer consumer(server_options("tcp://127.0.0.1:*"));
   const std::string endpoint = endpoint_of(consumer);
   const net::CurveKeys stranger = net::make_curve_keys();
   KeyedProducer alice(endpoint, &alice_, server_.public_key);
@@ -109,9 +100,8 @@ TEST_F(ZmqCurve, StrangersAreNamedAndCountedWhileTheGoodStreamGoesOn) {
 }
 
 TEST_F(ZmqCurve, AnybodyWithTheServersKeyMayComeWhereTheUserSaysSo) {
-  Consumer consumer("endpoint=tcp://127.0.0.1:*,curve_allow=any,curve_secret=" +
-                    (folder_ / "server.key_secret").string());
-  consumer.start();
+  RunningConsumer consumer("endpoint=tcp://127.0.0.1:*,curve_allow=any,curve_secret=" +
+                           (folder_ / "server.key_secret").string());
   const net::CurveKeys stranger = net::make_curve_keys();
   KeyedProducer producer(endpoint_of(consumer), &stranger, server_.public_key);
   producer.send(message_of(kSmall, 5));
@@ -136,8 +126,7 @@ TEST_F(ZmqCurve, AProducerOfPyzmqComesInWithItsOwnCertificate) {
   run_python("import sys, zmq.auth\nzmq.auth.create_certificates(sys.argv[1], 'bob')\n",
              {folder_ / "allowed"});
   folder_.write("batch", message_of(kSmall, 7));
-  Consumer consumer(server_options("tcp://127.0.0.1:*"));
-  consumer.start();
+  RunningConsumer consumer(server_options("tcp://127.0.0.1:*"));
   run_python(script, {endpoint_of(consumer), folder_ / "allowed/bob.key_secret",
                       folder_ / "server.key", folder_ / "batch"});
   EXPECT_EQ(consumer.next(), 7U);
@@ -148,8 +137,7 @@ TEST_F(ZmqCurve, AClientThatMisbehavesIsBanned) {
   net::write_certificate(net::make_curve_keys(), folder_ / "allowed", "unused");
   const net::CurveKeys bob = net::make_curve_keys();
   net::write_certificate(bob, folder_ / "allowed", "bob");
-  Consumer consumer(server_options("tcp://127.0.0.1:*"), 20s, kSkip);
-  consumer.start();
+  RunningConsumer consumer(server_options("tcp://127.0.0.1:*"), 20s, kSkip);
   const std::string endpoint = endpoint_of(consumer);
   KeyedProducer mad(endpoint, &bob, server_.public_key);
   KeyedProducer alice(endpoint, &alice_, server_.public_key);
@@ -167,8 +155,7 @@ TEST_F(ZmqCurve, AClientThatMisbehavesIsBanned) {
 /// Without keys, it may return and is disconnected again.
 TEST_F(ZmqCurve, AProducerThatMisbehavesIsCutOffAndNamed) {
   const std::string endpoint = "ipc://" + (folder_ / "feed").string();
-  Consumer consumer("endpoint=" + endpoint, 20s, kSkip);
-  consumer.start();
+  RunningConsumer consumer("endpoint=" + endpoint, 20s, kSkip);
   Producer mad(endpoint, false);
   for (int i = 0; i < 8; ++i) mad.send(std::vector<std::byte>(100, std::byte{0xff}));
   ASSERT_TRUE(reaches(consumer, "producers_cut_off", 1)) << all_notes(consumer);
@@ -199,8 +186,7 @@ class ZmqCurveConnecting : public ZmqCurve {
   }
   /// The error that ends a consumer long before its timeout.
   static std::string failure_of(const std::string& options) {
-    Consumer consumer(options, 10min);
-    consumer.start();
+    RunningConsumer consumer(options, 10min);
     return thrown_by<ConfigError>([&] { consumer.next(); });
   }
 
@@ -212,8 +198,7 @@ class ZmqCurveConnecting : public ZmqCurve {
 
 TEST_F(ZmqCurveConnecting, AConsumerMayBeTheClient) {
   const std::string endpoint = bind_producer(true);
-  Consumer consumer(client_options(endpoint, alice_, "server.key"));
-  consumer.start();
+  RunningConsumer consumer(client_options(endpoint, alice_, "server.key"));
   ASSERT_TRUE(producer_.send(zmq::buffer(message_of(kSmall, 2)), zmq::send_flags::none));
   EXPECT_EQ(consumer.next(), 2U);
 }
@@ -239,6 +224,53 @@ TEST_F(ZmqCurveConnecting, APeerWithoutKeysIsNotTalkedTo) {
   EXPECT_TRUE(contains(text, "it has no CURVE keys") ||
               contains(text, "check that it has CURVE keys"))
       << text;
+}
+
+// ---- credit curve ------------------------------------------------------------
+
+// Both ends by credit with CURVE keys; either end may be the server.
+
+class CreditCurve : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!net::has_curve()) GTEST_SKIP() << "this libzmq was built without CURVE";
+    net::write_certificate(consumer_, folder_.path(), "consumer");
+    net::write_certificate(producer_, folder_ / "producers", "producer");
+    net::write_certificate(stranger_, folder_.path(), "stranger");
+  }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string consumer_options() const {
+    return "credit=2,endpoint=tcp://127.0.0.1:*,curve_secret=" + path("consumer.key_secret") +
+           ",curve_allow=" + path("producers");
+  }
+  net::CurveSetup client(const std::string& secret) const {
+    return net::read_curve({.secret = secret, .server_key = path("consumer.key"), .allow = {}});
+  }
+  static std::string endpoint_of(const Consumer& consumer) {
+    const std::string note = consumer.notes().at(0);
+    return "tcp://127.0.0.1" + note.substr(note.rfind(':'));
+  }
+
+  TempFolder folder_;
+  const net::CurveKeys consumer_ = net::has_curve() ? net::make_curve_keys() : net::CurveKeys{};
+  const net::CurveKeys producer_ = net::has_curve() ? net::make_curve_keys() : net::CurveKeys{};
+  const net::CurveKeys stranger_ = net::has_curve() ? net::make_curve_keys() : net::CurveKeys{};
+};
+
+TEST_F(CreditCurve, ProducersWithTheRightKeyComeInAndOthersAreTurnedAway) {
+  RunningConsumer consumer(consumer_options());
+  const std::string endpoint = endpoint_of(consumer);
+  Server stranger(endpoint, false, Way::shared, 4, kSmall, client(path("stranger.key_secret")));
+  Server server(endpoint, false, Way::shared, 4, kSmall,
+                client(path("producers/producer.key_secret")));
+  for (Server* sending : {&stranger, &server}) {
+    sending->feed(0);
+    sending->start();
+  }
+  for (std::uint64_t i = 0; i < 10; ++i) EXPECT_EQ(consumer.next(), i);
+  EXPECT_TRUE(reaches(consumer, "peers_refused", 1));
+  EXPECT_EQ(consumer.counter("producers_welcomed"), 1);
+  EXPECT_THROW(stranger.join(), ConfigError);  // it can never succeed
 }
 
 }  // namespace

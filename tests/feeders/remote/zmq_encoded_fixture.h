@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Image files over real sockets: the data set of the queue tests, sent by EncodedPush or by hand,
+// Image files over real sockets: the data set of the queue tests, sent by a Sender or by hand,
 // and the consumer that decodes it.
 #pragma once
 
@@ -11,9 +11,9 @@
 #include <zmq.hpp>
 
 #include "feeders/image_source.h"
-#include "feeders/remote/send/encoded_push.h"
+#include "feeders/remote/send/sender.h"
 #include "tests/feeders/decode_queue_fixture.h"
-#include "tests/feeders/remote/zmq_consume_fixture.h"
+#include "tests/feeders/remote/zmq_fixture.h"
 #include "tests/support/framed_messages.h"
 
 namespace penstock {
@@ -46,9 +46,10 @@ class ZmqEncoded : public DecodeQueueTest {
     const Options options(entry.name, entry.options, parse_component(text));
     Probe probe;
     const std::unique_ptr<Source> source = make_image_source(context(options));
-    remote::EncodedPush push(*source, {.images = images, .batches = 3, .checksum = checksum},
-                             net::parse_endpoint(endpoint_),
-                             {.role = role, .bind = false, .hwm = 2}, clock_, probe);
+    remote::Sender push(
+        remote::make_file_supply(*source, {.images = images, .batches = 3, .checksum = checksum},
+                                 clock_, probe),
+        net::parse_endpoint(endpoint_), {.role = role, .bind = false, .hwm = 2}, clock_, probe);
     push.run({.timeout = std::chrono::seconds(20)}, stop);
     if (!stop.stop_requested()) {
       EXPECT_EQ(probe.values().at("images_sent"), kFiles);
@@ -83,27 +84,6 @@ class ZmqEncoded : public DecodeQueueTest {
 
   const TempFolder socket_folder_;
   const std::string endpoint_ = "ipc://" + (socket_folder_ / "feed").native();
-};
-
-/// A bare PUSH socket.
-class Sender {
- public:
-  explicit Sender(const std::string& endpoint) {
-    socket_.set(zmq::sockopt::linger, 5000);
-    socket_.set(zmq::sockopt::sndtimeo, 20000);
-    socket_.connect(endpoint);
-  }
-  void send(const FrameList& frames) {
-    for (std::size_t i = 0; i < frames.size(); ++i) {
-      const bool last = i + 1 == frames.size();
-      ASSERT_TRUE(socket_.send(zmq::buffer(frames[i]),
-                               last ? zmq::send_flags::none : zmq::send_flags::sndmore));
-    }
-  }
-
- private:
-  zmq::context_t context_;
-  zmq::socket_t socket_{context_, ZMQ_PUSH};
 };
 
 inline std::string text_of(const std::vector<std::byte>& bytes) {

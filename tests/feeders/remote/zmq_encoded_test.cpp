@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Image files over real sockets: EncodedPush sends the source's files, and the pixels of
+// Image files over real sockets: a Sender sends the source's files, and the pixels of
 // zmq-consume:encoded=true equal those of the feeder `queue`.
 #include <algorithm>
 #include <optional>
@@ -74,7 +74,7 @@ TEST_F(ZmqEncoded, ChecksumsAreOfWhatWasSent) {
 
 TEST_F(ZmqEncoded, FilesThatWereSpoiltOnTheirWayAreRefusedBeforeTheyAreDecoded) {
   const std::unique_ptr<Feeder> feeder = consumer(",encoded=true");
-  Sender sender(endpoint_);
+  Producer sender(endpoint_, false);
   sender.send(spoilt(batch_of(2, 0)));
   sender.send(batch_of(spec_.images, 0, 1, 2));
   EXPECT_EQ(consume(*feeder, spec_.images).size(), spec_.pixel_bytes());
@@ -88,16 +88,42 @@ TEST_F(ZmqEncoded, FilesThatWereSpoiltOnTheirWayAreRefusedBeforeTheyAreDecoded) 
   EXPECT_TRUE(contains(notes, "it was changed in transit")) << notes;
 }
 
-TEST_F(ZmqEncoded, PixelsAreThoseOfQueue) {
+/// The parameter: by credit?
+class EncodedWays : public ZmqEncoded, public ::testing::WithParamInterface<bool> {
+ protected:
+  static std::string way() {
+    return GetParam() ? ",encoded=true,credit=2" : ",encoded=true,held=2";
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, EncodedWays, ::testing::Bool(), [](const auto& test) {
+  return std::string(test.param ? "Credit" : "Push");
+});
+
+TEST_P(EncodedWays, PixelsAreThoseOfQueue) {
   const std::string decoding = "crop=center,flip=false";
   std::vector<std::byte> expected = pass("queue:" + decoding);
   const std::size_t whole = kFiles / spec_.images * spec_.images;
   expected.resize(whole * spec_.row_bytes());
+  using Role = remote::ZmqSocketOptions::Role;
   for (const std::size_t images : {std::size_t{1}, std::size_t{7}, std::size_t{60}}) {
-    const std::unique_ptr<Feeder> feeder = consumer(",encoded=true,held=2," + decoding);
-    std::jthread serving([&] { serve(images); });
+    const std::unique_ptr<Feeder> feeder = consumer(way() + "," + decoding);
+    // The last four images are half a batch: by credit, without room, they remain queued.
+    std::jthread serving([&](const std::stop_token& stop) {
+      serve(images, "queue", GetParam() ? Role::dealer : Role::push, stop, images == 7);
+    });
     EXPECT_EQ(consume(*feeder, static_cast<std::int32_t>(whole)), expected) << images;
   }
+}
+
+TEST_P(EncodedWays, StopsWhileNothingComes) {
+  const std::unique_ptr<Feeder> feeder = consumer(way());
+  BatchRing ring(spec_, 3, device_, MemoryKind::host, readers_, Order::relaxed, clock_);
+  std::stop_source stop;
+  std::jthread running([&] { run_to_end(*feeder, ring, stop.get_token()); });
+  stop.request_stop();
+  running.join();
+  EXPECT_FALSE(ring.next(0, {}));
 }
 
 TEST_F(ZmqEncoded, StagesAreReceivingReadingAndDecoding) {
@@ -111,7 +137,7 @@ TEST_F(ZmqEncoded, StagesAreReceivingReadingAndDecoding) {
 
 TEST_F(ZmqEncoded, DamagedImagesAreLeftOutAndNamed) {
   const std::unique_ptr<Feeder> feeder = consumer(",encoded=true");
-  Sender sender(endpoint_);
+  Producer sender(endpoint_, false);
   sender.send(batch_of(spec_.images, 1));
   // Images are decoded in parallel: those after the bad one may already be in the next batch.
   sender.send(batch_of(spec_.images, 0, 1, static_cast<std::uint64_t>(spec_.images) + 1));
@@ -124,7 +150,7 @@ TEST_F(ZmqEncoded, DamagedImagesAreLeftOutAndNamed) {
 TEST_F(ZmqEncoded, DamagedImagesFailTheRunWhereTheUserSaysSo) {
   const std::unique_ptr<Feeder> feeder =
       consumer(",encoded=true", {.action = BadSamplePolicy::Action::fail});
-  Sender sender(endpoint_);
+  Producer sender(endpoint_, false);
   sender.send(batch_of(spec_.images, 1));
   const std::string why = thrown_by<DataError>([&] { consume(*feeder, spec_.images); });
   EXPECT_TRUE(contains(why, "image 1 of batch 0")) << why;
@@ -132,7 +158,7 @@ TEST_F(ZmqEncoded, DamagedImagesFailTheRunWhereTheUserSaysSo) {
 
 TEST_F(ZmqEncoded, DamagedMessagesAreSkippedAndCounted) {
   const std::unique_ptr<Feeder> feeder = consumer(",encoded=true");
-  Sender sender(endpoint_);
+  Producer sender(endpoint_, false);
   FrameList cut = batch_of(2, 0);
   cut[2].pop_back();
   sender.send(cut);
@@ -144,7 +170,7 @@ TEST_F(ZmqEncoded, DamagedMessagesAreSkippedAndCounted) {
 TEST_F(ZmqEncoded, ABadMessageFailsTheRunWhereTheUserSaysSo) {
   const std::unique_ptr<Feeder> feeder =
       consumer(",encoded=true", {.action = BadSamplePolicy::Action::skip, .limit = 0});
-  Sender sender(endpoint_);
+  Producer sender(endpoint_, false);
   FrameList cut = batch_of(2, 0);
   cut[2].pop_back();
   sender.send(cut);
@@ -155,7 +181,7 @@ TEST_F(ZmqEncoded, ABadMessageFailsTheRunWhereTheUserSaysSo) {
 TEST_F(ZmqEncoded, PixelsAreRefusedWithWhatToChange) {
   const std::unique_ptr<Feeder> feeder =
       consumer(",encoded=true", {.action = BadSamplePolicy::Action::fail});
-  Sender sender(endpoint_);
+  Producer sender(endpoint_, false);
   sender.send(framed_message(pixels_header(spec_),
                              {FrameBytes(spec_.pixel_bytes()), FrameBytes(spec_.label_bytes())}));
   const std::string why = thrown_by<DataError>([&] { consume(*feeder, spec_.images); });
@@ -164,7 +190,7 @@ TEST_F(ZmqEncoded, PixelsAreRefusedWithWhatToChange) {
 
 TEST_F(ZmqEncoded, ImageFilesAreRefusedWithWhatToChange) {
   const std::unique_ptr<Feeder> feeder = consumer("", {.action = BadSamplePolicy::Action::fail});
-  Sender sender(endpoint_);
+  Producer sender(endpoint_, false);
   sender.send(batch_of(spec_.images, 0));
   const std::string why = thrown_by<DataError>([&] { consume(*feeder, spec_.images); });
   EXPECT_TRUE(contains(why, "encoded=true")) << why;
@@ -186,16 +212,6 @@ TEST_F(ZmqEncoded, SilenceEndsInATimeOut) {
   const std::unique_ptr<Feeder> feeder = consumer(",encoded=true", {}, 50ms);
   const std::string why = thrown_by<TimeoutError>([&] { consume(*feeder, spec_.images); });
   EXPECT_TRUE(contains(why, "no producer ever connected")) << why;
-}
-
-TEST_F(ZmqEncoded, StopsWhileNothingComes) {
-  const std::unique_ptr<Feeder> feeder = consumer(",encoded=true");
-  BatchRing ring(spec_, 3, device_, MemoryKind::host, readers_, Order::relaxed, clock_);
-  std::stop_source stop;
-  std::jthread running([&] { run_to_end(*feeder, ring, stop.get_token()); });
-  stop.request_stop();
-  running.join();
-  EXPECT_FALSE(ring.next(0, {}));
 }
 
 TEST(MessageImages, HoldsNoMoreThanItMay) {

@@ -5,8 +5,7 @@
 #include <set>
 
 #include "feeders/remote/zmq_consume_plan.h"
-#include "tests/feeders/remote/zmq_consume_fixture.h"
-#include "tests/feeders/remote/zmq_inside_producer.h"
+#include "tests/feeders/remote/zmq_fixture.h"
 
 namespace penstock {
 namespace {
@@ -23,8 +22,7 @@ class ZmqEndpoints : public ZmqConsume {
 std::vector<std::byte> rubbish() { return std::vector<std::byte>(7, std::byte{0x42}); }
 
 TEST_F(ZmqEndpoints, BatchesOfAllArriveOnceAndEachProducersInItsOrder) {
-  Consumer consumer("endpoint=" + at("a") + "+" + at("b"));
-  consumer.start();
+  RunningConsumer consumer("endpoint=" + at("a") + "+" + at("b"));
   Producer to_a(at("a"), false), to_b(at("b"), false);
   const auto push = [](Producer& producer, std::uint64_t first) {
     for (std::uint64_t i = 0; i < 12; ++i) producer.send(message_of(kSmall, first + i));
@@ -43,8 +41,7 @@ TEST_F(ZmqEndpoints, BatchesOfAllArriveOnceAndEachProducersInItsOrder) {
 
 TEST_F(ZmqEndpoints, EachSaysWhetherItIsBoundWhereItIsNotAsTheOptionSays) {
   Producer binding(at("b"), true);
-  Consumer consumer("endpoint=" + at("a") + "+connect:" + at("b") + "+bind:" + at("c"));
-  consumer.start();
+  RunningConsumer consumer("endpoint=" + at("a") + "+connect:" + at("b") + "+bind:" + at("c"));
   Producer to_a(at("a"), false), to_c(at("c"), false);
   to_a.send(message_of(kSmall, 1));
   binding.send(message_of(kSmall, 2));
@@ -82,8 +79,7 @@ TEST_F(ZmqEndpoints, MoreThanTwoTakeTurnsWhileAllAreFull) {
 }
 
 TEST_F(ZmqEndpoints, BadMessagesAreNamedWithTheirs) {
-  Consumer consumer("endpoint=" + at("a") + "+" + at("b"));
-  consumer.start();
+  RunningConsumer consumer("endpoint=" + at("a") + "+" + at("b"));
   Producer to_a(at("a"), false), to_b(at("b"), false);
   to_b.send(rubbish());
   to_b.send(message_of(kSmall, 1));
@@ -93,8 +89,7 @@ TEST_F(ZmqEndpoints, BadMessagesAreNamedWithTheirs) {
 }
 
 TEST_F(ZmqEndpoints, OnlyWhoSendsBadOnesInARowIsCutOff) {
-  Consumer consumer("endpoint=" + at("a") + "+" + at("b"));
-  consumer.start();
+  RunningConsumer consumer("endpoint=" + at("a") + "+" + at("b"));
   Producer to_a(at("a"), false), to_b(at("b"), false);
   to_a.send(message_of(kSmall, 0));
   EXPECT_EQ(consumer.next(), 0U);
@@ -126,8 +121,7 @@ TEST_F(ZmqEndpoints, SilenceNamesEachAndWhatIsKnownOfIt) {
 }
 
 TEST_F(ZmqEndpoints, ThoseThatSentNothingAreNotedAtTheEnd) {
-  Consumer consumer("endpoint=" + at("a") + "+" + at("b"));
-  consumer.start();
+  RunningConsumer consumer("endpoint=" + at("a") + "+" + at("b"));
   Producer producer(at("b"), false);
   producer.send(message_of(kSmall, 0));
   EXPECT_EQ(consumer.next(), 0U);
@@ -183,8 +177,7 @@ TEST_F(ZmqEndpoints, TheReserveCountsEach) {
 
 TEST_F(ZmqEndpoints, ThreadsOfThisProcessPushToo) {
   const std::string name = inside_endpoint("feed");
-  Consumer consumer("endpoint=" + name + "+" + at("a"));
-  consumer.start();
+  RunningConsumer consumer("endpoint=" + name + "+" + at("a"));
   Producer outside(at("a"), false);
   const std::jthread pushing([&] {
     InsideProducer producer(name);
@@ -197,8 +190,7 @@ TEST_F(ZmqEndpoints, ThreadsOfThisProcessPushToo) {
 }
 
 TEST_F(ZmqEndpoints, SilenceOfThreadsSaysSo) {
-  Consumer consumer("endpoint=" + inside_endpoint("feed"), 100ms);
-  consumer.start();
+  RunningConsumer consumer("endpoint=" + inside_endpoint("feed"), 100ms);
   const std::string text = thrown_by<TimeoutError>([&] { consumer.next(); });
   EXPECT_TRUE(contains(text, "no thread of this process sends batches; push some from a thread"))
       << text;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Real sockets for tests: a temporary folder for their files, a zmq-consume feeder with its ring,
-// and a bare producer.
+// and bare producers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,6 +13,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -21,8 +22,11 @@
 #include "dataflow/error.h"
 #include "dataflow/host_device.h"
 #include "feeders/feeder.h"
+#include "feeders/remote/receive/zmq_socket.h"
 #include "feeders/remote/wire/zmq_op.h"
+#include "tests/support/patience.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 
@@ -166,6 +170,17 @@ class Consumer {
   std::jthread thread_;
 };
 
+/// A consumer that works from the start.
+class RunningConsumer : public Consumer {
+ public:
+  explicit RunningConsumer(const std::string& options,
+                           std::chrono::milliseconds timeout = std::chrono::seconds(20),
+                           BadSamplePolicy policy = {}, ConsumerRing ring = {})
+      : Consumer(options, timeout, policy, ring) {
+    start();
+  }
+};
+
 /// A bare PUSH socket.
 class Producer {
  public:
@@ -177,6 +192,10 @@ class Producer {
   void send(const std::vector<std::byte>& bytes, bool more = false) {
     ASSERT_TRUE(
         socket_.send(zmq::buffer(bytes), more ? zmq::send_flags::sndmore : zmq::send_flags::none));
+  }
+  /// All frames of a message.
+  void send(const std::vector<std::vector<std::byte>>& frames) {
+    for (std::size_t i = 0; i < frames.size(); ++i) send(frames[i], i + 1 < frames.size());
   }
 
   /// Blocks until a peer would take a message, at most 20 s.
@@ -196,6 +215,55 @@ class Producer {
  private:
   zmq::context_t context_;
   zmq::socket_t socket_{context_, ZMQ_PUSH};
+};
+
+class InsideProducer {
+ public:
+  explicit InsideProducer(const std::string& endpoint) {
+    push().set(zmq::sockopt::linger, 0);
+    push().set(zmq::sockopt::sndtimeo, 20000);
+    push().connect(endpoint);
+  }
+  void send(const std::vector<std::byte>& bytes) {
+    ASSERT_TRUE(push().send(zmq::buffer(bytes), zmq::send_flags::none));
+  }
+
+ private:
+  struct Close {
+    void operator()(void* socket) const noexcept { zmq_close(socket); }
+  };
+  zmq::socket_ref push() const { return {zmq::from_handle, socket_.get()}; }
+
+  std::unique_ptr<void, Close> socket_{zmq_socket(remote::inproc_context(), ZMQ_PUSH)};
+};
+
+/// A name that no other test of the process uses.
+inline std::string inside_endpoint(const std::string& name) {
+  const ::testing::TestInfo& test = *::testing::UnitTest::GetInstance()->current_test_info();
+  remote::inproc_context();
+  return "inproc://" + std::string(test.name()) + "-" + name;
+}
+
+inline bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// Is batch `index` next? False on a timeout of the consumer.
+inline bool comes(Consumer& consumer, std::uint64_t index) {
+  try {
+    EXPECT_EQ(consumer.next(), index);
+    return true;
+  } catch (const TimeoutError&) {
+    return false;
+  }
+}
+
+class ZmqConsume : public ::testing::Test {
+ protected:
+  std::string file() const { return folder_.path().string() + "/feed"; }
+  std::string endpoint() const { return "ipc://" + file(); }
+
+  TempFolder folder_;
 };
 
 }  // namespace penstock

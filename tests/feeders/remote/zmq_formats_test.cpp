@@ -2,7 +2,7 @@
 // Messages of every format from producers with Python's libraries, over real sockets.
 #include <set>
 
-#include "tests/feeders/remote/zmq_consume_fixture.h"
+#include "tests/feeders/remote/zmq_fixture.h"
 #include "tests/support/python.h"
 
 namespace penstock {
@@ -85,8 +85,7 @@ class ZmqFormats : public ZmqConsume {
 };
 
 TEST_F(ZmqFormats, EachIsFoundByItsFirstBytesAndReadBitForBit) {
-  Consumer consumer("endpoint=" + endpoint());
-  consumer.start();
+  RunningConsumer consumer("endpoint=" + endpoint());
   std::uint64_t next = 0;
   for (const std::string& format : formats()) {
     std::jthread producing([&, first = next] { produce(format, first, first + 3); });
@@ -102,8 +101,7 @@ TEST_F(ZmqFormats, EachIsFoundByItsFirstBytesAndReadBitForBit) {
 }
 
 TEST_F(ZmqFormats, ProducersOfDifferentFormatsFeedOneRun) {
-  Consumer consumer("endpoint=" + endpoint());
-  consumer.start();
+  RunningConsumer consumer("endpoint=" + endpoint());
   std::set<std::uint64_t> seen;
   {
     std::vector<std::jthread> producers;
@@ -121,8 +119,7 @@ TEST_F(ZmqFormats, ProducersOfDifferentFormatsFeedOneRun) {
 }
 
 TEST_F(ZmqFormats, ADeclaredFormatIsTheOnlyOne) {
-  Consumer consumer("endpoint=" + endpoint() + ",format=numpy-frames");
-  consumer.start();
+  RunningConsumer consumer("endpoint=" + endpoint() + ",format=numpy-frames");
   std::jthread producing([&] {
     produce("pickle-5", 7, 8);
     produce("numpy-frames", 3, 4);
@@ -133,8 +130,7 @@ TEST_F(ZmqFormats, ADeclaredFormatIsTheOnlyOne) {
 }
 
 TEST_F(ZmqFormats, OurOwnIsWrittenByItsSpecificationAlone) {
-  Consumer consumer("endpoint=" + endpoint() + ",format=framed,producers=1");
-  consumer.start();
+  RunningConsumer consumer("endpoint=" + endpoint() + ",format=framed,producers=1");
   std::jthread producing([&] { produce("framed", 2, 7); });
   for (std::uint64_t batch = 2; batch < 7; ++batch) EXPECT_EQ(consumer.next(), batch);
   EXPECT_EQ(consumer.next(), std::nullopt);
@@ -145,8 +141,7 @@ TEST_F(ZmqFormats, OurOwnIsWrittenByItsSpecificationAlone) {
 }
 
 TEST_F(ZmqFormats, FortranOrderIsRefusedByItsName) {
-  Consumer consumer("endpoint=" + endpoint());
-  consumer.start();
+  RunningConsumer consumer("endpoint=" + endpoint());
   std::jthread producing([&] {
     produce("pickle-fortran", 7, 8);
     produce("pickle-4", 3, 4);

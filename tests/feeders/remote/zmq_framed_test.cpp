@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages of Penstock's format over real sockets: batches, accounts of producers, ends.
-#include "feeders/remote/receive/hand_off_times.h"
-#include "tests/feeders/remote/zmq_consume_fixture.h"
+#include "feeders/remote/receive/delivery_times.h"
+#include "tests/feeders/remote/zmq_fixture.h"
 #include "tests/support/framed_messages.h"
 
 namespace penstock {
@@ -19,7 +19,7 @@ FrameList batch_message(std::uint64_t producer, std::uint64_t index, std::uint64
   batch.labels = labels;
   fill_closed_form(batch, kSmall, content);
   remote::FramedHeader header = pixels_header(kSmall, producer, index);
-  header.sent_ns = remote::realtime_ns();
+  header.sent_ns = remote::wall_clock_ns();
   header.ready_ns = header.sent_ns - 1000;
   header.begun_ns = header.sent_ns - 1'001'000;
   return framed_message(header, {pixels, bytes_of_list(std::span<const std::int32_t>(labels))},
@@ -41,10 +41,6 @@ FrameList end_message(std::uint64_t producer, std::uint64_t batches) {
   return framed_message(header, {});
 }
 
-void send(Producer& producer, const FrameList& frames) {
-  for (std::size_t i = 0; i < frames.size(); ++i) producer.send(frames[i], i + 1 < frames.size());
-}
-
 bool has_note(const Consumer& consumer, std::string_view part) {
   for (const std::string& note : consumer.notes()) {
     if (contains(note, part)) return true;
@@ -60,13 +56,12 @@ void expect_sums(const Consumer& consumer) {
 }
 
 TEST_F(ZmqConsume, FramedBatchesComeWholeAndTheirEndEndsTheData) {
-  Consumer consumer("endpoint=" + endpoint() + ",producers=1");
-  consumer.start();
+  RunningConsumer consumer("endpoint=" + endpoint() + ",producers=1");
   Producer producer(endpoint(), false);
   std::jthread sending([&] {
-    send(producer, hello_message(7, "loader"));
-    for (std::uint64_t i = 0; i < 20; ++i) send(producer, batch_message(7, i, i, i % 2 == 0));
-    send(producer, end_message(7, 20));
+    producer.send(hello_message(7, "loader"));
+    for (std::uint64_t i = 0; i < 20; ++i) producer.send(batch_message(7, i, i, i % 2 == 0));
+    producer.send(end_message(7, 20));
   });
   for (std::uint64_t i = 0; i < 20; ++i) EXPECT_EQ(consumer.next(), i);
   EXPECT_EQ(consumer.next(), std::nullopt);
@@ -88,14 +83,14 @@ TEST_F(ZmqConsume, FramedBatchesComeWholeAndTheirEndEndsTheData) {
 TEST_F(ZmqConsume, BatchesThatAProducerSentSinceTheWindowBeganAreCountedByTheirTimes) {
   Consumer consumer("endpoint=" + endpoint() + ",producers=1");
   Producer producer(endpoint(), false);
-  send(producer, hello_message(7, "loader"));
+  producer.send(hello_message(7, "loader"));
   for (std::uint64_t i = 0; i < 3; ++i)
-    send(producer, batch_message(7, i, i));  // waiting in
-                                             // sockets
+    producer.send(batch_message(7, i, i));  // waiting in
+                                            // sockets
   consumer.window_begins();
   consumer.start();
-  for (std::uint64_t i = 3; i < 8; ++i) send(producer, batch_message(7, i, i));
-  send(producer, end_message(7, 8));
+  for (std::uint64_t i = 3; i < 8; ++i) producer.send(batch_message(7, i, i));
+  producer.send(end_message(7, 8));
   for (std::uint64_t i = 0; i < 8; ++i) EXPECT_EQ(consumer.next(), i);
   EXPECT_EQ(consumer.next(), std::nullopt);
   consumer.stop();
@@ -104,21 +99,20 @@ TEST_F(ZmqConsume, BatchesThatAProducerSentSinceTheWindowBeganAreCountedByTheirT
 }
 
 TEST_F(ZmqConsume, WhatProducersLoseOrSpoilIsCountedAndNamed) {
-  Consumer consumer("endpoint=" + endpoint() + ",producers=2");
-  consumer.start();
+  RunningConsumer consumer("endpoint=" + endpoint() + ",producers=2");
   Producer first(endpoint(), false), second(endpoint(), false);
-  send(first, hello_message(1, "first"));
-  send(first, batch_message(1, 0, 0));
+  first.send(hello_message(1, "first"));
+  first.send(batch_message(1, 0, 0));
   EXPECT_EQ(consumer.next(), 0U);
-  send(first, batch_message(1, 0, 9));  // again
+  first.send(batch_message(1, 0, 9));  // again
   FrameList spoilt = batch_message(1, 1, 9, true);
   spoilt[1][5] ^= std::byte{1};
-  send(first, spoilt);
-  send(first, batch_message(1, 4, 4));  // 2 and 3 are lost
-  send(first, end_message(1, 5));
+  first.send(spoilt);
+  first.send(batch_message(1, 4, 4));  // 2 and 3 are lost
+  first.send(end_message(1, 5));
   EXPECT_EQ(consumer.next(), 4U);
-  send(second, batch_message(2, 1, 11));  // batch 0 went elsewhere
-  send(second, end_message(2, 2));
+  second.send(batch_message(2, 1, 11));  // batch 0 went elsewhere
+  second.send(end_message(2, 2));
   EXPECT_EQ(consumer.next(), 11U);
   EXPECT_EQ(consumer.next(), std::nullopt);  // no batch follows
   consumer.stop();
@@ -140,16 +134,15 @@ TEST_F(ZmqConsume, WhatProducersLoseOrSpoilIsCountedAndNamed) {
 }
 
 TEST_F(ZmqConsume, AnotherShapeIsRefusedByItsProducersName) {
-  Consumer consumer("endpoint=" + endpoint());
-  consumer.start();
+  RunningConsumer consumer("endpoint=" + endpoint());
   Producer producer(endpoint(), false);
   BatchSpec larger = kSmall;
   larger.images = 5;
   remote::FramedHeader header = pixels_header(larger, 3);
   header.kind = remote::FramedKind::hello;
-  send(producer, framed_message(header, {bytes_of_text(R"({"name":"wide","host":"there"})")}));
-  send(producer, framed_message(header_of(remote::FramedKind::welcome, 3), {bytes_of_text("{}")}));
-  send(producer, batch_message(4, 0, 6));
+  producer.send(framed_message(header, {bytes_of_text(R"({"name":"wide","host":"there"})")}));
+  producer.send(framed_message(header_of(remote::FramedKind::welcome, 3), {bytes_of_text("{}")}));
+  producer.send(batch_message(4, 0, 6));
   EXPECT_EQ(consumer.next(), 6U);
   consumer.stop();
   EXPECT_EQ(consumer.counter("messages_rejected"), 2);
@@ -164,8 +157,8 @@ TEST_F(ZmqConsume, ATimeOutSaysThatAllProducersHaveEnded) {
   EXPECT_TRUE(with_patience([&](std::chrono::milliseconds timeout) {
     Consumer consumer("endpoint=" + endpoint(), timeout);
     Producer producer(endpoint(), false);
-    send(producer, batch_message(5, 0, 2));
-    send(producer, end_message(5, 1));
+    producer.send(batch_message(5, 0, 2));
+    producer.send(end_message(5, 1));
     consumer.start();
     if (!comes(consumer, 2)) return false;
     said = thrown_by<TimeoutError>([&] { consumer.next(); });
@@ -174,8 +167,7 @@ TEST_F(ZmqConsume, ATimeOutSaysThatAllProducersHaveEnded) {
 }
 
 TEST_F(ZmqConsume, OtherFormatsHaveNoAccounts) {
-  Consumer consumer("endpoint=" + endpoint());
-  consumer.start();
+  RunningConsumer consumer("endpoint=" + endpoint());
   Producer producer(endpoint(), false);
   producer.send(message_of(kSmall, 1));
   EXPECT_EQ(consumer.next(), 1U);

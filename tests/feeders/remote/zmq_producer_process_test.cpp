@@ -11,7 +11,7 @@
 #include <fstream>
 
 #include "feeders/remote/receive/producer_process.h"
-#include "tests/feeders/remote/zmq_consume_fixture.h"
+#include "tests/feeders/remote/zmq_fixture.h"
 
 namespace penstock {
 namespace {
@@ -79,8 +79,7 @@ TEST_F(ZmqProducerProcess, OneThatIgnoresTheRequestToEndIsKilled) {
 }
 
 TEST_F(ZmqProducerProcess, OneThatFailsIsReportedWithItsStatus) {
-  Consumer consumer(command("exit 3"));
-  consumer.start();
+  RunningConsumer consumer(command("exit 3"));
   const std::string text = thrown_by<DataError>([&] { consumer.next(); });
   EXPECT_TRUE(contains(text, "producer 'exit 3' ended with status 3")) << text;
 }
@@ -106,15 +105,13 @@ TEST_F(ZmqProducerProcess, OneThatFailsBecauseAllItSentWasRefusedIsReportedWithT
 }
 
 TEST_F(ZmqProducerProcess, OneThatIsKilledIsReportedWithTheSignal) {
-  Consumer consumer(command("kill -9 $$"));
-  consumer.start();
+  RunningConsumer consumer(command("kill -9 $$"));
   const std::string text = thrown_by<DataError>([&] { consumer.next(); });
   EXPECT_TRUE(contains(text, "was ended by signal 9")) << text;
 }
 
 TEST_F(ZmqProducerProcess, OneThatEndsWithoutABatchIsReported) {
-  Consumer consumer(command("true"));
-  consumer.start();
+  RunningConsumer consumer(command("true"));
   const std::string text = thrown_by<DataError>([&] { consumer.next(); });
   EXPECT_TRUE(contains(text, "sent no batch")) << text;
 }

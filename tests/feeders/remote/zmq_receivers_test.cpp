@@ -2,10 +2,8 @@
 // zmq-consume with several receiver threads, and its limit for waiting messages.
 #include <array>
 
-#include "feeders/remote/credit/turns.h"
-#include "feeders/remote/receive/threads_together.h"
-#include "tests/feeders/remote/zmq_consume_fixture.h"
-#include "tests/feeders/remote/zmq_inside_producer.h"
+#include "feeders/remote/receive/receiver_threads.h"
+#include "tests/feeders/remote/zmq_fixture.h"
 
 namespace penstock {
 namespace {
@@ -26,9 +24,8 @@ std::vector<std::byte> rubbish() { return std::vector<std::byte>(7, std::byte{0x
 TEST_F(ZmqReceivers, EveryBatchOfAllProducersArrivesOnce) {
   constexpr int kProducers = 3, kRounds = 8;
   const std::string second = "ipc://" + file() + "2";
-  Consumer consumer("endpoint=" + endpoint() + "+" + second + ",receivers=4", 20s, {},
-                    {.slots = 6});
-  consumer.start();
+  RunningConsumer consumer("endpoint=" + endpoint() + "+" + second + ",receivers=4", 20s, {},
+                           {.slots = 6});
   // When a connection ends, a full libzmq socket drops its unread messages, so the producers stay.
   std::array<Producer, kProducers> producers{
       {{second, false}, {endpoint(), false}, {endpoint(), false}}};
@@ -53,8 +50,7 @@ TEST_F(ZmqReceivers, EveryBatchOfAllProducersArrivesOnce) {
 
 TEST_F(ZmqReceivers, WhereTheOrderCountsItIsThatOfArrival) {
   constexpr std::uint64_t kBatches = 300;
-  Consumer consumer(several(), 20s, {}, {.slots = 6, .order = Order::strict});
-  consumer.start();
+  RunningConsumer consumer(several(), 20s, {}, {.slots = 6, .order = Order::strict});
   Producer producer(endpoint(), false);  // outlives what it sends
   const std::jthread pushing([&] {
     for (std::uint64_t i = 0; i < kBatches; ++i) {
@@ -66,9 +62,8 @@ TEST_F(ZmqReceivers, WhereTheOrderCountsItIsThatOfArrival) {
 }
 
 TEST_F(ZmqReceivers, WhereTheOrderCountsAFailureComesBehindWhatWasGood) {
-  Consumer consumer(several(), 20s, {BadSamplePolicy::Action::fail},
-                    {.slots = 6, .order = Order::strict});
-  consumer.start();
+  RunningConsumer consumer(several(), 20s, {BadSamplePolicy::Action::fail},
+                           {.slots = 6, .order = Order::strict});
   Producer producer(endpoint(), false);
   for (std::uint64_t i = 0; i < 4; ++i) producer.send(message_of(kSmall, i));
   producer.send(rubbish());
@@ -77,8 +72,7 @@ TEST_F(ZmqReceivers, WhereTheOrderCountsAFailureComesBehindWhatWasGood) {
 }
 
 TEST_F(ZmqReceivers, BadMessagesBeyondTheLimitFailTheRun) {
-  Consumer consumer(several(), 20s, {BadSamplePolicy::Action::skip, 20}, {.slots = 6});
-  consumer.start();
+  RunningConsumer consumer(several(), 20s, {BadSamplePolicy::Action::skip, 20}, {.slots = 6});
   std::jthread pushing([&](const std::stop_token& stop) {
     Producer producer(endpoint(), false);
     producer.abandon();
@@ -89,8 +83,7 @@ TEST_F(ZmqReceivers, BadMessagesBeyondTheLimitFailTheRun) {
 
 TEST_F(ZmqReceivers, SilenceEndsAllOfThem) {
   EXPECT_TRUE(is_prompt(kPrompt, [&] {
-    Consumer consumer(several(), 200ms, {}, {.slots = 6});
-    consumer.start();
+    RunningConsumer consumer(several(), 200ms, {}, {.slots = 6});
     EXPECT_TRUE(contains(thrown_by<TimeoutError>([&] { consumer.next(); }), "within 0.2 s"));
     return consumer.stop();
   }));
@@ -98,8 +91,7 @@ TEST_F(ZmqReceivers, SilenceEndsAllOfThem) {
 
 TEST_F(ZmqReceivers, AStopEndsAllOfThemAtOnce) {
   EXPECT_TRUE(is_prompt(kPrompt, [&] {
-    Consumer waiting(several(), 20s, {}, {.slots = 6});
-    waiting.start();
+    RunningConsumer waiting(several(), 20s, {}, {.slots = 6});
     return waiting.stop();
   }));
   const std::string name = inside_endpoint("feed");

@@ -333,42 +333,42 @@ std::size_t Accesses::bytes() const {
   return sum;
 }
 
-std::string name_of(const KernelCall& call) {
-  static constexpr std::array kNames = {"SetStep",
-                                        "SetHyper",
-                                        "Normalise",
-                                        "ScaleShift",
-                                        "ReluBackward",
-                                        "BatchNormSums",
-                                        "BatchNormFinish",
-                                        "BatchNormFromRunning",
-                                        "BatchNormBackwardSums",
-                                        "BatchNormBackwardFinish",
-                                        "BatchNormBackwardApply",
-                                        "ColumnSums",
-                                        "ColumnFinish",
-                                        "MaxPoolForward",
-                                        "MaxPoolBackward",
-                                        "AvgPoolForward",
-                                        "AvgPoolBackward",
-                                        "CopyChannels",
-                                        "LrnForward",
-                                        "LrnBackward",
-                                        "DropoutApply",
-                                        "SoftmaxCrossEntropy",
-                                        "SummariseStep",
-                                        "NarrowWeights",
-                                        "WidenGradients",
-                                        "CheckFinite",
-                                        "SumSquares",
-                                        "FindTrust",
-                                        "UpdateWeights",
-                                        "SummariseUpdate",
-                                        "AdaptLossScale",
-                                        "SumSlices",
-                                        "WidenSums"};
-  static_assert(kNames.size() == std::variant_size_v<KernelCall>);
-  return kNames[call.index()];
+std::span<const std::string_view> kernel_names() {
+  static constexpr std::array<std::string_view, std::variant_size_v<KernelCall>> kNames = {
+      "SetStep",
+      "SetHyper",
+      "Normalise",
+      "ScaleShift",
+      "ReluBackward",
+      "BatchNormSums",
+      "BatchNormFinish",
+      "BatchNormFromRunning",
+      "BatchNormBackwardSums",
+      "BatchNormBackwardFinish",
+      "BatchNormBackwardApply",
+      "ColumnSums",
+      "ColumnFinish",
+      "MaxPoolForward",
+      "MaxPoolBackward",
+      "AvgPoolForward",
+      "AvgPoolBackward",
+      "CopyChannels",
+      "LrnForward",
+      "LrnBackward",
+      "DropoutApply",
+      "SoftmaxCrossEntropy",
+      "SummariseStep",
+      "NarrowWeights",
+      "WidenGradients",
+      "CheckFinite",
+      "SumSquares",
+      "FindTrust",
+      "UpdateWeights",
+      "SummariseUpdate",
+      "AdaptLossScale",
+      "SumSlices",
+      "WidenSums"};
+  return kNames;
 }
 
 Accesses accesses_of(const KernelCall& call) {

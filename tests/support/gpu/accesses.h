@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trainer/backends/gpu/dnn_graph.h"
@@ -27,8 +28,11 @@ struct Accesses {
   std::size_t bytes() const;
 };
 
-/// The struct's name, such as "ScaleShift".
-std::string name_of(const KernelCall& call);
+/// The names of the structs in KernelCall, such as "ScaleShift".
+std::span<const std::string_view> kernel_names();
+inline std::string name_of(const KernelCall& call) {
+  return std::string(kernel_names()[call.index()]);
+}
 Accesses accesses_of(const KernelCall& call);
 /// Tensors that operations write also count as read if operations read them.
 Accesses accesses_of(const DnnGraph& graph, std::span<std::byte* const> tensors);

@@ -6,7 +6,6 @@
 
 #include <memory>
 
-#include "trainer/backends/gpu/communicator.h"
 #include "trainer/backends/gpu/driver.h"
 
 namespace penstock::gpu {

@@ -14,7 +14,14 @@
 #include "dataflow/error.h"
 #include "tests/support/gpu/accesses.h"
 #include "tests/support/gpu/host_block.h"
-#include "trainer/backends/gpu/kernels/bodies.h"
+#include "trainer/backends/gpu/kernels/arena.h"
+#include "trainer/backends/gpu/kernels/batch_norm.h"
+#include "trainer/backends/gpu/kernels/channels.h"
+#include "trainer/backends/gpu/kernels/elementwise.h"
+#include "trainer/backends/gpu/kernels/lrn.h"
+#include "trainer/backends/gpu/kernels/pools.h"
+#include "trainer/backends/gpu/kernels/step.h"
+#include "trainer/backends/gpu/kernels/update.h"
 
 namespace penstock::gpu {
 namespace {

@@ -2,13 +2,65 @@
 #include "tests/support/gpu/host_streams.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <deque>
+#include <memory>
 #include <stdexcept>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "dataflow/error.h"
-#include "tests/support/gpu/host_stream_state.h"
 
 namespace penstock::gpu {
+
+/// The work that a thread enqueues on a stream between begin_capture and end_capture.
+struct HostStreams::Recording {
+  struct Item {
+    Operation operation{};           ///< null: records an event, or waits for one
+    std::shared_ptr<Event> event{};  ///< looked up at each launch
+    bool waits = false;
+  };
+  std::thread::id thread = std::this_thread::get_id();
+  Stream* stream = nullptr;  ///< null after the recording has ended
+  std::vector<Item> items{};
+};
+
+/// One moment at which an event was recorded.
+struct HostStreams::Record {
+  Stream* stream = nullptr;  ///< null once it is reached
+  bool reached = false;
+  Nanoseconds at{0};
+  VectorClock seen;
+};
+
+struct HostStreams::Item {
+  Operation operation{};  ///< null: records an event, or waits for one
+  std::shared_ptr<Record> record{};
+  bool waits = false;
+  Moment moment{};
+  Nanoseconds earliest{0};
+};
+
+struct HostStreams::Stream {
+  std::size_t component = 0;
+  std::deque<Item> queue;
+  Nanoseconds now{0};
+  std::shared_ptr<Recording> recording;  ///< null: enqueued work runs
+
+  const Record* blocked_by() const {
+    return queue.front().waits && !queue.front().record->reached ? queue.front().record.get()
+                                                                 : nullptr;
+  }
+};
+
+struct HostStreams::Event {
+  std::shared_ptr<Record> last;
+};
+
+struct HostStreams::Graph {
+  std::shared_ptr<const Recording> recording;
+};
 
 HostStreams::HostStreams(Timing timing, std::uint64_t seed, Cost cost, Nanoseconds enqueueing,
                          HostMemory& memory, HappensBefore& order)
@@ -214,5 +266,80 @@ void HostStreams::fail(std::exception_ptr failure) noexcept {
 void HostStreams::rethrow_failure() const {
   if (failure_ != nullptr) std::rethrow_exception(failure_);
 }
+
+// ---- recordings ---------------------------------------------------------------
+
+HostStreams::Recording* HostStreams::open_recording() const {
+  for (const std::shared_ptr<Recording>& recording : recordings_) {
+    if (recording->thread == std::this_thread::get_id()) return recording.get();
+  }
+  return nullptr;
+}
+
+/// The recording that stores the work of this thread on the stream. Null: the work runs.
+HostStreams::Recording* HostStreams::recording_of(const Stream& stream) {
+  rethrow_failure();
+  Recording* const recording = open_recording();
+  if (recording != stream.recording.get()) {
+    throw std::logic_error(
+        "cannot enqueue on this stream: the thread records another stream, or another thread "
+        "records this one; end the recording first");
+  }
+  return recording;
+}
+
+void HostStreams::forbid_in_capture(const char* what) {
+  if (open_recording() == nullptr) return;
+  throw std::logic_error(std::string("this thread records a stream, and ") + what +
+                         " cannot be part of a recording; do it before or after");
+}
+
+void HostStreams::begin_capture(StreamHandle handle) {
+  Stream& stream = of(handle);
+  rethrow_failure();
+  forbid_in_capture("another recording");
+  PENSTOCK_ASSERT(stream.recording == nullptr);
+  stream.recording = std::make_shared<Recording>();
+  stream.recording->stream = &stream;
+  recordings_.push_back(stream.recording);
+}
+
+void HostStreams::close(Recording& recording) noexcept {
+  std::erase_if(recordings_, [&](const auto& other) { return other.get() == &recording; });
+  std::exchange(recording.stream, nullptr)->recording = nullptr;
+}
+
+void HostStreams::abandon_capture(StreamHandle handle) noexcept {
+  if (const std::shared_ptr<Recording> recording = of(handle).recording) close(*recording);
+}
+
+GraphHandle HostStreams::end_capture(StreamHandle handle) {
+  const std::shared_ptr<Recording> recording = of(handle).recording;
+  if (recording == nullptr || recording.get() != open_recording()) {
+    throw std::logic_error(
+        "cannot end a recording that this thread did not begin on this stream; begin one");
+  }
+  close(*recording);
+  rethrow_failure();
+  return reinterpret_cast<GraphHandle>(new Graph{recording});
+}
+
+void HostStreams::launch(StreamHandle handle, GraphHandle graph) {
+  Stream& stream = of(handle);
+  rethrow_failure();
+  forbid_in_capture("the launch of another recording");
+  PENSTOCK_ASSERT(recording_of(stream) == nullptr);
+  for (const Recording::Item& item : reinterpret_cast<const Graph*>(graph)->recording->items) {
+    if (item.operation != nullptr) {
+      push(stream, item.operation);
+    } else if (item.waits) {
+      push_wait(stream, *item.event);
+    } else {
+      push_record(stream, *item.event);
+    }
+  }
+}
+
+void HostStreams::destroy(GraphHandle graph) noexcept { delete reinterpret_cast<Graph*>(graph); }
 
 }  // namespace penstock::gpu

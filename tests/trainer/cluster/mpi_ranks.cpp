@@ -5,14 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <exception>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "dataflow/error.h"
 #include "dataflow/host_device.h"
+#include "tests/support/mpi_rank.h"
 #include "trainer/cluster/processes.h"
 
 namespace penstock {
@@ -159,26 +158,11 @@ class Checks {
   int failures_ = 0;
 };
 
-int run() {
-  const std::optional<cluster::Launch> launch =
-      cluster::read_launch([](const char* name) { return std::getenv(name); });
-  if (!launch) {
-    fmt::print(stderr, "start it with mpirun\n");
-    return 2;
-  }
-  SteadyClock clock;
-  const std::unique_ptr<cluster::Processes> processes = cluster::join_processes(*launch, clock);
-  return Checks(*processes, clock).run();
-}
-
 }  // namespace
 }  // namespace penstock
 
 int main() {
-  try {
-    return penstock::run();
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 2;
-  }
+  return penstock::run_as_rank([](penstock::cluster::Processes& processes, penstock::Clock& clock) {
+    return penstock::Checks(processes, clock).run();
+  });
 }

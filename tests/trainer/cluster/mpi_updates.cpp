@@ -9,12 +9,12 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <string>
 #include <vector>
 
 #include "dataflow/error.h"
 #include "dataflow/host_device.h"
+#include "tests/support/mpi_rank.h"
 #include "tests/support/product_model.h"
 #include "tests/support/update_definitions.h"
 #include "trainer/cluster/process_models.h"
@@ -44,7 +44,6 @@ class Checks {
                devices_, *across_) {}
 
   int run() {
-    collectives();
     for (const GradientReduction reduction :
          {GradientReduction::sum, GradientReduction::mean, GradientReduction::mean_sum}) {
       for (const DefinedUpdate& update : defined_updates()) {
@@ -70,41 +69,6 @@ class Checks {
     ++failures_;
     fmt::print(stderr, "process {} of {}: {} is wrong\n", process(), processes_.launch().size,
                what);
-  }
-
-  /// Cases that updates do not cover: a root that is not the first rank of a process, and tensors
-  /// that stay unchanged.
-  void collectives() {
-    std::vector<std::vector<float>> reduced(devices_.size()), spread(devices_.size());
-    run_ranks(threads_, [&](std::int32_t thread) {
-      const auto collective = group_.join(first() + thread);
-      const auto stream = device_.make_stream();
-      for (std::int32_t root = 0; root < ranks(); ++root) {
-        for (auto* const all : {&reduced, &spread}) {
-          std::vector<float> values(3, static_cast<float>(first() + thread + 1));
-          const Tensor tensor{values.data(), values.size()};
-          if (all == &reduced) {
-            collective->reduce_sum(tensor, root, *stream);
-          } else {
-            collective->broadcast(tensor, root, *stream);
-          }
-          (*all)[static_cast<std::size_t>(thread)].push_back(values.back());
-        }
-      }
-    });
-    for (std::int32_t thread = 0; thread < threads_; ++thread) {
-      for (std::int32_t root = 0; root < ranks(); ++root) {
-        const auto own = static_cast<float>(first() + thread + 1);
-        const auto sum = static_cast<float>(ranks() * (ranks() + 1) / 2);
-        const auto at = [&](const auto& all) {
-          return all[static_cast<std::size_t>(thread)][static_cast<std::size_t>(root)];
-        };
-        expect(at(reduced) == (root == first() + thread ? sum : own),
-               fmt::format("a sum at rank {}", root));
-        expect(at(spread) == static_cast<float>(root + 1),
-               fmt::format("what rank {} hands out", root));
-      }
-    }
   }
 
   void follows(const DefinedUpdate& update, GradientReduction reduction) {
@@ -216,26 +180,12 @@ class Checks {
   int failures_ = 0;
 };
 
-int run(std::int32_t threads) {
-  const std::optional<cluster::Launch> launch =
-      cluster::read_launch([](const char* name) { return std::getenv(name); });
-  if (!launch) {
-    fmt::print(stderr, "start it with mpirun\n");
-    return 2;
-  }
-  SteadyClock clock;
-  const std::unique_ptr<cluster::Processes> processes = cluster::join_processes(*launch, clock);
-  return Checks(*processes, clock, threads).run();
-}
-
 }  // namespace
 }  // namespace penstock
 
 int main(int argc, char** argv) {
-  try {
-    return penstock::run(argc > 1 ? std::atoi(argv[1]) : 1);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 2;
-  }
+  return penstock::run_as_rank(
+      [&](penstock::cluster::Processes& processes, penstock::Clock& clock) {
+        return penstock::Checks(processes, clock, argc > 1 ? std::atoi(argv[1]) : 1).run();
+      });
 }

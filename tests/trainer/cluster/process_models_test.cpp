@@ -22,7 +22,7 @@
 #include "tests/support/rank_threads.h"
 #include "tests/support/thread_processes.h"
 #include "tests/support/uniform_model.h"
-#include "trainer/cluster/process_models/client.h"
+#include "trainer/cluster/process_models.h"
 #include "trainer/cluster/servers/message.h"
 
 namespace penstock {
@@ -33,10 +33,7 @@ using namespace std::chrono_literals;
 enum class Hosts { one, several };
 
 std::string text(const cluster::ServerHeader& header) {
-  std::string bytes(cluster::kHeaderBytes, '\0');
-  cluster::write_header(header,
-                        std::as_writable_bytes(std::span(bytes)).first<cluster::kHeaderBytes>());
-  return bytes;
+  return std::string(cluster::text_of(cluster::to_bytes(header)));
 }
 std::string text(const cluster::ModelToken& token) { return {token.begin(), token.end()}; }
 

@@ -8,19 +8,17 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <future>
 #include <limits>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "dataflow/entry.h"
-#include "dataflow/error.h"
 #include "dataflow/host_device.h"
 #include "tests/support/entry_names.h"
 #include "tests/support/rank_threads.h"
+#include "tests/support/update_ranks.h"
 #include "tests/support/virtual_clock.h"
 #include "trainer/collectives/link_collective.h"
 
@@ -206,41 +204,58 @@ TEST_P(AllReduce, On16BitsAgreesOnSumsThatAreRoundedNoMoreThanOncePerRank) {
   }
 }
 
+/// The weight of a single replica of the global batch, in double, and the sum of the lengths of its
+/// steps. The length counts the size of every rank's gradient.
+struct Reference {
+  double weight, lengths = 0;
+};
+Reference one_replica(std::int32_t ranks, std::int32_t steps, std::size_t element) {
+  Reference result{quadratic_start(0, element)};
+  for (std::int32_t step = 0; step < steps; ++step) {
+    double mean = 0, size = 0;
+    for (std::int32_t rank = 0; rank < ranks; ++rank) {
+      const double gradient = quadratic_gradient(result.weight, rank, step, element);
+      mean += gradient / ranks;
+      size += std::abs(gradient) / ranks;
+    }
+    result.weight -= UpdateRanks::kRate * mean;
+    result.lengths += UpdateRanks::kRate * size;
+  }
+  return result;
+}
+
+TEST_P(AllReduce, MakesOneReplicaOfTheGlobalBatchOnAnyWire) {
+  constexpr std::int32_t kSteps = 8;
+  SteadyClock clock;
+  HostDevice device(clock);
+  for (const WireFormat wire : {WireFormat::f32, WireFormat::f16, WireFormat::bf16}) {
+    for (const std::int32_t ranks : {2, 3, 4}) {
+      SCOPED_TRACE(std::to_string(ranks) + " ranks, " + std::string(to_string(wire)));
+      const std::vector<Device*> devices(static_cast<std::size_t>(ranks), &device);
+      collectives::LinkGroup group(
+          devices, clock, 1min, {},
+          {.plan = {{.algorithm = GetParam()}}, .local_ranks = 2, .wire = wire});
+      UpdateRanks run({group, nullptr, 0, ranks}, "replicated", clock);
+      run.steps(kSteps);
+      // Each step's gradients have the rounding errors of the wire and of f32. The quadratic
+      // reduces earlier errors.
+      const double off = std::pow(1 + unit_roundoff(wire), ranks + 1) - 1 + 0x1p-20;
+      for (std::size_t i = 0; i < kQuadraticElements; ++i) {
+        const Reference single = one_replica(ranks, kSteps, i);
+        EXPECT_NEAR(run.weights(0)[i], single.weight, off * (single.lengths + 1)) << i;
+      }
+      for (std::int32_t rank = 1; rank < ranks; ++rank) {
+        EXPECT_EQ(run.weights(rank), run.weights(0)) << rank;
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Algorithms, AllReduce, testing::ValuesIn(collectives::all_reduce_table().entries),
     [](const testing::TestParamInfo<const collectives::AllReduceEntry*>& entry) {
       return test_name(entry.param->name);
     });
-
-/// A group that uses the first algorithm of the table for small tensors, and the last one, in
-/// pieces, for others.
-std::unique_ptr<collectives::LinkGroup> make_group(Device& device, std::int32_t ranks, Clock& clock,
-                                                   std::stop_token stop = {}) {
-  const std::span<const collectives::AllReduceEntry* const> entries =
-      collectives::all_reduce_table().entries;
-  const std::vector<Device*> devices(static_cast<std::size_t>(ranks), &device);
-  return std::make_unique<collectives::LinkGroup>(
-      devices, clock, 1min, std::move(stop),
-      collectives::ExchangeChoice{.plan = {{entries.front(), 1, 8}, {entries.back(), 3}},
-                                  .local_ranks = 2});
-}
-
-TEST(LinkCollective, SumsAnyCountOverAnyNumberOfRanks) {
-  SteadyClock clock;
-  HostDevice device(clock);
-  for (std::int32_t ranks = 1; ranks <= 5; ++ranks) {
-    const std::unique_ptr<collectives::LinkGroup> group = make_group(device, ranks, clock);
-    run_ranks(ranks, [&](std::int32_t rank) {
-      const std::unique_ptr<Collective> collective = group->join(rank);
-      const std::unique_ptr<Stream> stream = device.make_stream();
-      for (const std::size_t count : kSizes) {
-        std::vector<float> values = elements(rank, count);
-        collective->all_reduce_sum({values.data(), count}, *stream);
-        expect_sums(values, ranks, std::to_string(ranks) + " ranks");
-      }
-    });
-  }
-}
 
 TEST(CompactLink, MovesHalfTheBytes) {
   SteadyClock clock;
@@ -274,103 +289,6 @@ TEST(LinkCollective, CountsTheSumsThatOverflow) {
     EXPECT_EQ(values[8], 3);
   });
   EXPECT_EQ(nonfinite.value(), 1);
-}
-
-/// One collective call of one rank.
-struct RootedCall {
-  Collective& collective;
-  Stream& stream;
-  std::int32_t rank, ranks, root;
-  std::size_t count;
-};
-
-/// Runs `body` on every rank of groups of one to five, for every root and size.
-template <typename Body>
-void for_each_root(const Body& body) {
-  SteadyClock clock;
-  HostDevice device(clock);
-  for (std::int32_t ranks = 1; ranks <= 5; ++ranks) {
-    const std::unique_ptr<collectives::LinkGroup> group = make_group(device, ranks, clock);
-    run_ranks(ranks, [&](std::int32_t rank) {
-      const std::unique_ptr<Collective> collective = group->join(rank);
-      const std::unique_ptr<Stream> stream = device.make_stream();
-      for (std::int32_t root = 0; root < ranks; ++root) {
-        for (const std::size_t count : kSizes) {
-          body(RootedCall{*collective, *stream, rank, ranks, root, count});
-        }
-      }
-    });
-  }
-}
-
-TEST(LinkCollective, TheSumOfAReduceIsAtTheRootAndTheOthersKeepTheirs) {
-  for_each_root([](const RootedCall& call) {
-    std::vector<float> values = elements(call.rank, call.count);
-    call.collective.reduce_sum({values.data(), call.count}, call.root, call.stream);
-    if (call.rank == call.root) {
-      expect_sums(values, call.ranks, "root " + std::to_string(call.root));
-    } else {
-      EXPECT_EQ(values, elements(call.rank, call.count)) << "root " << call.root;
-    }
-  });
-}
-
-TEST(LinkCollective, ABroadcastLeavesTheRootsValuesOnAllRanks) {
-  for_each_root([](const RootedCall& call) {
-    std::vector<float> values = elements(call.rank, call.count);
-    call.collective.broadcast({values.data(), call.count}, call.root, call.stream);
-    EXPECT_EQ(values, elements(call.root, call.count))
-        << "root " << call.root << " of " << call.ranks;
-  });
-}
-
-TEST(LinkCollective, StreamsMeetInEveryCall) {
-  // The stream of the slowest rank delays the others' next work, for any root.
-  VirtualClock clock;
-  HostDevice device(clock);
-  const Time begin = clock.now();
-  {
-    const std::unique_ptr<collectives::LinkGroup> group = make_group(device, 3, clock);
-    std::vector<std::jthread> threads;
-    std::vector<Clock::Participant> participants;
-    for (int rank = 0; rank < 3; ++rank) participants.emplace_back(clock);
-    for (std::int32_t rank = 0; rank < 3; ++rank) {
-      threads.emplace_back(
-          [&, rank, participant = std::move(participants[static_cast<std::size_t>(rank)])] {
-            const std::unique_ptr<Collective> collective = group->join(rank);
-            const std::unique_ptr<Stream> stream = device.make_stream();
-            auto* timeline = static_cast<Timeline*>(stream->native());
-            float value = 1;
-            const auto slow = [&](std::int32_t slowest) {
-              if (rank == slowest) timeline->occupy(1s);
-            };
-            slow(2);
-            collective->all_reduce_sum({}, *stream);
-            EXPECT_EQ(timeline->free_at(), begin + 1s);
-            slow(1);
-            collective->broadcast({&value, 1}, 0, *stream);
-            EXPECT_EQ(timeline->free_at(), begin + 2s);
-            slow(0);
-            collective->reduce_sum({&value, 1}, 2, *stream);
-            EXPECT_EQ(timeline->free_at(), begin + 3s);
-          });
-    }
-  }
-}
-
-TEST(LinkCollective, AStopFreesTheRanksThatWait) {
-  SteadyClock clock;
-  HostDevice device(clock);
-  std::stop_source stop;
-  const std::unique_ptr<collectives::LinkGroup> group =
-      make_group(device, 2, clock, stop.get_token());
-  std::future<void> waiting = std::async(std::launch::async, [&] {
-    const std::unique_ptr<Stream> stream = device.make_stream();
-    group->join(0)->all_reduce_sum({}, *stream);
-  });
-  stop.request_stop();
-  ASSERT_EQ(waiting.wait_for(5s), std::future_status::ready);
-  EXPECT_THROW(waiting.get(), Error);
 }
 
 }  // namespace

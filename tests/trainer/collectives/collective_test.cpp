@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
+// What every exchange of ranks that are threads here must keep: over shared tensors, over links,
+// and nested, with the processes emulated by threads.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <future>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "dataflow/error.h"
 #include "dataflow/host_device.h"
 #include "tests/support/rank_threads.h"
+#include "tests/support/virtual_clock.h"
+#include "trainer/collectives/link_collective.h"
+#include "trainer/collectives/nested.h"
 #include "trainer/collectives/threads.h"
 
 namespace penstock {
@@ -18,32 +23,182 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(ThreadsCollective, SumsAnyCountOverAnyNumberOfRanks) {
-  SteadyClock clock;
-  HostDevice device(clock);
-  for (const std::int32_t ranks : {1, 2, 3, 4}) {
-    const std::vector<Device*> devices(static_cast<std::size_t>(ranks), &device);
-    collectives::ThreadsGroup group(devices, clock, {});
-    for (const std::size_t count : {0U, 1U, 2U, 3U, 7U, 1000U, 4099U}) {
-      run_ranks(ranks, [&](std::int32_t rank) {
-        const std::unique_ptr<Collective> collective = group.join(rank);
-        const std::unique_ptr<Stream> stream = device.make_stream();
-        std::vector<float> values(count);
-        for (int round = 0; round < 3; ++round) {
-          for (std::size_t i = 0; i < count; ++i) {
-            values[i] = static_cast<float>((rank + 1) * 10 + static_cast<int>(i % 100) + round);
-          }
-          collective->all_reduce_sum({values.data(), count}, *stream);
-          for (std::size_t i = 0; i < count; ++i) {
-            const int expected =
-                10 * ranks * (ranks + 1) / 2 + ranks * (static_cast<int>(i % 100) + round);
-            ASSERT_EQ(values[i], static_cast<float>(expected)) << ranks << " ranks, element " << i;
-          }
-        }
+struct Exchange {
+  const char* name;
+  std::int32_t threads;  ///< of each process; ranks are a multiple of it
+  bool links = false;    ///< instead of shared tensors
+  bool nested = false;   ///< processes with that number of threads each
+};
+
+/// The group of an exchange, for all of its ranks.
+class Group {
+ public:
+  Group(const Exchange& exchange, std::int32_t ranks, Device& device, Clock& clock,
+        std::stop_token stop = {})
+      : threads_(exchange.threads) {
+    const auto devices = [&device](std::int32_t count) {
+      return std::vector<Device*>(static_cast<std::size_t>(count), &device);
+    };
+    if (exchange.links) {  // two algorithms, by size, the second one in pieces
+      const auto entries = collectives::all_reduce_table().entries;
+      whole_ = std::make_unique<collectives::LinkGroup>(
+          devices(ranks), clock, 1min, stop,
+          collectives::ExchangeChoice{.plan = {{entries.front(), 1, 8}, {entries.back(), 3}},
+                                      .local_ranks = 2});
+      return;
+    }
+    whole_ = std::make_unique<collectives::ThreadsGroup>(
+        devices(exchange.nested ? ranks / threads_ : ranks), clock, stop);
+    for (std::int32_t process = 0; exchange.nested && process < ranks / threads_; ++process) {
+      across_.push_back(whole_->join(process));
+      const std::vector<Device*> mine = devices(threads_);
+      nested_.push_back(std::make_unique<collectives::NestedGroup>(
+          threads_ > 1 ? std::make_unique<collectives::ThreadsGroup>(mine, clock, stop) : nullptr,
+          mine, *across_.back()));
+    }
+  }
+  std::unique_ptr<Collective> join(std::int32_t rank) {
+    if (nested_.empty()) return whole_->join(rank);
+    return nested_[static_cast<std::size_t>(rank / threads_)]->join(rank);
+  }
+
+ private:
+  const std::int32_t threads_;
+  std::unique_ptr<CollectiveGroup> whole_;
+  std::vector<std::unique_ptr<Collective>> across_;  // by process
+  std::vector<std::unique_ptr<collectives::NestedGroup>> nested_;
+};
+
+constexpr std::size_t kSizes[] = {0, 1, 2, 3, 7, 8, 63, 1000, 4099, 65537};
+
+/// Small whole numbers: their sums are exact in any order.
+std::vector<float> elements(std::int32_t rank, std::size_t count) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    values[i] = static_cast<float>((rank + 1) * (static_cast<std::int32_t>(i % 89) + 1));
+  }
+  return values;
+}
+std::vector<float> sums(std::int32_t ranks, std::size_t count) {
+  return elements(ranks * (ranks + 1) / 2 - 1, count);
+}
+
+class Collectives : public testing::TestWithParam<Exchange> {
+ protected:
+  using Body = std::function<void(Collective&, Stream&)>;
+  /// Runs `body` on that number of ranks, each a thread.
+  void run(std::int32_t ranks, const Body& body, std::stop_token stop = {}) {
+    Group group(GetParam(), ranks, device_, clock_, std::move(stop));
+    run_ranks(ranks, [&](std::int32_t rank) {
+      const std::unique_ptr<Collective> collective = group.join(rank);
+      body(*collective, *device_.make_stream());
+    });
+  }
+  /// Runs `body` for every size in groups of one to five processes.
+  void run_all(const std::function<void(Collective&, Stream&, std::size_t count)>& body) {
+    for (std::int32_t ranks = GetParam().threads; ranks <= 5; ranks += GetParam().threads) {
+      SCOPED_TRACE(std::to_string(ranks) + " ranks");
+      run(ranks, [&](Collective& collective, Stream& stream) {
+        for (const std::size_t count : kSizes) body(collective, stream, count);
       });
     }
   }
+
+  SteadyClock clock_;
+  HostDevice device_{clock_};
+};
+
+TEST_P(Collectives, AllRanksGetTheSum) {
+  run_all([](Collective& collective, Stream& stream, std::size_t count) {
+    const auto [rank, ranks] = collective.world();
+    EXPECT_TRUE(collective.recordable());
+    for (int round = 0; round < 2; ++round) {
+      std::vector<float> values = elements(rank, count);
+      collective.all_reduce_sum({values.data(), count}, stream);
+      EXPECT_EQ(values, sums(ranks, count));
+    }
+  });
 }
+
+TEST_P(Collectives, TheSumOfAReduceIsAtTheRootAndTheOthersKeepTheirs) {
+  run_all([](Collective& collective, Stream& stream, std::size_t count) {
+    const auto [rank, ranks] = collective.world();
+    for (std::int32_t root = 0; root < ranks; ++root) {
+      std::vector<float> values = elements(rank, count);
+      collective.reduce_sum({values.data(), count}, root, stream);
+      EXPECT_EQ(values, rank == root ? sums(ranks, count) : elements(rank, count))
+          << "root " << root << ", rank " << rank;
+    }
+  });
+}
+
+TEST_P(Collectives, ABroadcastLeavesTheRootsValuesOnAllRanks) {
+  run_all([](Collective& collective, Stream& stream, std::size_t count) {
+    const auto [rank, ranks] = collective.world();
+    for (std::int32_t root = 0; root < ranks; ++root) {
+      std::vector<float> values = elements(rank, count);
+      collective.broadcast({values.data(), count}, root, stream);
+      EXPECT_EQ(values, elements(root, count)) << "root " << root << ", rank " << rank;
+    }
+  });
+}
+
+TEST_P(Collectives, AStopFreesTheRanksThatWait) {
+  std::stop_source stop;
+  const std::int32_t ranks = 2 * GetParam().threads;
+  EXPECT_THROW(run(
+                   ranks,
+                   [&](Collective& collective, Stream& stream) {
+                     if (collective.world().rank == ranks - 1) {  // does not take part
+                       stop.request_stop();
+                       return;
+                     }
+                     float value = 1;
+                     collective.all_reduce_sum({&value, 1}, stream);
+                   },
+                   stop.get_token()),
+               Error);
+}
+
+/// The stream of the slowest process's first thread delays the others' next work, for any root.
+TEST_P(Collectives, StreamsMeetInEveryCall) {
+  VirtualClock clock;
+  HostDevice device(clock);
+  const Time begin = clock.now();
+  const std::int32_t one = GetParam().threads, ranks = 3 * one;
+  Group group(GetParam(), ranks, device, clock);
+  std::vector<std::jthread> threads;
+  std::vector<Clock::Participant> participants;  // register all before one of them runs
+  for (std::int32_t rank = 0; rank < ranks; ++rank) participants.emplace_back(clock);
+  for (std::int32_t rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back(
+        [&, rank, participant = std::move(participants[static_cast<std::size_t>(rank)])] {
+          const std::unique_ptr<Collective> collective = group.join(rank);
+          const std::unique_ptr<Stream> stream = device.make_stream();
+          auto* const timeline = static_cast<Timeline*>(stream->native());
+          float value = 1;
+          const auto slow = [&](std::int32_t slowest) {
+            if (rank == slowest) timeline->occupy(1s);
+          };
+          slow(2 * one);
+          collective->all_reduce_sum({}, *stream);
+          EXPECT_EQ(timeline->free_at(), begin + 1s);
+          slow(one);
+          collective->broadcast({&value, 1}, 0, *stream);
+          EXPECT_EQ(timeline->free_at(), begin + 2s);
+          slow(0);
+          collective->reduce_sum({&value, 1}, 2 * one, *stream);
+          EXPECT_EQ(timeline->free_at(), begin + 3s);
+        });
+  }
+  threads.clear();
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, Collectives,
+                         testing::Values(Exchange{"Threads", 1}, Exchange{"Links", 1, true},
+                                         Exchange{"ProcessesOfOneThread", 1, false, true},
+                                         Exchange{"ProcessesOfTwoThreads", 2, false, true}),
+                         [](const auto& test) { return std::string(test.param.name); });
 
 TEST(ThreadsCollective, RoundsAsIf16BitsWereMovedAndCountsWhatOverflows) {
   SteadyClock clock;
@@ -64,56 +219,6 @@ TEST(ThreadsCollective, RoundsAsIf16BitsWereMovedAndCountsWhatOverflows) {
     EXPECT_EQ(values[1000], std::numeric_limits<float>::infinity());
   });
   EXPECT_EQ(nonfinite.value(), 1);
-}
-
-TEST(ThreadsCollective, TheSumOfAReduceIsAtTheRootAndABroadcastIsTheRoots) {
-  SteadyClock clock;
-  HostDevice device(clock);
-  Device* const devices[] = {&device, &device, &device};
-  collectives::ThreadsGroup group(devices, clock, {});
-  run_ranks(3, [&](std::int32_t rank) {
-    const std::unique_ptr<Collective> collective = group.join(rank);
-    const std::unique_ptr<Stream> stream = device.make_stream();
-    for (std::int32_t root = 0; root < 3; ++root) {
-      std::vector<float> values(2001, static_cast<float>(rank + 1));
-      collective->reduce_sum({values.data(), values.size()}, root, *stream);
-      EXPECT_EQ(values, std::vector<float>(2001, rank == root ? 6 : static_cast<float>(rank + 1)));
-      collective->broadcast({values.data(), values.size()}, root, *stream);
-      EXPECT_EQ(values, std::vector<float>(2001, 6));
-    }
-  });
-}
-
-TEST(ThreadsCollective, StreamsMeet) {
-  // The stream of the slower rank delays the other rank's next work.
-  SteadyClock clock;
-  HostDevice device(clock);
-  Device* const devices[] = {&device, &device};
-  collectives::ThreadsGroup group(devices, clock, {});
-  const Time late = clock.now() + 1h;
-  run_ranks(2, [&](std::int32_t rank) {
-    const std::unique_ptr<Collective> collective = group.join(rank);
-    const std::unique_ptr<Stream> stream = device.make_stream();
-    auto* timeline = static_cast<Timeline*>(stream->native());
-    if (rank == 1) timeline->hold_until(late);
-    collective->all_reduce_sum({}, *stream);
-    EXPECT_EQ(timeline->free_at(), late) << "rank " << rank;
-  });
-}
-
-TEST(ThreadsCollective, AStopFreesTheRanksThatWait) {
-  SteadyClock clock;
-  HostDevice device(clock);
-  Device* const devices[] = {&device, &device};
-  std::stop_source stop;
-  collectives::ThreadsGroup group(devices, clock, stop.get_token());
-  std::future<void> waiting = std::async(std::launch::async, [&] {
-    const std::unique_ptr<Stream> stream = device.make_stream();
-    group.join(0)->all_reduce_sum({}, *stream);
-  });
-  stop.request_stop();
-  ASSERT_EQ(waiting.wait_for(5s), std::future_status::ready);
-  EXPECT_THROW(waiting.get(), Error);
 }
 
 }  // namespace

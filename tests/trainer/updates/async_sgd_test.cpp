@@ -15,7 +15,6 @@
 
 #include "dataflow/error.h"
 #include "tests/support/update_ranks.h"
-#include "trainer/updates/peer_choice.h"
 
 namespace penstock {
 namespace {

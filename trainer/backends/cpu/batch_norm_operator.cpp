@@ -18,16 +18,16 @@ using Type = dnnl::memory::data_type;
 
 void Builder::visit(NodeId node, const BatchNorm& op) {
   using Flags = dnnl::normalization_flags;
-  const NodeId input = graph_.nodes()[static_cast<std::size_t>(node)].inputs[0];
+  const NodeId input = input_of(node);
   const ValueId source = output(input);
-  if (trains() && schedule_.value(source).desc == activation(node, Tag::nChw16c) &&
+  if (trains() && schedule_.desc(source) == activation(node, Tag::nChw16c) &&
       graph_.shape(node).channels % kChannelBlock == 0) {
     return normalise_blocked(node, op);
   }
   Flags flags = Flags::use_scale | Flags::use_shift;
   if (fuses_relu(node)) flags |= Flags::fuse_norm_relu;
   if (phase_ == Phase::evaluate) flags |= Flags::use_global_stats;
-  const Desc data = schedule_.value(source).desc;
+  const Desc data = schedule_.desc(source);
   const dnnl::batch_normalization_forward::primitive_desc forward(
       {forward_kind(), data, op.epsilon, flags}, attributes(false), engine_);
   const ValueId result = schedule_.add_value(data);
@@ -72,19 +72,19 @@ void Builder::update_running_statistics(NodeId node, const BatchNorm& op, ValueI
 // ---- batch normalisation in blocks of channels ------------------------------
 
 void Builder::normalise_blocked(NodeId node, const BatchNorm& op) {
-  const NodeId input = graph_.nodes()[static_cast<std::size_t>(node)].inputs[0];
+  const NodeId input = input_of(node);
   const ValueId source = output(input);
   const ImageShape image = graph_.shape(node);
-  const Desc data = schedule_.value(source).desc, channels({image.channels}, Type::f32, Tag::a);
+  const Desc data = schedule_.desc(source), channels({image.channels}, Type::f32, Tag::a);
   const ValueId mean = schedule_.add_value(channels), variance = schedule_.add_value(channels);
   const std::size_t scale = parameter(node, Role::scale), shift = parameter(node, Role::shift);
   const bool relu = fuses_relu(node);
-  if (relu || readers_[slot(node)] != 1) {
-    set_output(last_of(node), add_normalised(node, op, mean, variance, kNoValue, relu));
-  } else {
-    waiting_[slot(node)] = [=, this](ValueId residual, bool relu_of_sum) {
+  if (structure_.waits_for_sum(node)) {
+    waiting_[node] = [=, this](ValueId residual, bool relu_of_sum) {
       return add_normalised(node, op, mean, variance, residual, relu_of_sum);
     };
+  } else {
+    set_output(last_of(node), add_normalised(node, op, mean, variance, kNoValue, relu));
   }
   reverse([=, this] {
     if (!has_gradient(last_of(node))) return;
@@ -109,11 +109,11 @@ void Builder::normalise_blocked(NodeId node, const BatchNorm& op) {
 
 ValueId Builder::add_normalised(NodeId node, const BatchNorm& op, ValueId mean, ValueId variance,
                                 ValueId residual, bool relu) {
-  const ValueId source = output(graph_.nodes()[static_cast<std::size_t>(node)].inputs[0]);
+  const ValueId source = output(input_of(node));
   const ImageShape image = graph_.shape(node);
   const BatchNormShape shape{spec_.batch.images, image.channels,
                              static_cast<std::size_t>(image.height * image.width)};
-  const ValueId result = schedule_.add_value(schedule_.value(source).desc);
+  const ValueId result = schedule_.add_value(schedule_.desc(source));
   std::vector<ValueId> operands{source,
                                 weight(parameter(node, Role::scale)),
                                 weight(parameter(node, Role::shift)),
@@ -141,12 +141,12 @@ void Builder::normalise_backward(NodeId node, const BatchNorm& op,
   using Backward = dnnl::batch_normalization_backward;
   Flags flags = Flags::use_scale | Flags::use_shift;
   if (fuses_relu(node)) flags |= Flags::fuse_norm_relu;
-  const Desc data = schedule_.value(source).desc;
+  const Desc data = schedule_.desc(source);
   const Backward::primitive_desc desc({dnnl::prop_kind::backward, data, data, op.epsilon, flags},
                                       attributes(false), engine_, forward);
   reverse([=, this] {
     if (!has_gradient(last_of(node))) return;
-    const NodeId input = graph_.nodes()[static_cast<std::size_t>(node)].inputs[0];
+    const NodeId input = input_of(node);
     const std::size_t scale = parameter(node, Role::scale), shift = parameter(node, Role::shift);
     const ValueId gradient_out = gradient_of(last_of(node), data);
     const ValueId gradient_in = schedule_.add_value(data);

@@ -11,8 +11,8 @@
 namespace penstock::cpu {
 namespace {
 
-/// Alignment of parameters in their arenas, in bytes: a cache line, also the widest vector.
-constexpr std::size_t kAlignment = 64;
+/// Alignment of parameters in their arenas, in elements: a cache line, also the widest vector.
+constexpr std::size_t kAlignment = 64 / sizeof(float);
 
 using dnnl::memory;
 using Tag = memory::format_tag;
@@ -33,128 +33,46 @@ memory::desc plain_layout(const ParameterSpec& spec, const Node& node) {
   return {dims, memory::data_type::f32, Tag::goihw};
 }
 
-std::size_t place(std::vector<ParameterLayout>& layouts) {
-  std::size_t offset = 0;
-  for (ParameterLayout& layout : layouts) {
-    layout.offset = offset;
-    offset += (layout.arena.get_size() + kAlignment - 1) / kAlignment * kAlignment;
-  }
-  return offset;
-}
-
 }  // namespace
 
-std::size_t Layouts::index_of(NodeId node, Role role) const {
-  const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const auto& layout) {
-    return layout.spec.node == node && layout.spec.role == role;
-  });
-  PENSTOCK_ASSERT(found != parameters.end());
-  return static_cast<std::size_t>(found - parameters.begin());
-}
-
-const ParameterLayout& Layouts::of(const ParameterSpec& spec) const {
-  if (spec.role != Role::running_mean && spec.role != Role::running_variance) {
-    return parameters[index_of(spec.node, spec.role)];
-  }
-  const auto found = std::find_if(buffers.begin(), buffers.end(), [&](const auto& layout) {
-    return layout.spec.node == spec.node && layout.spec.role == spec.role;
-  });
-  PENSTOCK_ASSERT(found != buffers.end());
-  return *found;
-}
-
-Layouts make_layouts(const Graph& graph) {
-  const auto layout_of = [&](const ParameterSpec& spec) {
-    const memory::desc plain =
-        plain_layout(spec, graph.nodes()[static_cast<std::size_t>(spec.node)]);
-    return ParameterLayout{spec, plain, plain};
-  };
-  Layouts layouts;
-  for (const ParameterSpec& spec : graph.parameters())
-    layouts.parameters.push_back(layout_of(spec));
-  // Backward goes from the last node to the first; inside a node the order stays.
-  std::stable_sort(layouts.parameters.begin(), layouts.parameters.end(),
-                   [](const auto& a, const auto& b) { return a.spec.node > b.spec.node; });
-  for (const ParameterSpec& spec : graph.buffers()) layouts.buffers.push_back(layout_of(spec));
-  layouts.buffer_bytes = place(layouts.buffers);
-  return layouts;
+Layouts::Layouts(const Graph& graph)
+    : ArenaLayouts(graph, [&](const ParameterSpec& spec) {
+        const memory::desc plain =
+            plain_layout(spec, graph.nodes()[static_cast<std::size_t>(spec.node)]);
+        return ParameterLayout{{spec, 0, plain.get_size() / sizeof(float)}, plain, plain};
+      }) {
+  place(kAlignment);
 }
 
 Builder::Builder(const Graph& graph, const ExecutableSpec& spec, const dnnl::engine& engine,
                  Phase phase, const CpuOptions& options, Layouts& layouts, Schedule& schedule)
-    : graph_(graph),
-      spec_(spec),
+    : GraphBuilder(graph, spec, phase),
       engine_(engine),
-      phase_(phase),
       convolution_(options.winograd ? dnnl::algorithm::convolution_auto
                                     : dnnl::algorithm::convolution_direct),
       layouts_(layouts),
       schedule_(schedule),
       type_(spec.precision == Precision::bf16 ? memory::data_type::bf16 : memory::data_type::f32),
       dtype_(spec.precision == Precision::bf16 ? DType::bf16 : DType::f32),
-      outputs_(graph.nodes().size() + 1, kNoValue),
-      readers_(graph.nodes().size() + 1),
-      relu_of_(graph.nodes().size() + 1, Graph::kInput),
-      is_fused_(graph.nodes().size() + 1),
-      needs_gradient_(graph.nodes().size() + 1),
-      contributions_(graph.nodes().size() + 1),
-      waiting_(graph.nodes().size() + 1),
+      contributions_(graph),
+      waiting_(graph),
       weights_(layouts.parameters.size(), kNoValue),
-      gradients_(layouts.parameters.size(), kNoValue) {
-  find_fusions();
-  for (std::size_t index = 0; index < graph.nodes().size(); ++index) {
-    const Node& node = graph.nodes()[index];
-    needs_gradient_[index + 1] =
-        node.parameters > 0 ||
-        std::any_of(node.inputs.begin(), node.inputs.end(),
-                    [&](NodeId input) { return needs_gradient_[slot(input)]; });
-  }
-}
-
-void Builder::find_fusions() {
-  for (const Node& node : graph_.nodes()) {
-    for (const NodeId input : node.inputs) ++readers_[slot(input)];
-  }
-  for (std::size_t index = 0; index < graph_.nodes().size(); ++index) {
-    const Node& node = graph_.nodes()[index];
-    if (!std::holds_alternative<Relu>(node.op) || node.inputs[0] == Graph::kInput) continue;
-    const NodeId before = node.inputs[0];
-    const Op& op = graph_.nodes()[static_cast<std::size_t>(before)].op;
-    const bool can = std::holds_alternative<Conv2d>(op) || std::holds_alternative<BatchNorm>(op) ||
-                     std::holds_alternative<Add>(op) || std::holds_alternative<Linear>(op);
-    if (!can || readers_[slot(before)] != 1) continue;
-    relu_of_[slot(before)] = static_cast<NodeId>(index);
-    is_fused_[index + 1] = true;
-  }
-}
+      gradients_(layouts.parameters.size(), kNoValue) {}
 
 void Builder::build() {
-  const std::size_t nodes = graph_.nodes().size();
-  const std::size_t total = trains() ? 2 * nodes : nodes;
-  std::size_t done = 0;
-  const auto progress = [&] {
-    if (spec_.progress) spec_.progress(++done, total);
-  };
-  for (std::size_t index = 0; index < nodes; ++index) {
-    if (!is_fused_[index + 1]) {
-      const auto node = static_cast<NodeId>(index);
-      std::visit([&](const auto& op) { visit(node, op); }, graph_.nodes()[index].op);
-    }
-    progress();
-  }
-  add_loss();
-  for (auto backward = backward_.rbegin(); backward != backward_.rend(); ++backward) {
-    (*backward)();
-    progress();
-  }
-  if (trains() || !layouts_.fixed) layouts_.parameter_bytes = place(layouts_.parameters);
+  const std::size_t nodes = graph_.nodes().size(), total = trains() ? 2 * nodes : nodes;
+  walk([this](NodeId node, const auto& op) { visit(node, op); }, [this] { add_loss(); },
+       [this, total, done = std::size_t{0}]() mutable {
+         if (spec_.progress) spec_.progress(++done, total);
+       });
+  if (!layouts_.fixed) layouts_.place(kAlignment);
   layouts_.fixed = true;
   place_parameters();
   schedule_.plan();
 }
 
 void Builder::add_loss() {
-  const auto last = static_cast<NodeId>(graph_.nodes().size()) - 1;
+  const NodeId last = last_node();
   const std::int32_t classes = graph_.shape(last).channels;
   const Desc plain({spec_.batch.images, classes, 1, 1}, memory::data_type::f32, Tag::nchw);
   const ValueId logits = as(output(last), plain);
@@ -182,14 +100,14 @@ Builder::Desc Builder::activation(NodeId node, Tag tag) const {
 }
 
 ValueId Builder::output(NodeId node) {
-  if (auto waiting = std::exchange(waiting_[slot(node)], nullptr)) {
+  if (auto waiting = std::exchange(waiting_[node], nullptr)) {
     set_output(node, waiting(kNoValue, false));
   }
-  if (outputs_[slot(node)] == kNoValue) {
+  if (outputs_[node] == kNoValue) {
     PENSTOCK_ASSERT(node == Graph::kInput);
     return image(activation(node, Tag::nhwc));
   }
-  return outputs_[slot(node)];
+  return outputs_[node];
 }
 
 /// The first reader decides which of the two plain layouts the converted pixels have.
@@ -209,7 +127,7 @@ ValueId Builder::image(const Desc& wanted) {
 }
 
 ValueId Builder::as(ValueId value, const Desc& wanted) {
-  const Desc have = schedule_.value(value).desc;
+  const Desc have = schedule_.desc(value);
   if (have == wanted) return value;
   const ValueId result = schedule_.add_value(wanted);
   const dnnl::reorder::primitive_desc desc(engine_, have, engine_, wanted, attributes(false));
@@ -218,12 +136,12 @@ ValueId Builder::as(ValueId value, const Desc& wanted) {
 }
 
 ValueId Builder::input_as(NodeId node, const Desc& wanted) {
-  if (node == Graph::kInput && outputs_[slot(node)] == kNoValue) image(wanted);
+  if (node == Graph::kInput && outputs_[node] == kNoValue) image(wanted);
   return as(output(node), wanted);
 }
 
 std::size_t Builder::elements(ValueId value) const {
-  return schedule_.value(value).desc.get_size() / size_of(dtype_);
+  return schedule_.desc(value).get_size() / size_of(dtype_);
 }
 
 void Builder::run(const dnnl::primitive_desc_base& desc,
@@ -246,15 +164,14 @@ dnnl::primitive_attr Builder::attributes(bool relu) const {
 // ---- gradients --------------------------------------------------------------
 
 void Builder::contribute(NodeId node, ValueId gradient) {
-  if (needs_gradient(node)) contributions_[slot(node)].push_back(gradient);
+  if (needs_gradient(node)) contributions_[node].push_back(gradient);
 }
 
 ValueId Builder::gradient_of(NodeId node, const Desc& wanted, ValueId mask) {
   constexpr std::size_t kTerms = 4;  // limit of masked_sum()
-  std::vector<ValueId> terms = contributions_[slot(node)];
+  std::vector<ValueId> terms = contributions_[node];
   if (terms.size() == 1 && mask == kNoValue) return as(terms[0], wanted);
-  const Desc common =
-      mask == kNoValue ? schedule_.value(terms[0]).desc : schedule_.value(mask).desc;
+  const Desc common = mask == kNoValue ? schedule_.desc(terms[0]) : schedule_.desc(mask);
   for (ValueId& term : terms) term = as(term, common);
   for (;;) {
     const std::size_t count = std::min(kTerms, terms.size());
@@ -283,7 +200,9 @@ ValueId Builder::gradient_of(NodeId node, const Desc& wanted, ValueId mask) {
 // ---- parameters -------------------------------------------------------------
 
 void Builder::set_layout(std::size_t parameter, const Desc& desc) {
-  if (!layouts_.fixed) layouts_.parameters[parameter].arena = desc;
+  if (layouts_.fixed) return;
+  layouts_.parameters[parameter].arena = desc;
+  layouts_.parameters[parameter].count = desc.get_size() / sizeof(float);
 }
 
 ValueId Builder::weight(std::size_t parameter) {
@@ -302,13 +221,8 @@ ValueId Builder::gradient(std::size_t parameter) {
 }
 
 ValueId Builder::running(NodeId node, Role role) {
-  for (const ParameterLayout& buffer : layouts_.buffers) {
-    if (buffer.spec.node == node && buffer.spec.role == role) {
-      return schedule_.add_value(buffer.plain, Home::running, buffer.offset);
-    }
-  }
-  PENSTOCK_ASSERT(false);
-  return kNoValue;
+  const ParameterLayout& buffer = layouts_.buffer_of(node, role);
+  return schedule_.add_value(buffer.plain, Home::running, buffer.offset * sizeof(float));
 }
 
 ValueId Builder::weight_as(std::size_t parameter, const Desc& wanted) {
@@ -318,7 +232,8 @@ ValueId Builder::weight_as(std::size_t parameter, const Desc& wanted) {
 void Builder::place_parameters() {
   for (std::size_t index = 0; index < layouts_.parameters.size(); ++index) {
     for (const ValueId value : {weights_[index], gradients_[index]}) {
-      if (value != kNoValue) schedule_.set_offset(value, layouts_.parameters[index].offset);
+      if (value != kNoValue)
+        schedule_.set_offset(value, layouts_.parameters[index].offset * sizeof(float));
     }
   }
 }

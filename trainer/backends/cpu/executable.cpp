@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/backends/cpu/executable.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <utility>
 
@@ -12,11 +13,6 @@
 namespace penstock::cpu {
 namespace {
 
-Tensor tensor(const Buffer& arena, std::size_t offset, std::size_t bytes) {
-  if (bytes == 0) return {};
-  return {arena.bytes().data() + offset, bytes / sizeof(float), DType::f32};
-}
-
 /// A lower bound: every convolution's output is kept from forward to backward.
 std::size_t least_bytes(const Graph& graph, const ExecutableSpec& spec) {
   const std::size_t element = spec.precision == Precision::f32 ? 4 : 2;
@@ -25,13 +21,6 @@ std::size_t least_bytes(const Graph& graph, const ExecutableSpec& spec) {
     if (std::holds_alternative<Conv2d>(node.op)) sum += node.shape.elements();
   }
   return sum * element * static_cast<std::size_t>(spec.batch.images);
-}
-
-std::string gib(std::size_t bytes) {
-  const double value = static_cast<double>(bytes) / (1 << 30);
-  return std::to_string(std::round(value * 10) / 10)
-             .substr(0, std::to_string(value).find('.') + 2) +
-         " GiB";
 }
 
 /// Other phases are compiled at their first run, when `progress` may no longer exist.
@@ -49,7 +38,7 @@ CpuExecutable::CpuExecutable(Graph graph, const ExecutableSpec& spec, Device& de
       device_(device),
       options_(options),
       engine_(dnnl::engine::kind::cpu, 0),
-      layouts_(make_layouts(graph_)) {
+      layouts_(graph_) {
   if (graph_.nodes().empty()) return;
   ExecutableSpec first = spec;
   constexpr std::int32_t kTrialImages = 8;
@@ -59,8 +48,8 @@ CpuExecutable::CpuExecutable(Graph graph, const ExecutableSpec& spec, Device& de
   }
   auto schedule = build(Phase::train, first);
   const bool is_trial = first.batch.images != spec_.batch.images;
-  if (is_trial || rank_bytes(*schedule) > share_of_memory()) {
-    refuse(first.batch.images, schedule->planned_bytes());
+  if (is_trial || schedule->planned_bytes() + fixed_bytes() > share_of_memory()) {
+    refuse({first.batch.images, schedule->planned_bytes()});
   }
   make_arenas();
   schedules_[static_cast<std::size_t>(Phase::train)] = std::move(schedule);
@@ -91,66 +80,39 @@ std::size_t CpuExecutable::share_of_memory() const {
 }
 
 /// Weights and gradients, and twice that size again for an optimiser's state.
-std::size_t CpuExecutable::rank_bytes(const Schedule& schedule) const {
-  return schedule.planned_bytes() + 4 * layouts_.parameter_bytes;
+std::size_t CpuExecutable::fixed_bytes() const {
+  return 4 * layouts_.parameter_elements * sizeof(float);
 }
 
-/// Plans do not grow linearly with the batch, because oneDNN's workspaces do not. So this tries a
-/// guess from one plan, and corrects it by the resulting plan if that is too large.
-std::int32_t CpuExecutable::find_batch_that_fits(std::int32_t images, std::size_t planned_bytes) {
-  constexpr int kGuesses = 6;
-  const std::size_t fixed = 4 * layouts_.parameter_bytes;
-  if (share_of_memory() <= fixed) return 0;
-  const double left = static_cast<double>(share_of_memory() - fixed);
-  std::int32_t most = spec_.batch.images - 1;
-  for (int guess = 0; guess < kGuesses; ++guess) {
-    const double fitting = std::floor(left * images / static_cast<double>(planned_bytes));
-    images = static_cast<std::int32_t>(std::min(fitting, static_cast<double>(most)));
-    if (images < 1) return 0;
-    ExecutableSpec smaller = spec_;
-    smaller.batch.images = images;
-    const auto schedule = build(Phase::train, smaller);
-    if (rank_bytes(*schedule) <= share_of_memory()) return images;
-    planned_bytes = schedule->planned_bytes();
-    most = images - 1;
-  }
-  return 0;
-}
-
-void CpuExecutable::refuse(std::int32_t planned_images, std::size_t planned_bytes) {
-  const double per_image = static_cast<double>(planned_bytes) / planned_images;
-  const double wanted =
-      (per_image * spec_.batch.images + 4 * static_cast<double>(layouts_.parameter_bytes)) *
-      spec_.local_ranks;
-  const std::int32_t fitting = find_batch_that_fits(planned_images, planned_bytes);
-  throw ConfigError("--batch-size is " + std::to_string(spec_.batch.images) + ": training on " +
-                    std::to_string(spec_.local_ranks) +
-                    (spec_.local_ranks == 1 ? " device" : " devices") + " needs " +
-                    gib(static_cast<std::size_t>(wanted)) + " of memory, and " +
-                    gib(options_.memory_budget) + " may be used; " +
-                    (fitting > 0 ? "a batch of " + std::to_string(fitting) + " fits"
-                                 : "not even one image fits: use a smaller model"));
+void CpuExecutable::refuse(const compiler::PlannedBatch& planned) {
+  const double planned_bytes =
+      static_cast<double>(planned.bytes) / planned.images * spec_.batch.images;
+  const double wanted = (planned_bytes + static_cast<double>(fixed_bytes())) * spec_.local_ranks;
+  const std::size_t share = share_of_memory();
+  const std::int32_t fitting = compiler::find_batch_that_fits(
+      planned, spec_.batch.images, share - std::min(share, fixed_bytes()),
+      [this](std::int32_t images) {
+        ExecutableSpec smaller = spec_;
+        smaller.batch.images = images;
+        return build(Phase::train, smaller)->planned_bytes();
+      });
+  throw compiler::batch_too_large(
+      spec_.batch.images,
+      fmt::format("training on {} device{} needs {} of memory", spec_.local_ranks,
+                  spec_.local_ranks == 1 ? "" : "s",
+                  compiler::size_text(static_cast<std::size_t>(wanted))),
+      options_.memory_budget, fitting);
 }
 
 void CpuExecutable::make_arenas() {
-  const auto arena = [&](std::size_t bytes) {
-    return bytes == 0 ? Buffer() : device_.allocate(bytes, MemoryKind::device);
+  const auto arena = [&](std::size_t elements) {
+    return elements == 0 ? Buffer()
+                         : device_.allocate(elements * sizeof(float), MemoryKind::device);
   };
-  weights_ = arena(layouts_.parameter_bytes);
-  gradients_ = arena(layouts_.parameter_bytes);
-  running_ = arena(layouts_.buffer_bytes);
-  for (const ParameterLayout& layout : layouts_.parameters) {
-    const std::size_t bytes = layout.arena.get_size();
-    set_.parameters.push_back({layout.spec, tensor(weights_, layout.offset, bytes),
-                               tensor(gradients_, layout.offset, bytes)});
-  }
-  for (const ParameterLayout& layout : layouts_.buffers) {
-    set_.buffers.push_back(
-        {layout.spec, tensor(running_, layout.offset, layout.plain.get_size()), {}});
-  }
-  set_.weights = tensor(weights_, 0, layouts_.parameter_bytes);
-  set_.gradients = tensor(gradients_, 0, layouts_.parameter_bytes);
-  set_.running = tensor(running_, 0, layouts_.buffer_bytes);
+  weights_ = arena(layouts_.parameter_elements);
+  gradients_ = arena(layouts_.parameter_elements);
+  running_ = arena(layouts_.buffer_elements);
+  set_ = layouts_.set_in(weights_, gradients_, running_);
 }
 
 void CpuExecutable::bind_all() {

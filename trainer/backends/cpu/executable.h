@@ -10,6 +10,7 @@
 
 #include "dataflow/device.h"
 #include "trainer/backend.h"
+#include "trainer/backends/compiler/memory_plan.h"
 #include "trainer/backends/cpu/builder.h"
 #include "trainer/backends/cpu/schedule.h"
 
@@ -30,7 +31,9 @@ class CpuExecutable final : public Executable {
 
   std::size_t activation_bytes() const noexcept { return activations_.bytes().size(); }
   /// Bytes of weights and gradients.
-  std::size_t parameter_bytes() const noexcept { return 2 * layouts_.parameter_bytes; }
+  std::size_t parameter_bytes() const noexcept {
+    return 2 * layouts_.parameter_elements * sizeof(float);
+  }
 
  private:
   static constexpr std::size_t kPhases = 3;
@@ -38,9 +41,8 @@ class CpuExecutable final : public Executable {
   std::unique_ptr<Schedule> build(Phase phase, const ExecutableSpec& spec);
   Schedule& prepare(Phase phase);
   std::size_t share_of_memory() const;
-  std::size_t rank_bytes(const Schedule& schedule) const;
-  std::int32_t find_batch_that_fits(std::int32_t images, std::size_t planned_bytes);
-  [[noreturn]] void refuse(std::int32_t planned_images, std::size_t planned_bytes);
+  std::size_t fixed_bytes() const;
+  [[noreturn]] void refuse(const compiler::PlannedBatch& planned);
   void make_arenas();
   void bind_all();
 

@@ -35,7 +35,7 @@ memory::desc matrix_layout(const memory::desc& plain, std::int32_t channels, Typ
 // ---- convolution ------------------------------------------------------------
 
 void Builder::visit(NodeId node, const Conv2d& op) {
-  const NodeId input = graph_.nodes()[static_cast<std::size_t>(node)].inputs[0];
+  const NodeId input = input_of(node);
   const std::size_t filter = parameter(node, Role::weight);
   const Desc in = any(activation(input, Tag::nchw)), out = any(activation(node, Tag::nchw));
   const Desc filters = any(layouts_.parameters[filter].plain, type_);
@@ -63,7 +63,7 @@ void Builder::visit(NodeId node, const Conv2d& op) {
 void Builder::convolve_backward(NodeId node, const Conv2d& op,
                                 const dnnl::convolution_forward::primitive_desc& forward,
                                 ValueId source) {
-  const NodeId input = graph_.nodes()[static_cast<std::size_t>(node)].inputs[0];
+  const NodeId input = input_of(node);
   const std::size_t filter = parameter(node, Role::weight);
   const Desc in = any(activation(input, Tag::nchw)), out = any(activation(node, Tag::nchw));
   const Desc plain = layouts_.parameters[filter].plain;
@@ -122,14 +122,14 @@ void Builder::visit(NodeId node, const AvgPool& op) {
 }
 
 void Builder::visit(NodeId node, const GlobalAvgPool&) {
-  const ImageShape in = graph_.shape(graph_.nodes()[static_cast<std::size_t>(node)].inputs[0]);
+  const ImageShape in = graph_.shape(input_of(node));
   pool(node, dnnl::algorithm::pooling_avg_exclude_padding, {in.height, in.width, 1});
 }
 
 void Builder::pool(NodeId node, dnnl::algorithm algorithm, const Window& window) {
-  const NodeId input = graph_.nodes()[static_cast<std::size_t>(node)].inputs[0];
+  const NodeId input = input_of(node);
   const ValueId source = output(input);
-  const Desc in = schedule_.value(source).desc;
+  const Desc in = schedule_.desc(source);
   const dnnl::pooling_forward::primitive_desc forward(
       {forward_kind(), algorithm, in, any(activation(node, Tag::nchw)), strides(window),
        kernel(window), begin(window), end(window)},
@@ -161,9 +161,9 @@ void Builder::pool(NodeId node, dnnl::algorithm algorithm, const Window& window)
 // ---- element-wise -----------------------------------------------------------
 
 void Builder::visit(NodeId node, const Relu&) {
-  const NodeId input = graph_.nodes()[static_cast<std::size_t>(node)].inputs[0];
+  const NodeId input = input_of(node);
   const ValueId source = output(input);
-  const Desc desc = schedule_.value(source).desc;
+  const Desc desc = schedule_.desc(source);
   const ValueId result = schedule_.add_value(desc);
   schedule_.add_kernel(
       [dtype = dtype_, n = elements(result)](const RunState&, std::span<std::byte* const> at) {
@@ -178,12 +178,12 @@ void Builder::visit(NodeId node, const Relu&) {
 }
 
 void Builder::visit(NodeId node, const Add&) {
-  const std::vector<NodeId>& inputs = graph_.nodes()[static_cast<std::size_t>(node)].inputs;
+  const std::vector<NodeId>& inputs = node_of(node).inputs;
   ValueId result = add_into_batch_norm(node);
   if (result == kNoValue) {
     const ValueId a = output(inputs[0]);
-    const ValueId b = as(output(inputs[1]), schedule_.value(a).desc);
-    result = schedule_.add_value(schedule_.value(a).desc);
+    const ValueId b = as(output(inputs[1]), schedule_.desc(a));
+    result = schedule_.add_value(schedule_.desc(a));
     schedule_.add_kernel(
         [dtype = dtype_, n = elements(result), relu = fuses_relu(node)](
             const RunState&, std::span<std::byte* const> at) {
@@ -192,7 +192,7 @@ void Builder::visit(NodeId node, const Add&) {
         {a, b, result});
     schedule_.may_overwrite(result, a);
   }
-  const Desc desc = schedule_.value(result).desc;
+  const Desc desc = schedule_.desc(result);
   set_output(last_of(node), result);
   reverse([=, this] {
     if (!has_gradient(last_of(node))) return;
@@ -203,19 +203,19 @@ void Builder::visit(NodeId node, const Add&) {
 }
 
 ValueId Builder::add_into_batch_norm(NodeId node) {
-  const std::vector<NodeId>& inputs = graph_.nodes()[static_cast<std::size_t>(node)].inputs;
+  const std::vector<NodeId>& inputs = node_of(node).inputs;
   for (const std::size_t index : {0U, 1U}) {
-    const auto waiting = std::exchange(waiting_[slot(inputs[index])], nullptr);
+    const auto waiting = std::exchange(waiting_[inputs[index]], nullptr);
     if (!waiting) continue;
-    const NodeId source = graph_.nodes()[static_cast<std::size_t>(inputs[index])].inputs[0];
-    const Desc desc = schedule_.value(output(source)).desc;
+    const NodeId source = input_of(inputs[index]);
+    const Desc desc = schedule_.desc(output(source));
     return waiting(as(output(inputs[1 - index]), desc), fuses_relu(node));
   }
   return kNoValue;
 }
 
 void Builder::visit(NodeId node, const Dropout& op) {
-  const NodeId input = graph_.nodes()[static_cast<std::size_t>(node)].inputs[0];
+  const NodeId input = input_of(node);
   if (!trains() || op.rate == 0) {
     set_output(node, output(input));
     reverse([=, this] {
@@ -245,13 +245,13 @@ void Builder::visit(NodeId node, const Dropout& op) {
 }
 
 void Builder::visit(NodeId node, const Lrn& op) {
-  const NodeId input = graph_.nodes()[static_cast<std::size_t>(node)].inputs[0];
-  const std::int32_t channels = graph_.nodes()[static_cast<std::size_t>(node)].shape.channels;
+  const NodeId input = input_of(node);
+  const std::int32_t channels = graph_.shape(node).channels;
   // In 16 bits, oneDNN's gradients are wrong if channels are the last dimension and do not fill
   // whole blocks. Convolutions on CPUs with AMX produce this layout.
   const bool blocked = type_ != memory::data_type::f32 && channels % 16 != 0;
   const ValueId source = blocked ? input_as(input, activation(input, Tag::nChw16c)) : output(input);
-  const Desc data = schedule_.value(source).desc;
+  const Desc data = schedule_.desc(source);
   constexpr auto kAcross = dnnl::algorithm::lrn_across_channels;
   const dnnl::lrn_forward::primitive_desc forward(
       {forward_kind(), kAcross, data, op.size, op.alpha, op.beta, op.k}, attributes(false),
@@ -281,12 +281,12 @@ void Builder::visit(NodeId node, const Lrn& op) {
 // ---- channels ---------------------------------------------------------------
 
 void Builder::visit(NodeId node, const Concat&) {
-  const std::vector<NodeId>& inputs = graph_.nodes()[static_cast<std::size_t>(node)].inputs;
+  const std::vector<NodeId>& inputs = node_of(node).inputs;
   std::vector<Desc> descs;
   std::vector<Schedule::Argument> arguments;
   for (const NodeId input : inputs) {
     const ValueId source = output(input);
-    descs.push_back(schedule_.value(source).desc);
+    descs.push_back(schedule_.desc(source));
     arguments.push_back({DNNL_ARG_MULTIPLE_SRC + static_cast<int>(arguments.size()), source, {}});
   }
   const dnnl::concat::primitive_desc forward(1, descs, engine_, attributes(false));
@@ -317,7 +317,7 @@ void Builder::visit(NodeId node, const Concat&) {
 }
 
 void Builder::visit(NodeId node, const PadChannels& op) {
-  const NodeId input = graph_.nodes()[static_cast<std::size_t>(node)].inputs[0];
+  const NodeId input = input_of(node);
   const std::int32_t narrow = graph_.shape(input).channels, wide = graph_.shape(node).channels;
   const ValueId source = input_as(input, activation(input, Tag::nhwc));
   const ValueId result = schedule_.add_value(activation(node, Tag::nhwc));
@@ -343,7 +343,7 @@ void Builder::visit(NodeId node, const PadChannels& op) {
 // ---- linear -----------------------------------------------------------------
 
 void Builder::visit(NodeId node, const Linear& op) {
-  const NodeId input = graph_.nodes()[static_cast<std::size_t>(node)].inputs[0];
+  const NodeId input = input_of(node);
   const std::size_t matrix = parameter(node, Role::weight), bias = parameter(node, Role::bias);
   const Desc in = any(activation(input, Tag::nchw));
   const auto layout = [&](Type type) {
@@ -352,7 +352,7 @@ void Builder::visit(NodeId node, const Linear& op) {
   const Desc bias_desc({op.features}, Type::f32, Tag::a);
   const memory::dims rows{spec_.batch.images, op.features};
   // The output logits are always f32.
-  const bool logits = last_of(node) + 1 == static_cast<NodeId>(graph_.nodes().size());
+  const bool logits = last_of(node) == last_node();
   const Desc out(rows, logits ? Type::f32 : type_, Tag::nc), gradient_rows(rows, type_, Tag::nc);
   const dnnl::inner_product_forward::primitive_desc forward(
       {forward_kind(), in, layout(type_), bias_desc, out}, attributes(fuses_relu(node)), engine_);

@@ -20,8 +20,10 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "dataflow/clock.h"
+#include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/host_device.h"
 #include "dataflow/pace.h"
@@ -34,6 +36,17 @@
 namespace penstock {
 namespace emulated {
 namespace {
+
+/// Throws ConfigError that lists the names, if `name` is unknown.
+const Preset& find_preset(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Preset& known : kPresets) {
+    if (known.name == canonical_name(name)) return known;
+    names.emplace_back(known.name);
+  }
+  throw ConfigError("emulated:preset is '" + name + "'; expected one of " + join(names) +
+                    ", or state img_per_s=");
+}
 
 /// Statistics of the host's threads that waited for an emulated device: how late they woke, and how
 /// long they spun.

@@ -6,7 +6,6 @@
 #include <array>
 #include <cstdint>
 #include <iterator>
-#include <string>
 #include <string_view>
 
 #include "dataflow/options.h"
@@ -67,8 +66,5 @@ inline constexpr auto kPresetValues = [] {
     values[i] = {kPresets[i].name, kPresets[i].source};
   return values;
 }();
-
-/// Throws ConfigError that lists the names, if `name` is unknown.
-const Preset& find_preset(const std::string& name);
 
 }  // namespace penstock::emulated

@@ -10,8 +10,7 @@
 #include "trainer/backends/gpu/builder.h"
 #include "trainer/backends/gpu/device.h"
 #include "trainer/backends/gpu/group.h"
-#include "trainer/backends/gpu/nccl_group.h"
-#include "trainer/backends/gpu/optimizer.h"
+#include "trainer/backends/gpu/library.h"
 #include "trainer/collectives/staged.h"
 #include "trainer/wire_format.h"
 
@@ -168,3 +167,19 @@ std::unique_ptr<CollectiveGroup> GpuBackend::make_nccl_group(std::span<Device* c
 }
 
 }  // namespace penstock::gpu
+
+namespace penstock {
+
+extern constinit const BackendEntry gpu_backend{
+    .name = "gpu",
+    .summary = "trains on GPUs with cuDNN, in fp16, bf16, tf32 or fp32",
+    .options = gpu::kOptions,
+    .exchanges_gradients = true,
+    .make = [](const Options& options, Clock&) -> std::unique_ptr<Backend> {
+      // The library stays open until the program ends, so this pointer needs no deleter.
+      const std::shared_ptr<gpu::DriverLibrary> library(&gpu::driver_library(), [](auto*) {});
+      return std::make_unique<gpu::GpuBackend>(library, options, gpu::nvml_functions());
+    },
+};
+
+}  // namespace penstock

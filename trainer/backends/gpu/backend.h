@@ -2,6 +2,7 @@
 // The gpu backend. It works over any DriverLibrary: the CUDA library or the library of the tests.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -11,11 +12,13 @@
 #include <vector>
 
 #include "trainer/backend.h"
+#include "trainer/backends/gpu/device.h"
 #include "trainer/backends/gpu/driver.h"
 #include "trainer/backends/gpu/exchange.h"
 #include "trainer/backends/gpu/executable.h"
 #include "trainer/backends/gpu/plan_book.h"
 #include "trainer/backends/gpu/watch.h"
+#include "trainer/optimizer.h"
 
 namespace penstock::gpu {
 
@@ -35,6 +38,17 @@ inline constexpr OptionSpec kOptions[] = {
     {"deterministic", "true", "use only engines whose results are bit-identical in every run"},
     {"reduced_precision", "false", "allow engines that sum in less than fp32"},
 };
+
+/// How an optimizer treats gradients that are not all finite.
+struct FiniteRules {
+  bool checks = false;        ///< such an update changes nothing and clears StepResult::finite
+  float loss_scale = 1;       ///< the loss scale of the first step, if it adapts itself
+  std::int32_t count_to = 0;  ///< above 0: the device's loss scale adapts itself
+};
+
+/// Borrows `device`. Throws Unavailable for optimisers without a kernel.
+std::unique_ptr<Optimizer> make_gpu_optimizer(const OptimizerChoice& choice,
+                                              const FiniteRules& rules, GpuDevice& device);
 
 class GpuBackend final : public Backend {
  public:

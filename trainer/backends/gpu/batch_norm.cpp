@@ -17,7 +17,7 @@ void Builder::visit(NodeId node, const BatchNorm& op) {
     if (trains()) reverse([=, this] { batch_norm_backward(last, norm, mask); });
     return;
   }
-  waiting_[slot(node)] = norm;
+  waiting_[node] = norm;
   if (!trains()) return;
   reverse([=, this] {  // unless the addition has done it
     if (has_gradient(node)) batch_norm_backward(node, norm, kNoValue);
@@ -56,8 +56,8 @@ Builder::Normalised Builder::normalise(NodeId node, const BatchNorm& op) {
     norm.short_multiplier = schedule_.add_value(count * size_of(type_));
     norm.short_addend = schedule_.add_value(count * size_of(type_));
   }
-  const bool has_sums = sums_[slot(input)] != kNoValue;
-  const ValueId partial = has_sums ? sums_[slot(input)] : batch_norm_sums(node, norm.x);
+  const bool has_sums = sums_[input] != kNoValue;
+  const ValueId partial = has_sums ? sums_[input] : batch_norm_sums(node, norm.x);
   const ValueId pivot = has_sums ? kNoValue : norm.x;
   const BatchNormFinish finish{.blocks = has_sums ? 1 : sum_blocks(rows_of(node), channels),
                                .type = type_,
@@ -99,7 +99,7 @@ ValueId Builder::batch_norm_sums(NodeId node, ValueId x) {
 /// Computes the output of `last`, unless the convolution behind it does so. Returns the ReLU's
 /// mask, or kNoValue if no operation reads the mask.
 ValueId Builder::activate(NodeId last, bool relu, const Activated& from) {
-  activated_[slot(last)] = from;
+  activated_[last] = from;
   const NodeFusion reader = behind(last);
   if (reader.normalises || reader.ends_block) return kNoValue;
   return add_scale_shift(last, relu, from, relu && trains() && !reader.masks_gradient);
@@ -107,24 +107,19 @@ ValueId Builder::activate(NodeId last, bool relu, const Activated& from) {
 
 ValueId Builder::add_scale_shift(NodeId last, bool relu, const Activated& from, bool wants_mask) {
   const ValueId y = new_activation(last), mask = wants_mask ? new_mask(last) : kNoValue;
-  const Normalised& norm = from.norm;
-  const ValueId added = from.other ? from.other->x : from.residual;
-  const ValueId multiplier = from.other ? from.other->multiplier : kNoValue;
-  const ValueId addend = from.other ? from.other->addend : kNoValue;
-  const ScaleShift shape{
-      .relu = relu, .type = type_, .rows = rows_of(last), .channels = graph_.shape(last).channels};
-  schedule_.add([=](const Addresses& at) {
-    ScaleShift call = shape;
-    call.x = at(norm.x);
-    call.multiplier = at.as<float>(norm.multiplier);
-    call.addend = at.as<float>(norm.addend);
-    call.residual = at(added);
-    call.residual_multiplier = at.as<float>(multiplier);
-    call.residual_addend = at.as<float>(addend);
-    call.y = at(y);
-    call.mask = at.as<std::uint8_t>(mask);
-    return call;
-  });
+  ScaleShiftOperands of{.x = from.norm.x,
+                        .y = y,
+                        .multiplier = from.norm.multiplier,
+                        .addend = from.norm.addend,
+                        .residual = from.residual,
+                        .mask = mask,
+                        .relu = relu};
+  if (from.other) {
+    of.residual = from.other->x;
+    of.residual_multiplier = from.other->multiplier;
+    of.residual_addend = from.other->addend;
+  }
+  scale_shift(last, of);
   set_output(last, y);
   return mask;
 }
@@ -132,7 +127,7 @@ ValueId Builder::add_scale_shift(NodeId last, bool relu, const Activated& from, 
 /// If both are batch norms, `norm` is the later one.
 void Builder::finish_sum(NodeId node, const Normalised& norm, NodeId other) {
   const NodeId last = last_of(node);
-  Activated from{norm, std::exchange(waiting_[slot(other)], std::nullopt)};
+  Activated from{norm, std::exchange(waiting_[other], std::nullopt)};
   if (!from.other) from.residual = output(other);
   const ValueId mask = activate(last, last != node, from);
   if (trains()) reverse([=, this] { sum_backward(last, from, other, mask); });
@@ -141,7 +136,7 @@ void Builder::finish_sum(NodeId node, const Normalised& norm, NodeId other) {
 /// Computes the factors once; a convolution's gradient may have computed them already.
 Builder::Factors Builder::batch_norm_factors(const Normalised& norm, ValueId dy, ValueId mask,
                                              ValueId masked) {
-  if (factors_[slot(norm.node)]) return *factors_[slot(norm.node)];
+  if (factors_[norm.node]) return *factors_[norm.node];
   const std::int64_t rows = rows_of(norm.node);
   const std::int32_t channels = graph_.shape(norm.node).channels;
   const std::int32_t blocks = sum_blocks(rows, channels);
@@ -179,7 +174,7 @@ Builder::Factors Builder::batch_norm_factors(const Normalised& norm, ValueId dy,
   });
   completes(norm.node, Role::scale);
   completes(norm.node, Role::shift);
-  factors_[slot(norm.node)] = factors;
+  factors_[norm.node] = factors;
   return factors;
 }
 
@@ -188,44 +183,39 @@ void Builder::apply_factors(const Normalised& norm, const Factors& factors, Valu
   const NodeId input = input_of(norm.node);
   if (!needs_gradient(input)) return;
   const Target dx = target(input);
-  const BatchNormBackwardApply shape{.accumulate = dx.accumulate,
-                                     .type = type_,
-                                     .rows = rows_of(norm.node),
-                                     .channels = graph_.shape(norm.node).channels};
-  schedule_.add([=](const Addresses& at) {
-    BatchNormBackwardApply call = shape;
-    call.dy = at(dy);
-    call.mask = at.as<std::uint8_t>(mask);
-    call.x = at(norm.x);
-    call.dy_factor = at.as<float>(factors.dy);
-    call.x_factor = at.as<float>(factors.x);
-    call.constant = at.as<float>(factors.constant);
-    call.dx = at(dx.value);
-    return call;
-  });
+  add_application(norm.node, dy, mask, dx.accumulate, {norm.x, dx.value, factors}, {});
 }
 
 /// Both batch norms together read the gradient once.
-void Builder::apply_factors(const Normalised& norm, const Normalised& other, ValueId dy) {
+void Builder::apply_both_factors(const Normalised& norm, const Normalised& other, ValueId dy) {
   const Factors factors = batch_norm_factors(norm, dy, kNoValue, kNoValue);
   const Factors other_factors = batch_norm_factors(other, dy, kNoValue, kNoValue);
   const ValueId dx = target(input_of(norm.node)).value;
   const ValueId other_dx = target(input_of(other.node)).value;
-  const BatchNormBackwardApply shape{
-      .type = type_, .rows = rows_of(norm.node), .channels = graph_.shape(norm.node).channels};
+  add_application(norm.node, dy, kNoValue, false, {norm.x, dx, factors},
+                  {other.x, other_dx, other_factors});
+}
+
+void Builder::add_application(NodeId node, ValueId dy, ValueId mask, bool accumulate,
+                              const Application& first, const Application& second) {
+  const BatchNormBackwardApply shape{.accumulate = accumulate,
+                                     .type = type_,
+                                     .rows = rows_of(node),
+                                     .channels = graph_.shape(node).channels};
   schedule_.add([=](const Addresses& at) {
     BatchNormBackwardApply call = shape;
     call.dy = at(dy);
-    call.x = at(norm.x);
-    call.dy_factor = at.as<float>(factors.dy);
-    call.x_factor = at.as<float>(factors.x);
-    call.constant = at.as<float>(factors.constant);
-    call.dx = at(dx);
-    call.x2 = at(other.x);
-    call.dy_factor2 = at.as<float>(other_factors.dy);
-    call.x_factor2 = at.as<float>(other_factors.x);
-    call.constant2 = at.as<float>(other_factors.constant);
-    call.dx2 = at(other_dx);
+    call.mask = at.as<std::uint8_t>(mask);
+    call.x = at(first.x);
+    call.dy_factor = at.as<float>(first.factors.dy);
+    call.x_factor = at.as<float>(first.factors.x);
+    call.constant = at.as<float>(first.factors.constant);
+    call.dx = at(first.dx);
+    call.x2 = at(second.x);
+    call.dy_factor2 = at.as<float>(second.factors.dy);
+    call.x_factor2 = at.as<float>(second.factors.x);
+    call.constant2 = at.as<float>(second.factors.constant);
+    call.dx2 = at(second.dx);
     return call;
   });
 }
@@ -250,7 +240,7 @@ void Builder::sum_backward(NodeId last, const Activated& from, NodeId other, Val
   if (from.other && short_) {
     const NodeId x = input_of(from.norm.node), other_x = input_of(from.other->node);
     if (x != other_x && sets_gradient_of(x) && sets_gradient_of(other_x)) {
-      apply_factors(from.norm, *from.other, dy);
+      apply_both_factors(from.norm, *from.other, dy);
       return;
     }
   }

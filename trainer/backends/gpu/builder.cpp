@@ -49,30 +49,17 @@ WidenGradients widen_gradients(const Homes& homes, DType type, std::size_t first
 
 Builder::Builder(const Graph& graph, const ExecutableSpec& spec, Phase phase,
                  const Layouts& layouts, const FusionPlan& fusion, Schedule& schedule)
-    : graph_(graph),
-      spec_(spec),
-      phase_(phase),
+    : GraphBuilder(graph, spec, phase),
       layouts_(layouts),
       fusion_(fusion),
-      structure_(graph),
       schedule_(schedule),
       type_(dtype_of(spec.precision)),
       short_(is_short(spec.precision)),
-      outputs_(graph.nodes().size() + 1, kNoValue),
-      needs_gradient_(graph.nodes().size() + 1),
-      gradient_values_(graph.nodes().size() + 1, kNoValue),
-      waiting_(graph.nodes().size() + 1),
-      activated_(graph.nodes().size() + 1),
-      sums_(graph.nodes().size() + 1, kNoValue),
-      factors_(graph.nodes().size() + 1) {
-  for (std::size_t index = 0; index < graph.nodes().size(); ++index) {
-    const Node& node = graph.nodes()[index];
-    needs_gradient_[index + 1] =
-        node.parameters > 0 ||
-        std::any_of(node.inputs.begin(), node.inputs.end(),
-                    [&](NodeId input) { return needs_gradient_[slot(input)]; });
-  }
-}
+      gradient_values_(graph, kNoValue),
+      waiting_(graph),
+      activated_(graph),
+      sums_(graph, kNoValue),
+      factors_(graph) {}
 
 void Builder::build() {
   scalars_ = schedule_.add_value(sizeof(StepScalars), Home::scalars);
@@ -84,52 +71,38 @@ void Builder::build() {
       return NarrowWeights{at.as<float>(from), at(to), type, count};
     });
   }
-  for (std::size_t index = 0; index < graph_.nodes().size(); ++index) {
-    const auto node = static_cast<NodeId>(index);
-    if (structure_.is_fused(node)) continue;
-    std::visit([&](const auto& op) { visit(node, op); }, graph_.nodes()[index].op);
-  }
-  add_loss();
-  for (auto backward = backward_.rbegin(); backward != backward_.rend(); ++backward) (*backward)();
+  walk([this](NodeId node, const auto& op) { visit(node, op); }, [this] { add_loss(); }, [] {});
 }
 
 void Builder::add_loss() {
-  const ValueId result = schedule_.add_value(sizeof(StepResult), Home::result);
-  SummariseStep summary{.images = spec_.batch.images};
-  if (phase_ == Phase::forward_only || graph_.nodes().empty()) {
-    schedule_.add([=, scalars = scalars_](const Addresses& at) {
-      SummariseStep call = summary;
-      call.scalars = at.as<StepScalars>(scalars);
-      call.result = at.as<StepResult>(result);
-      return call;
+  ValueId loss = kNoValue, above = kNoValue;
+  if (phase_ != Phase::forward_only && !graph_.nodes().empty()) {
+    const auto images = static_cast<std::size_t>(spec_.batch.images);
+    loss = new_floats(images);
+    above = schedule_.add_value(images * sizeof(std::int32_t));
+    const ValueId logits = output(last_node());
+    const ValueId labels = schedule_.add_value(images * sizeof(std::int32_t), Home::labels);
+    const ValueId dlogits = needs_gradient(last_node()) ? target(last_node()).value : kNoValue;
+    schedule_.add([=, scalars = scalars_, type = type_, count = spec_.batch.images,
+                   classes = graph_.shape(last_node()).channels](const Addresses& at) {
+      return SoftmaxCrossEntropy{.logits = at(logits),
+                                 .labels = at.as<std::int32_t>(labels),
+                                 .dlogits = at(dlogits),
+                                 .loss = at.as<float>(loss),
+                                 .above = at.as<std::int32_t>(above),
+                                 .scalars = at.as<StepScalars>(scalars),
+                                 .type = type,
+                                 .images = count,
+                                 .classes = classes};
     });
-    return;
   }
-  const auto last = static_cast<NodeId>(graph_.nodes().size()) - 1;
-  const auto images = static_cast<std::size_t>(spec_.batch.images);
-  const ValueId logits = output(last), loss = new_floats(images);
-  const ValueId labels = schedule_.add_value(images * sizeof(std::int32_t), Home::labels);
-  const ValueId above = schedule_.add_value(images * sizeof(std::int32_t));
-  const ValueId dlogits = needs_gradient(last) ? target(last).value : kNoValue;
-  const SoftmaxCrossEntropy entropy{
-      .type = type_, .images = spec_.batch.images, .classes = graph_.shape(last).channels};
-  schedule_.add([=, scalars = scalars_](const Addresses& at) {
-    SoftmaxCrossEntropy call = entropy;
-    call.logits = at(logits);
-    call.labels = at.as<std::int32_t>(labels);
-    call.dlogits = at(dlogits);
-    call.loss = at.as<float>(loss);
-    call.above = at.as<std::int32_t>(above);
-    call.scalars = at.as<StepScalars>(scalars);
-    return call;
-  });
-  schedule_.add([=, scalars = scalars_](const Addresses& at) {
-    SummariseStep call = summary;
-    call.loss = at.as<float>(loss);
-    call.above = at.as<std::int32_t>(above);
-    call.scalars = at.as<StepScalars>(scalars);
-    call.result = at.as<StepResult>(result);
-    return call;
+  const ValueId result = schedule_.add_value(sizeof(StepResult), Home::result);
+  schedule_.add([=, scalars = scalars_, count = spec_.batch.images](const Addresses& at) {
+    return SummariseStep{.loss = at.as<float>(loss),
+                         .above = at.as<std::int32_t>(above),
+                         .images = count,
+                         .scalars = at.as<StepScalars>(scalars),
+                         .result = at.as<StepResult>(result)};
   });
 }
 
@@ -151,15 +124,15 @@ ValueId Builder::new_activation(NodeId node) {
 ValueId Builder::new_mask(NodeId node) { return schedule_.add_value((elements_of(node) + 7) / 8); }
 
 ValueId Builder::output(NodeId node) {
-  if (waiting_[slot(node)]) {
-    const Normalised norm = *std::exchange(waiting_[slot(node)], std::nullopt);
+  if (waiting_[node]) {
+    const Normalised norm = *std::exchange(waiting_[node], std::nullopt);
     add_scale_shift(node, false, {norm}, false);
   }
-  if (outputs_[slot(node)] == kNoValue) {
+  if (outputs_[node] == kNoValue) {
     PENSTOCK_ASSERT(node == Graph::kInput);
     set_output(node, image(graph_.input_shape().channels));
   }
-  return outputs_[slot(node)];
+  return outputs_[node];
 }
 
 ValueId Builder::image(std::int32_t channels) {
@@ -191,7 +164,7 @@ ValueId Builder::image(std::int32_t channels) {
 // ---- gradients --------------------------------------------------------------
 
 Builder::Target Builder::target(NodeId node) {
-  ValueId& value = gradient_values_[slot(node)];
+  ValueId& value = gradient_values_[node];
   if (value != kNoValue) return {value, true};
   value = new_activation(node);
   return {value, false};
@@ -199,25 +172,32 @@ Builder::Target Builder::target(NodeId node) {
 
 void Builder::give(NodeId node, ValueId value, bool keep) {
   if (!needs_gradient(node)) return;
-  ValueId& gradient = gradient_values_[slot(node)];
+  ValueId& gradient = gradient_values_[node];
   if (gradient != kNoValue) {
-    copy_or_add(node, gradient, value, true);
+    scale_shift(node, {.x = value, .y = gradient, .residual = gradient});
   } else if (!keep) {
     gradient = value;
   } else {
     gradient = new_activation(node);
-    copy_or_add(node, gradient, value, false);
+    scale_shift(node, {.x = value, .y = gradient});
   }
 }
 
-void Builder::copy_or_add(NodeId node, ValueId to, ValueId value, bool add) {
-  const ScaleShift sum{
-      .type = type_, .rows = rows_of(node), .channels = graph_.shape(node).channels};
+void Builder::scale_shift(NodeId node, const ScaleShiftOperands& of) {
+  const ScaleShift shape{.relu = of.relu,
+                         .type = type_,
+                         .rows = rows_of(node),
+                         .channels = graph_.shape(node).channels};
   schedule_.add([=](const Addresses& at) {
-    ScaleShift call = sum;
-    call.x = at(value);
-    call.residual = add ? at(to) : nullptr;
-    call.y = at(to);
+    ScaleShift call = shape;
+    call.x = at(of.x);
+    call.multiplier = at.as<float>(of.multiplier);
+    call.addend = at.as<float>(of.addend);
+    call.residual = at(of.residual);
+    call.residual_multiplier = at.as<float>(of.residual_multiplier);
+    call.residual_addend = at.as<float>(of.residual_addend);
+    call.y = at(of.y);
+    call.mask = at.as<std::uint8_t>(of.mask);
     return call;
   });
 }
@@ -236,13 +216,235 @@ void Builder::completes(NodeId node, Role role) {
 }
 
 ValueId Builder::running(NodeId node, Role role) {
-  const auto buffer = std::find_if(layouts_.buffers.begin(), layouts_.buffers.end(),
-                                   [&](const ParameterLayout& layout) {
-                                     return layout.spec.node == node && layout.spec.role == role;
-                                   });
-  PENSTOCK_ASSERT(buffer != layouts_.buffers.end());
-  return schedule_.add_value(buffer->count * sizeof(float), Home::running,
-                             buffer->offset * sizeof(float));
+  const ParameterLayout& buffer = layouts_.buffer_of(node, role);
+  return schedule_.add_value(buffer.count * sizeof(float), Home::running,
+                             buffer.offset * sizeof(float));
+}
+
+// ---- operators without weights ------------------------------------------------
+
+void Builder::visit(NodeId node, const Relu&) {
+  const ValueId x = output(input_of(node)), y = new_activation(node);
+  scale_shift(node, {.x = x, .y = y, .relu = true});
+  set_output(node, y);
+  if (!needs_gradient(input_of(node))) return;
+  reverse([this, node] { relu_backward(node, gradient_of(node), target(input_of(node))); });
+}
+
+/// `node` is the node whose output is the ReLU's output.
+void Builder::relu_backward(NodeId node, ValueId dy, Target dx) {
+  const ValueId y = output(node);
+  schedule_.add(
+      [=, type = type_, count = static_cast<std::int64_t>(elements_of(node))](const Addresses& at) {
+        return ReluBackward{at(dy), nullptr, at(y), at(dx.value), dx.accumulate, type, count};
+      });
+}
+
+void Builder::visit(NodeId node, const Add&) {
+  const std::vector<NodeId>& inputs = node_of(node).inputs;
+  if (inputs.size() == 2) {
+    const NodeId later = std::max(inputs[0], inputs[1]), earlier = std::min(inputs[0], inputs[1]);
+    for (const auto& [norm_node, other] : {std::pair(later, earlier), std::pair(earlier, later)}) {
+      if (!waiting_[norm_node]) continue;
+      const Normalised norm = *std::exchange(waiting_[norm_node], std::nullopt);
+      finish_sum(node, norm, other);
+      return;
+    }
+  }
+  const NodeId last = last_of(node);
+  const ValueId y = new_activation(node);
+  ValueId sum = output(inputs[0]);
+  for (std::size_t i = 1; i < inputs.size(); ++i) {
+    const bool relu = fuses_relu(node) && i + 1 == inputs.size();
+    scale_shift(node, {.x = sum, .y = y, .residual = output(inputs[i]), .relu = relu});
+    sum = y;
+  }
+  set_output(last, y);
+  if (!needs_gradient(node)) return;
+  reverse([this, node, last] {
+    const ValueId dy = gradient_of(last);
+    if (fuses_relu(node)) relu_backward(last, dy, {dy, false});
+    const std::vector<NodeId>& to = node_of(node).inputs;
+    for (std::size_t i = 0; i < to.size(); ++i) give(to[i], dy, i + 1 < to.size());
+  });
+}
+
+PoolShape Builder::pool_shape(NodeId node, const Window& window) const {
+  const ImageShape in = graph_.shape(input_of(node)), out = graph_.shape(node);
+  return {spec_.batch.images, in.height, in.width, in.channels, out.height, out.width, window};
+}
+
+void Builder::visit(NodeId node, const MaxPool& op) {
+  PENSTOCK_ASSERT(op.window.kernel_h * op.window.kernel_w <= 256);
+  const NodeId input = input_of(node);
+  // If the pool normalises, its input is the ReLU of a batch norm that no operation has computed.
+  const bool normalises = fusion_.of(node).normalises;
+  const Normalised norm = normalises ? activated_[input]->norm : Normalised{};
+  const ValueId x = normalises ? norm.x : output(input), y = new_activation(node);
+  const ValueId index = needs_gradient(input) ? schedule_.add_value(elements_of(node)) : kNoValue;
+  const PoolShape shape = pool_shape(node, op.window);
+  schedule_.add([=, type = type_](const Addresses& at) {
+    return MaxPoolForward{at(x),
+                          at(y),
+                          at.as<std::uint8_t>(index),
+                          shape,
+                          type,
+                          at.as<float>(norm.multiplier),
+                          at.as<float>(norm.addend)};
+  });
+  set_output(node, y);
+  if (index == kNoValue) return;
+  reverse([=, this] {
+    const ValueId dy = gradient_of(node);
+    const Target dx = target(input);
+    schedule_.add([=, type = type_](const Addresses& at) {
+      return MaxPoolBackward{at(dy), at.as<std::uint8_t>(index), at(dx.value), dx.accumulate, shape,
+                             type};
+    });
+  });
+}
+
+void Builder::visit(NodeId node, const AvgPool& op) { pool(node, op.window, op.count_padding); }
+
+void Builder::visit(NodeId node, const GlobalAvgPool&) {
+  const ImageShape in = graph_.shape(input_of(node));
+  pool(node, {.kernel_h = in.height, .kernel_w = in.width}, true);
+}
+
+void Builder::pool(NodeId node, const Window& window, bool count_padding) {
+  const NodeId input = input_of(node);
+  const ValueId x = output(input), y = new_activation(node);
+  const PoolShape shape = pool_shape(node, window);
+  schedule_.add([=, type = type_](const Addresses& at) {
+    return AvgPoolForward{at(x), at(y), count_padding, shape, type};
+  });
+  set_output(node, y);
+  if (!needs_gradient(input)) return;
+  reverse([=, this] {
+    const ValueId dy = gradient_of(node);
+    const Target dx = target(input);
+    schedule_.add([=, type = type_](const Addresses& at) {
+      return AvgPoolBackward{at(dy), at(dx.value), count_padding, dx.accumulate, shape, type};
+    });
+  });
+}
+
+/// `shape` has the numbers of channels of both tensors.
+void Builder::copy_channels(NodeId node, CopyChannels shape, ValueId from, ValueId to) {
+  shape.rows = rows_of(node);
+  shape.type = type_;
+  schedule_.add([=](const Addresses& at) {
+    CopyChannels call = shape;
+    call.from = at(from);
+    call.to = at(to);
+    return call;
+  });
+}
+
+void Builder::visit(NodeId node, const Concat&) {
+  const ValueId y = new_activation(node);
+  const auto for_each_slice = [this, node](const auto& body) {
+    std::int32_t first = 0;
+    for (const NodeId input : node_of(node).inputs) {
+      body(input, first);
+      first += graph_.shape(input).channels;
+    }
+  };
+  for_each_slice([&](NodeId input, std::int32_t first) {
+    const std::int32_t channels = graph_.shape(input).channels;
+    copy_channels(node,
+                  {.channels = channels,
+                   .from_channels = channels,
+                   .to_channels = graph_.shape(node).channels,
+                   .to_first = first},
+                  output(input), y);
+  });
+  set_output(node, y);
+  if (!needs_gradient(node)) return;
+  reverse([=, this] {
+    for_each_slice([&](NodeId input, std::int32_t first) { slice_backward(node, first, input); });
+  });
+}
+
+void Builder::visit(NodeId node, const PadChannels& op) {
+  const NodeId input = input_of(node);
+  const ValueId x = output(input), y = new_activation(node);
+  const std::int32_t channels = graph_.shape(input).channels;
+  copy_channels(node,
+                {.channels = channels,
+                 .from_channels = channels,
+                 .to_channels = graph_.shape(node).channels,
+                 .to_first = op.before,
+                 .zero_rest = true},
+                x, y);
+  set_output(node, y);
+  reverse([=, this, before = op.before] { slice_backward(node, before, input); });
+}
+
+/// Gives the channels from `first` on of the node's gradient to `input`.
+void Builder::slice_backward(NodeId node, std::int32_t first, NodeId input) {
+  if (!needs_gradient(input)) return;
+  const ValueId dy = gradient_of(node);
+  const Target dx = target(input);
+  const std::int32_t channels = graph_.shape(input).channels;
+  copy_channels(node,
+                {.channels = channels,
+                 .from_channels = graph_.shape(node).channels,
+                 .from_first = first,
+                 .to_channels = channels,
+                 .accumulate = dx.accumulate},
+                dy, dx.value);
+}
+
+void Builder::visit(NodeId node, const Lrn& op) {
+  const NodeId input = input_of(node);
+  const ValueId x = output(input), y = new_activation(node);
+  const std::int64_t rows = rows_of(node);
+  const std::int32_t channels = graph_.shape(node).channels;
+  schedule_.add([=, type = type_](const Addresses& at) {
+    return LrnForward{at(x), at(y), op, type, rows, channels};
+  });
+  set_output(node, y);
+  if (!needs_gradient(input)) return;
+  reverse([=, this] {
+    const ValueId dy = gradient_of(node);
+    const Target dx = target(input);
+    schedule_.add([=, type = type_](const Addresses& at) {
+      return LrnBackward{at(x), at(dy), at(dx.value), dx.accumulate, op, type, rows, channels};
+    });
+  });
+}
+
+void Builder::visit(NodeId node, const Dropout& op) {
+  const NodeId input = input_of(node);
+  const ValueId x = output(input);
+  if (!trains()) {
+    set_output(node, x);
+    return;
+  }
+  const ImageShape shape = graph_.shape(node);
+  const DropoutApply dropout{.seed = spec_.seed,
+                             .node = node,
+                             .rate = op.rate,
+                             .type = type_,
+                             .images = spec_.batch.images,
+                             .channels = shape.channels,
+                             .pixels_per_image = std::int64_t{shape.height} * shape.width};
+  const auto apply = [this, dropout](ValueId from, Target to) {
+    schedule_.add([=, scalars = scalars_](const Addresses& at) {
+      DropoutApply call = dropout;
+      call.x = at(from);
+      call.y = at(to.value);
+      call.accumulate = to.accumulate;
+      call.scalars = at.as<StepScalars>(scalars);
+      return call;
+    });
+  };
+  const ValueId y = new_activation(node);
+  apply(x, {y, false});
+  set_output(node, y);
+  if (!needs_gradient(input)) return;
+  reverse([=, this] { apply(gradient_of(node), target(input)); });
 }
 
 }  // namespace penstock::gpu

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns a graph into the schedule of one phase. Needs no device. The builder visits each operator
-// once, in order. A visit adds the forward operations and registers a function that adds the
-// backward operations. The builder calls these functions in reverse order after it has added the
-// loss. The executable widens gradients of 16 bits.
+// Turns a graph into the schedule of one phase, without a device; compiler/graph_builder.h says
+// how. The executable widens gradients of 16 bits.
 //
-// Activations are laid out as N, H, W, C in the type of the precision. An operator computes the
-// ReLU behind it if the ReLU is its only reader. An addition computes a batch norm if the addition
-// is the norm's only reader, so that normalising, adding and the ReLU take one pass over memory. If
-// the fusion plan says so, a convolution takes over the batch norms around it.
+// Activations are laid out as N, H, W, C in the type of the precision. Normalising, adding and the
+// ReLU take one pass over memory. If the fusion plan says so, a convolution takes over the batch
+// norms around it.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +14,11 @@
 #include <vector>
 
 #include "trainer/backend.h"
+#include "trainer/backends/compiler/graph_builder.h"
 #include "trainer/backends/gpu/dnn_patterns.h"
 #include "trainer/backends/gpu/fusion.h"
 #include "trainer/backends/gpu/layouts.h"
 #include "trainer/backends/gpu/schedule.h"
-#include "trainer/backends/gpu/structure.h"
 
 namespace penstock::gpu {
 
@@ -38,7 +35,7 @@ std::vector<ArenaChunk> short_chunks(const Layouts& layouts);
 WidenGradients widen_gradients(const Homes& homes, DType type, std::size_t first_chunk,
                                std::size_t chunk_count);
 
-class Builder {
+class Builder : compiler::GraphBuilder {
  public:
   /// Borrows all arguments. `fusion` is empty except for training in f16.
   Builder(const Graph& graph, const ExecutableSpec& spec, Phase phase, const Layouts& layouts,
@@ -93,7 +90,7 @@ class Builder {
                          ValueId w);
   void add_bias_gradient(NodeId node, ValueId dy);
 
-  // fused_builder.cpp
+  // convolution.cpp: with the batch norms around them
   /// The fusion of the first reader of `last`: it may compute `last` or take over its backward
   /// pass.
   NodeFusion behind(NodeId last) const { return fusion_.of(structure_.first_reader(last)); }
@@ -118,43 +115,54 @@ class Builder {
   ValueId activate(NodeId last, bool relu, const Activated& from);
   ValueId add_scale_shift(NodeId last, bool relu, const Activated& from, bool wants_mask);
   void apply_factors(const Normalised& norm, const Factors& factors, ValueId dy, ValueId mask);
-  void apply_factors(const Normalised& norm, const Normalised& other, ValueId dy);
+  void apply_both_factors(const Normalised& norm, const Normalised& other, ValueId dy);
+  /// A norm with the gradient of its input. x is kNoValue: no norm.
+  struct Application {
+    ValueId x = kNoValue, dx = kNoValue;
+    Factors factors{};
+  };
+  void add_application(NodeId node, ValueId dy, ValueId mask, bool accumulate,
+                       const Application& first, const Application& second);
   Factors batch_norm_factors(const Normalised& norm, ValueId dy, ValueId mask, ValueId masked);
   void finish_sum(NodeId node, const Normalised& norm, NodeId other);
   void batch_norm_backward(NodeId last, const Normalised& norm, ValueId mask);
   void sum_backward(NodeId last, const Activated& from, NodeId other, ValueId mask);
 
-  // operators.cpp
+  /// The operands of ScaleShift; kNoValue: none.
+  struct ScaleShiftOperands {
+    ValueId x = kNoValue, y = kNoValue;
+    ValueId multiplier = kNoValue, addend = kNoValue;
+    ValueId residual = kNoValue, residual_multiplier = kNoValue, residual_addend = kNoValue;
+    ValueId mask = kNoValue;
+    bool relu = false;
+  };
+  /// `node` has the shape of y.
+  void scale_shift(NodeId node, const ScaleShiftOperands& of);
+  void copy_channels(NodeId node, CopyChannels shape, ValueId from, ValueId to);
   void relu_backward(NodeId node, ValueId dy, Target dx);
   void pool(NodeId node, const Window& window, bool count_padding);
   void slice_backward(NodeId node, std::int32_t first, NodeId input);
 
   void add_loss();
-  void reverse(std::function<void()> backward) { backward_.push_back(std::move(backward)); }
 
   // Values.
-  const Node& node_of(NodeId node) const { return graph_.nodes()[static_cast<std::size_t>(node)]; }
-  NodeId input_of(NodeId node) const { return node_of(node).inputs.front(); }
   std::int64_t rows_of(NodeId node) const;
   std::size_t elements_of(NodeId node) const;
   ValueId new_activation(NodeId node);
   ValueId new_floats(std::size_t count) { return schedule_.add_value(count * sizeof(float)); }
   ValueId new_mask(NodeId node);
   ValueId output(NodeId node);
-  void set_output(NodeId node, ValueId value) { outputs_[slot(node)] = value; }
   /// The image in the type of the precision, with `channels` channels.
   ValueId image(std::int32_t channels);
   PoolShape pool_shape(NodeId node, const Window& window) const;
 
   // Gradients.
-  bool trains() const noexcept { return phase_ == Phase::train; }
-  bool needs_gradient(NodeId node) const { return trains() && needs_gradient_[slot(node)]; }
-  ValueId gradient_of(NodeId node) const { return gradient_values_[slot(node)]; }
+  ValueId gradient_of(NodeId node) const { return gradient_values_[node]; }
+  bool has_gradient(NodeId node) const { return gradient_of(node) != kNoValue; }
   Target target(NodeId node);
   /// Makes `value` a part of the node's gradient. With `keep` its memory stays unchanged; otherwise
   /// the gradient may reuse that memory.
   void give(NodeId node, ValueId value, bool keep);
-  void copy_or_add(NodeId node, ValueId to, ValueId value, bool add);
 
   // Parameters.
   ValueId parameter(NodeId node, Role role, Home home);
@@ -163,32 +171,18 @@ class Builder {
   void completes(NodeId node, Role role);
   ValueId running(NodeId node, Role role);
 
-  bool has_gradient(NodeId node) const { return gradient_values_[slot(node)] != kNoValue; }
-
-  static std::size_t slot(NodeId node) { return static_cast<std::size_t>(node + 1); }
-  NodeId last_of(NodeId node) const { return structure_.last_of(node); }
-  bool fuses_relu(NodeId node) const { return structure_.fuses_relu(node); }
-
-  const Graph& graph_;
-  const ExecutableSpec& spec_;
-  const Phase phase_;
   const Layouts& layouts_;
   const FusionPlan& fusion_;
-  const Structure structure_;
   Schedule& schedule_;
   const DType type_;
   const bool short_;
 
   ValueId scalars_ = kNoValue;
-  std::vector<ValueId> outputs_;                     // by slot; a fused ReLU's output, if any
-  std::vector<bool> needs_gradient_;                 // by slot
-  std::vector<ValueId> gradient_values_;             // by slot
-  std::vector<std::optional<Normalised>> waiting_;   // by slot: norms that a later addition
-                                                     // computes
-  std::vector<std::optional<Activated>> activated_;  // by slot of the ReLU
-  std::vector<ValueId> sums_;                        // by slot of the convolution
-  std::vector<std::optional<Factors>> factors_;      // by slot: factors that are already computed
-  std::vector<std::function<void()>> backward_;
+  compiler::PerNode<ValueId> gradient_values_;
+  compiler::PerNode<std::optional<Normalised>> waiting_;   // norms that a later addition computes
+  compiler::PerNode<std::optional<Activated>> activated_;  // of the ReLU
+  compiler::PerNode<ValueId> sums_;                        // of the convolution
+  compiler::PerNode<std::optional<Factors>> factors_;      // factors that are already computed
 };
 
 }  // namespace penstock::gpu

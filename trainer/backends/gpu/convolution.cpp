@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Builds convolutions, and linear layers as convolutions whose kernel is as large as their input.
+// According to the fusion plan they take over the batch norms around them.
+#include <array>
 #include <utility>
+#include <vector>
 
+#include "dataflow/error.h"
 #include "trainer/backends/gpu/builder.h"
 
 namespace penstock::gpu {
@@ -37,22 +41,13 @@ void Builder::convolve(NodeId node, const ConvolutionShape& shape, bool bias) {
     if (fusion.statistics) {
       convolve_with_statistics(node, shape, x, w, y);
     } else {
-      ConvForward forward = conv_forward(shape);
+      DnnPattern forward = conv_forward(shape);
       compute(std::move(forward.graph), {{forward.x, x}, {forward.w, w}, {forward.y, y}});
     }
   }
   if (bias || fuses_relu(node)) {
     const ValueId addend = bias ? float_parameter(node, Role::bias) : kNoValue;
-    const ScaleShift shift{.relu = fuses_relu(node),
-                           .type = type_,
-                           .rows = rows_of(node),
-                           .channels = graph_.shape(node).channels};
-    schedule_.add([=](const Addresses& at) {
-      ScaleShift call = shift;
-      call.x = call.y = at(y);
-      call.addend = at.as<float>(addend);
-      return call;
-    });
+    scale_shift(node, {.x = y, .y = y, .addend = addend, .relu = fuses_relu(node)});
   }
   set_output(last_of(node), y);
   if (trains())
@@ -69,7 +64,7 @@ void Builder::convolve_backward(NodeId node, const ConvolutionShape& shape, bool
   if (fusion_.of(node).normalises) {
     normalised_backward_filter(node, shape, dy, dw);
   } else {
-    ConvBackwardFilter filter = conv_backward_filter(shape);
+    DnnPattern filter = conv_backward_filter(shape);
     compute(std::move(filter.graph), {{filter.x, x}, {filter.dy, dy}, {filter.dw, dw}});
   }
   completes(node, Role::weight);
@@ -81,7 +76,7 @@ void Builder::convolve_backward(NodeId node, const ConvolutionShape& shape, bool
     return;
   }
   const Target dx = target(input);
-  ConvBackwardData data = conv_backward_data(shape, dx.accumulate ? 1.F : 0.F);
+  DnnPattern data = conv_backward_data(shape, dx.accumulate ? 1.F : 0.F);
   compute(std::move(data.graph), {{data.dy, dy}, {data.w, w}, {data.dx, dx.value}});
 }
 
@@ -98,6 +93,126 @@ void Builder::add_bias_gradient(NodeId node, ValueId dy) {
     return ColumnFinish{at.as<float>(partial), blocks, channels, at.as<float>(sums)};
   });
   completes(node, Role::bias);
+}
+
+// ---- with the batch norms around them -----------------------------------------
+
+/// The two sums are adjacent, as a finishing kernel reads them.
+Builder::Sums Builder::new_sums(NodeId node) {
+  const auto channels = static_cast<std::size_t>(graph_.shape(node).channels);
+  const std::size_t bytes = channels * sizeof(float);
+  const ValueId both = new_floats(2 * channels);
+  if (fusion_.of(node).statistics) sums_[node] = both;
+  return {schedule_.add_part(both, 0, bytes), schedule_.add_part(both, bytes, bytes)};
+}
+
+void Builder::convolve_with_statistics(NodeId node, const ConvolutionShape& shape, ValueId x,
+                                       ValueId w, ValueId y) {
+  DnnPattern form = conv_statistics(shape);
+  const Sums sums = new_sums(node);
+  compute(std::move(form.graph), {{form.x, x},
+                                  {form.w, w},
+                                  {form.y, y},
+                                  {form.sum, sums.sum},
+                                  {form.square_sum, sums.square_sum}});
+}
+
+void Builder::convolve_normalised(NodeId node, const ConvolutionShape& shape, ValueId w,
+                                  ValueId y) {
+  const Normalised& norm = activated_[input_of(node)]->norm;
+  DnnPattern form = normalised_conv_statistics(shape);
+  const Sums sums = new_sums(node);
+  compute(std::move(form.graph), {{form.x, norm.x},
+                                  {form.scale, norm.short_multiplier},
+                                  {form.shift, norm.short_addend},
+                                  {form.w, w},
+                                  {form.y, y},
+                                  {form.sum, sums.sum},
+                                  {form.square_sum, sums.square_sum}});
+}
+
+/// Returns the block's output.
+ValueId Builder::convolve_block_end(NodeId node, const ConvolutionShape& shape, ValueId w,
+                                    ValueId y) {
+  const NodeId input = input_of(node);
+  const auto& [norm, other, residual] = *activated_[input];
+  DnnPattern form = residual_normalised_conv_statistics(shape, other.has_value());
+  const Sums sums = new_sums(node);
+  const ValueId u = new_activation(input);
+  std::vector<Operand> operands{{form.x, norm.x},
+                                {form.scale, norm.short_multiplier},
+                                {form.shift, norm.short_addend},
+                                {form.residual, other ? other->x : residual},
+                                {form.u, u},
+                                {form.w, w},
+                                {form.y, y},
+                                {form.sum, sums.sum},
+                                {form.square_sum, sums.square_sum}};
+  if (other) {
+    operands.emplace_back(form.residual_scale, other->short_multiplier);
+    operands.emplace_back(form.residual_shift, other->short_addend);
+  }
+  compute(std::move(form.graph), operands);
+  set_output(input, u);
+  return u;
+}
+
+void Builder::normalised_backward_filter(NodeId node, const ConvolutionShape& shape, ValueId dy,
+                                         ValueId dw) {
+  const Normalised& norm = activated_[input_of(node)]->norm;
+  DnnPattern form = normalised_conv_backward_filter(shape);
+  compute(std::move(form.graph), {{form.x, norm.x},
+                                  {form.scale, norm.short_multiplier},
+                                  {form.shift, norm.short_addend},
+                                  {form.dy, dy},
+                                  {form.dw, dw}});
+}
+
+/// Computes the gradient of the input, masked by its ReLU, and the factors of the batch norms
+/// before it. All other readers have already added to the gradient.
+void Builder::masked_backward_data(NodeId node, const ConvolutionShape& shape, ValueId dy,
+                                   ValueId w) {
+  const NodeId input = input_of(node);
+  const auto& [norm, other, residual] = *activated_[input];
+  const Shortcut shortcut = other                  ? Shortcut::batch_norm
+                            : residual == kNoValue ? Shortcut::none
+                                                   : Shortcut::tensor;
+  PENSTOCK_ASSERT(has_gradient(input) != structure_.has_one_reader(input));
+  DnnPattern form = conv_backward_data_batch_norm(shape, has_gradient(input), shortcut);
+  const ValueId masked = new_activation(input);
+  std::vector<Operand> operands{{form.dy, dy},
+                                {form.w, w},
+                                {form.addend, gradient_of(input)},
+                                {form.shortcut, residual},
+                                {form.masked, masked}};
+  add_norm_operands(form.norm, norm, operands);
+  if (other) add_norm_operands(form.shortcut_norm, *other, operands);
+  compute(std::move(form.graph), operands);
+  for (const Normalised* const of : {&norm, other ? &*other : nullptr}) {
+    if (of == nullptr) continue;
+    completes(of->node, Role::scale);
+    completes(of->node, Role::shift);
+  }
+  gradient_values_[input] = masked;
+}
+
+/// Adds the operands of a norm's backward pass, which completes the gradients of scale and shift.
+void Builder::add_norm_operands(const BatchNormTensors& tensors, const Normalised& norm,
+                                std::vector<Operand>& operands) {
+  const auto channels = static_cast<std::size_t>(graph_.shape(norm.node).channels);
+  const Factors factors{new_floats(channels), new_floats(channels), new_floats(channels)};
+  const std::array<Operand, 10> all{{{tensors.x, norm.x},
+                                     {tensors.mean, norm.mean},
+                                     {tensors.inverse_deviation, norm.inverse_deviation},
+                                     {tensors.scale, float_parameter(norm.node, Role::scale)},
+                                     {tensors.shift, float_parameter(norm.node, Role::shift)},
+                                     {tensors.dscale, float_gradient(norm.node, Role::scale)},
+                                     {tensors.dshift, float_gradient(norm.node, Role::shift)},
+                                     {tensors.dy_factor, factors.dy},
+                                     {tensors.x_factor, factors.x},
+                                     {tensors.constant, factors.constant}}};
+  operands.insert(operands.end(), all.begin(), all.end());
+  factors_[norm.node] = factors;
 }
 
 }  // namespace penstock::gpu

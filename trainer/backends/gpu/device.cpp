@@ -8,7 +8,6 @@
 #include <optional>
 #include <utility>
 
-#include "dataflow/closure.h"
 #include "dataflow/error.h"
 
 namespace penstock::gpu {
@@ -136,6 +135,12 @@ std::unique_ptr<Program> GpuStream::record_program(const std::function<void()>& 
   }
   recording_ = nullptr;
   return std::make_unique<GpuProgram>(driver_, graph, std::move(actions));
+}
+
+void GpuStream::finish() {
+  const GpuEvent done(driver_);
+  driver_.record(handle_, done.handle());
+  done.wait_until(Time::max());
 }
 
 void GpuStream::at_launch(std::function<void()> action) {

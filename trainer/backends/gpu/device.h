@@ -89,6 +89,8 @@ class GpuStream final : public Stream {
   void* native() noexcept override { return this; }
 
   StreamHandle handle() const noexcept { return handle_; }
+  /// Blocks until all enqueued work is done. Not while recording.
+  void finish();
   /// Runs `action` now. While recording, runs it before each launch of the program instead: for
   /// work that changes from launch to launch.
   void at_launch(std::function<void()> action);

@@ -49,8 +49,7 @@ DnnTensorId then(DnnGraph& graph, const ConvolutionShape& shape, DType dtype, Po
 }
 
 /// Adds y = input * w and its sums. Fills in the parts of a result that all such graphs share.
-template <typename Result>
-void finish_with_statistics(Result& result, const ConvolutionShape& shape, DnnTensorId input) {
+void finish_with_statistics(DnnPattern& result, const ConvolutionShape& shape, DnnTensorId input) {
   result.w = result.graph.add(weights_of(shape));
   result.y = result.graph.add(output_of(shape));
   result.sum = result.graph.add(per_channel(shape.filters, DType::f32));
@@ -62,8 +61,7 @@ void finish_with_statistics(Result& result, const ConvolutionShape& shape, DnnTe
 }
 
 /// Adds x * scale + shift with their three tensors; `dtype` is the type of tensors without memory.
-template <typename Result>
-DnnTensorId start_with_norm(Result& result, const ConvolutionShape& shape, DType dtype) {
+DnnTensorId start_with_norm(DnnPattern& result, const ConvolutionShape& shape, DType dtype) {
   result.x = result.graph.add(input_of(shape));
   result.scale = result.graph.add(per_channel(shape.channels, shape.dtype));
   result.shift = result.graph.add(per_channel(shape.channels, shape.dtype));
@@ -120,8 +118,8 @@ std::int64_t ConvolutionShape::out_width() const noexcept {
   return (width + window.left + window.right - window.kernel_w) / window.stride + 1;
 }
 
-ConvForward conv_forward(const ConvolutionShape& shape) {
-  ConvForward result;
+DnnPattern conv_forward(const ConvolutionShape& shape) {
+  DnnPattern result;
   result.x = result.graph.add(input_of(shape));
   result.w = result.graph.add(weights_of(shape));
   result.y = result.graph.add(output_of(shape));
@@ -130,8 +128,8 @@ ConvForward conv_forward(const ConvolutionShape& shape) {
   return result;
 }
 
-ConvBackwardData conv_backward_data(const ConvolutionShape& shape, float beta) {
-  ConvBackwardData result;
+DnnPattern conv_backward_data(const ConvolutionShape& shape, float beta) {
+  DnnPattern result;
   result.dy = result.graph.add(output_of(shape));
   result.w = result.graph.add(weights_of(shape));
   result.dx = result.graph.add(input_of(shape));
@@ -140,8 +138,8 @@ ConvBackwardData conv_backward_data(const ConvolutionShape& shape, float beta) {
   return result;
 }
 
-ConvBackwardFilter conv_backward_filter(const ConvolutionShape& shape) {
-  ConvBackwardFilter result;
+DnnPattern conv_backward_filter(const ConvolutionShape& shape) {
+  DnnPattern result;
   result.x = result.graph.add(input_of(shape));
   result.dy = result.graph.add(output_of(shape));
   result.dw = result.graph.add(weights_of(shape));
@@ -150,15 +148,15 @@ ConvBackwardFilter conv_backward_filter(const ConvolutionShape& shape) {
   return result;
 }
 
-ConvStatistics conv_statistics(const ConvolutionShape& shape) {
-  ConvStatistics result;
+DnnPattern conv_statistics(const ConvolutionShape& shape) {
+  DnnPattern result;
   result.x = result.graph.add(input_of(shape));
   finish_with_statistics(result, shape, result.x);
   return result;
 }
 
-NormalisedConvStatistics normalised_conv_statistics(const ConvolutionShape& shape) {
-  NormalisedConvStatistics result;
+DnnPattern normalised_conv_statistics(const ConvolutionShape& shape) {
+  DnnPattern result;
   const DnnTensorId normalised = start_with_norm(result, shape, DType::f32);
   const DnnTensorId u =
       then(result.graph, shape, DType::f32, PointwiseMode::relu, normalised, kNoTensor);
@@ -166,9 +164,8 @@ NormalisedConvStatistics normalised_conv_statistics(const ConvolutionShape& shap
   return result;
 }
 
-ResidualNormalisedConvStatistics residual_normalised_conv_statistics(const ConvolutionShape& shape,
-                                                                     bool dual) {
-  ResidualNormalisedConvStatistics result;
+DnnPattern residual_normalised_conv_statistics(const ConvolutionShape& shape, bool dual) {
+  DnnPattern result;
   DnnGraph& graph = result.graph;
   const auto next = [&](PointwiseMode mode, DnnTensorId x, DnnTensorId b) {
     return then(graph, shape, DType::f32, mode, x, b);
@@ -189,8 +186,8 @@ ResidualNormalisedConvStatistics residual_normalised_conv_statistics(const Convo
   return result;
 }
 
-NormalisedConvBackwardFilter normalised_conv_backward_filter(const ConvolutionShape& shape) {
-  NormalisedConvBackwardFilter result;
+DnnPattern normalised_conv_backward_filter(const ConvolutionShape& shape) {
+  DnnPattern result;
   const DnnTensorId normalised = start_with_norm(result, shape, shape.dtype);
   const DnnTensorId u =
       then(result.graph, shape, shape.dtype, PointwiseMode::relu, normalised, kNoTensor);
@@ -201,9 +198,9 @@ NormalisedConvBackwardFilter normalised_conv_backward_filter(const ConvolutionSh
   return result;
 }
 
-ConvBackwardDataBatchNorm conv_backward_data_batch_norm(const ConvolutionShape& shape, bool add,
-                                                        Shortcut shortcut) {
-  ConvBackwardDataBatchNorm result;
+DnnPattern conv_backward_data_batch_norm(const ConvolutionShape& shape, bool add,
+                                         Shortcut shortcut) {
+  DnnPattern result;
   DnnGraph& graph = result.graph;
   const auto sum = [&](DnnTensorId x, DnnTensorId b) {
     return then(graph, shape, DType::f32, PointwiseMode::add, x, b);

@@ -29,64 +29,6 @@ struct ConvolutionShape {
   std::int64_t out_width() const noexcept;
 };
 
-/// y = x * w.
-struct ConvForward {
-  DnnGraph graph;
-  DnnTensorId x = kNoTensor, w = kNoTensor, y = kNoTensor;
-};
-ConvForward conv_forward(const ConvolutionShape& shape);
-
-/// dx = the gradient of x + beta * dx.
-struct ConvBackwardData {
-  DnnGraph graph;
-  DnnTensorId dy = kNoTensor, w = kNoTensor, dx = kNoTensor;
-};
-ConvBackwardData conv_backward_data(const ConvolutionShape& shape, float beta);
-
-/// dw = the gradient of w, in the dtype of x: no engine widens it.
-struct ConvBackwardFilter {
-  DnnGraph graph;
-  DnnTensorId x = kNoTensor, dy = kNoTensor, dw = kNoTensor;
-};
-ConvBackwardFilter conv_backward_filter(const ConvolutionShape& shape);
-
-/// y = x * w, and the sums of y and of y^2 per filter. The batch norm of y follows from these sums.
-struct ConvStatistics {
-  DnnGraph graph;
-  DnnTensorId x = kNoTensor, w = kNoTensor, y = kNoTensor;
-  DnnTensorId sum = kNoTensor, square_sum = kNoTensor;
-};
-ConvStatistics conv_statistics(const ConvolutionShape& shape);
-
-/// y = relu(x * scale + shift) * w, and the sums of y. x is the input of the batch norm before the
-/// convolution. `scale` and `shift` are that norm's multiplier and addend, in the shape's dtype.
-struct NormalisedConvStatistics {
-  DnnGraph graph;
-  DnnTensorId x = kNoTensor, scale = kNoTensor, shift = kNoTensor, w = kNoTensor, y = kNoTensor;
-  DnnTensorId sum = kNoTensor, square_sum = kNoTensor;
-};
-NormalisedConvStatistics normalised_conv_statistics(const ConvolutionShape& shape);
-
-/// Like NormalisedConvStatistics, after the end of a residual block: u = relu(x * scale + shift +
-/// residual), y = u * w and the sums of y. `dual`: the shortcut has its own batch norm, residual *
-/// residual_scale + residual_shift. u is written because the next block end adds it.
-struct ResidualNormalisedConvStatistics {
-  DnnGraph graph;
-  DnnTensorId x = kNoTensor, scale = kNoTensor, shift = kNoTensor;
-  DnnTensorId residual = kNoTensor, residual_scale = kNoTensor, residual_shift = kNoTensor;
-  DnnTensorId u = kNoTensor, w = kNoTensor, y = kNoTensor;
-  DnnTensorId sum = kNoTensor, square_sum = kNoTensor;
-};
-ResidualNormalisedConvStatistics residual_normalised_conv_statistics(const ConvolutionShape& shape,
-                                                                     bool dual);
-
-/// dw of the convolution in normalised_conv_statistics. Computes the activation again.
-struct NormalisedConvBackwardFilter {
-  DnnGraph graph;
-  DnnTensorId x = kNoTensor, scale = kNoTensor, shift = kNoTensor, dy = kNoTensor, dw = kNoTensor;
-};
-NormalisedConvBackwardFilter normalised_conv_backward_filter(const ConvolutionShape& shape);
-
 /// The tensors that a batch norm's backward pass reads and writes; all but x are per channel. The
 /// gradient of x is dy_factor * masked + x_factor * x + constant.
 struct BatchNormTensors {
@@ -95,6 +37,37 @@ struct BatchNormTensors {
   DnnTensorId dscale = kNoTensor, dshift = kNoTensor;
   DnnTensorId dy_factor = kNoTensor, x_factor = kNoTensor, constant = kNoTensor;
 };
+
+/// A graph with its tensors that have memory, by the names in the formulas below.
+struct DnnPattern {
+  DnnGraph graph;
+  DnnTensorId x = kNoTensor, w = kNoTensor, y = kNoTensor;
+  DnnTensorId dx = kNoTensor, dw = kNoTensor, dy = kNoTensor;
+  DnnTensorId scale = kNoTensor, shift = kNoTensor;  ///< of the batch norm before the convolution
+  DnnTensorId residual = kNoTensor, residual_scale = kNoTensor, residual_shift = kNoTensor;
+  DnnTensorId u = kNoTensor, sum = kNoTensor, square_sum = kNoTensor;
+  DnnTensorId addend = kNoTensor, shortcut = kNoTensor, masked = kNoTensor;
+  BatchNormTensors norm{}, shortcut_norm{};
+};
+
+/// y = x * w.
+DnnPattern conv_forward(const ConvolutionShape& shape);
+/// dx = the gradient of x + beta * dx.
+DnnPattern conv_backward_data(const ConvolutionShape& shape, float beta);
+/// dw = the gradient of w, in the dtype of x: no engine widens it.
+DnnPattern conv_backward_filter(const ConvolutionShape& shape);
+
+/// y = x * w, and the sums of y and of y^2 per filter. The batch norm of y follows from these sums.
+DnnPattern conv_statistics(const ConvolutionShape& shape);
+/// y = relu(x * scale + shift) * w, and the sums of y. x is the input of the batch norm before the
+/// convolution. `scale` and `shift` are that norm's multiplier and addend, in the shape's dtype.
+DnnPattern normalised_conv_statistics(const ConvolutionShape& shape);
+/// The same after the end of a residual block: u = relu(x * scale + shift + residual), y = u * w
+/// and the sums of y. `dual`: the shortcut has its own batch norm, residual * residual_scale +
+/// residual_shift. u is written because the next block end adds it.
+DnnPattern residual_normalised_conv_statistics(const ConvolutionShape& shape, bool dual);
+/// dw of the convolution in normalised_conv_statistics. Computes the activation again.
+DnnPattern normalised_conv_backward_filter(const ConvolutionShape& shape);
 
 /// The operand that was added to the batch norm before the ReLU: none, a tensor, or a second batch
 /// norm.
@@ -107,13 +80,7 @@ enum class Shortcut : std::uint8_t { none, tensor, batch_norm };
 /// `add`: there is an addend, the gradient that reaches the block's end on another path. The
 /// convolution's input is [images, channels, height, width] of the shape; x, addend, shortcut and
 /// masked have the same shape.
-struct ConvBackwardDataBatchNorm {
-  DnnGraph graph;
-  DnnTensorId dy = kNoTensor, w = kNoTensor, addend = kNoTensor, shortcut = kNoTensor;
-  DnnTensorId masked = kNoTensor;
-  BatchNormTensors norm, shortcut_norm;
-};
-ConvBackwardDataBatchNorm conv_backward_data_batch_norm(const ConvolutionShape& shape, bool add,
-                                                        Shortcut shortcut);
+DnnPattern conv_backward_data_batch_norm(const ConvolutionShape& shape, bool add,
+                                         Shortcut shortcut);
 
 }  // namespace penstock::gpu

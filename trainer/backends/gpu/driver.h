@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The interface between the gpu backend and a vendor: memory, streams, events, recorded graphs,
-// Penstock's own kernels and the DNN library's graphs. libpenstock_cuda.so implements it with CUDA
-// and cuDNN and is opened at run time. Tests implement it with host memory and plain loops. Code
-// that uses it needs no header of a vendor.
+// Penstock's own kernels, the DNN library's graphs, and communicators. libpenstock_cuda.so
+// implements it with CUDA and cuDNN and is opened at run time. Tests implement it with host memory
+// and plain loops. Code that uses it needs no header of a vendor.
 //
 // Errors: every call that fails throws DeviceError with the vendor's call, its error text and the
 // device. After some errors, such as an illegal memory access in a kernel, every later call fails
@@ -10,6 +10,7 @@
 // stream by one thread at a time.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -17,17 +18,18 @@
 #include <string>
 #include <vector>
 
+#include "dataflow/batch.h"
 #include "dataflow/clock.h"
 #include "dataflow/device.h"
 #include "dataflow/error.h"
 #include "dataflow/mark.h"
 #include "trainer/activity.h"
-#include "trainer/backends/gpu/communicator.h"
 #include "trainer/backends/gpu/dnn_graph.h"
 #include "trainer/backends/gpu/kernel_calls.h"
 
 namespace penstock::gpu {
 
+using StreamHandle = struct StreamTag*;
 using EventHandle = struct EventTag*;
 using GraphHandle = struct GraphTag*;  ///< a recorded sequence, ready to launch
 
@@ -153,6 +155,44 @@ class Driver {
   /// Use the planner on the calling thread, before this thread turns to another GPU.
   virtual Planner& planner() = 0;
   virtual std::unique_ptr<DnnPlan> build(const DnnGraph& graph, const EngineChoice& choice) = 0;
+};
+
+/// The identity of a group of ranks. One rank makes it and hands it to all others.
+struct CommunicatorId {
+  std::array<std::byte, 128> bytes{};
+};
+
+/// A rank and the number of ranks, over all processes.
+struct CommunicatorPlace {
+  std::int32_t rank = 0, size = 1;
+};
+
+/// One rank's end of the vendor's library that connects GPUs (NCCL), in one process or several.
+///
+/// No call blocks. An operation is in progress until ready() returns true, and no other operation
+/// may begin before that. Errors are DeviceError with the library's call and its error text.
+/// Thread-safety: one thread at a time.
+class Communicator {
+ public:
+  /// Aborts the operation in progress.
+  virtual ~Communicator() = default;
+
+  /// Replaces the elements in device memory by their sum over all ranks, in place. All ranks get
+  /// the same bits; the library chooses the order of the additions. Elements are of `type`: f32,
+  /// f16 or bf16. The other calls move f32.
+  virtual void all_reduce(void* data, DType type, std::size_t count, StreamHandle stream) = 0;
+  /// Replaces the root's elements by their sum over all ranks.
+  virtual void reduce(float* data, std::size_t count, std::int32_t root, StreamHandle stream) = 0;
+  /// Replaces the elements of all ranks by the root's.
+  virtual void broadcast(float* data, std::size_t count, std::int32_t root,
+                         StreamHandle stream) = 0;
+
+  /// True if the operation that was begun (at first: the connection) is enqueued. Throws an error
+  /// that the library has found since, on this rank or another; after that only abort() may be
+  /// called.
+  virtual bool ready() = 0;
+  /// Ends the operation in progress, also on the device. No other call is allowed afterwards.
+  virtual void abort() noexcept = 0;
 };
 
 /// All GPUs of the machine.

@@ -4,14 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <optional>
 #include <utility>
 
 #include "dataflow/error.h"
+#include "trainer/backends/compiler/memory_plan.h"
 #include "trainer/backends/gpu/builder.h"
-#include "trainer/backends/gpu/time_plans.h"
+#include "trainer/backends/gpu/plan_book.h"
 
 namespace penstock::gpu {
 namespace {
@@ -19,19 +19,8 @@ namespace {
 constexpr std::array kPhaseList = {Phase::train, Phase::evaluate, Phase::forward_only};
 /// Values that an optimiser may keep for each weight.
 constexpr std::size_t kOptimizerSlots = 2;
-constexpr int kBatchGuesses = 6;
 /// The time of a Penstock kernel in addition to moving its bytes.
 constexpr double kLaunchMicroseconds = 2;
-
-Tensor tensor(const Buffer& arena, std::size_t offset, std::size_t count) {
-  if (count == 0) return {};
-  return {arena.bytes().data() + offset * sizeof(float), count, DType::f32};
-}
-
-std::string size_text(std::size_t bytes) {
-  const double mib = static_cast<double>(bytes) / (1 << 20);
-  return mib < 1024 ? fmt::format("{:.1f} MiB", mib) : fmt::format("{:.1f} GiB", mib / 1024);
-}
 
 }  // namespace
 
@@ -88,7 +77,7 @@ FusionPlan GpuExecutable::plan_fusion_of(Phase phase, const ExecutableSpec& spec
   if (phase != Phase::train || spec.precision != Precision::f16 || fusion_ == FusionMode::off) {
     return {};
   }
-  return plan_fusion(graph_, Structure(graph_), spec.batch.images, fusion_costs());
+  return plan_fusion(graph_, spec.batch.images, fusion_costs());
 }
 
 /// An engine that fails counts as missing: another form of the same place may work.
@@ -130,8 +119,8 @@ std::size_t GpuExecutable::fixed_bytes() const {
 std::size_t GpuExecutable::least_planned_bytes() const {
   FusionPlan fusion;
   if (spec_.precision == Precision::f16 && fusion_ != FusionMode::off) {
-    fusion = plan_fusion(graph_, Structure(graph_), spec_.batch.images,
-                         fuse_all([](const DnnGraph&) { return true; }));
+    fusion =
+        plan_fusion(graph_, spec_.batch.images, fuse_all([](const DnnGraph&) { return true; }));
   }
   Schedule schedule;
   Builder(graph_, spec_, Phase::train, layouts_, fusion, schedule).build();
@@ -139,37 +128,24 @@ std::size_t GpuExecutable::least_planned_bytes() const {
   return schedule.planned_bytes();
 }
 
-/// Tries a guess that follows from one plan. If the guess is too large, its own plan corrects it.
-std::int32_t GpuExecutable::find_batch_that_fits(std::size_t planned_bytes) const {
-  if (memory_budget_ <= fixed_bytes()) return 0;
-  const auto left = static_cast<double>(memory_budget_ - fixed_bytes());
-  std::int32_t images = spec_.batch.images, most = images - 1;
-  for (int guess = 0; guess < kBatchGuesses; ++guess) {
-    const double fitting = std::floor(left * images / static_cast<double>(planned_bytes));
-    images = static_cast<std::int32_t>(std::min(fitting, static_cast<double>(most)));
-    if (images < 1) return 0;
-    ExecutableSpec smaller = spec_;
-    smaller.batch.images = images;
-    smaller.progress = {};
-    Plans plans;
-    std::size_t done = 0;
-    const FusionPlan fusion = plan_fusion_of(Phase::train, smaller);
-    planned_bytes = build(Phase::train, smaller, fusion, plans, done)->planned_bytes();
-    if (planned_bytes + fixed_bytes() <= memory_budget_) return images;
-    most = images - 1;
-  }
-  return 0;
-}
-
 void GpuExecutable::refuse(std::size_t planned_bytes) {
   rules_.autotune = false;  // any engine will do to find a batch size
-  const std::int32_t fitting = find_batch_that_fits(planned_bytes);
-  throw ConfigError(
-      fmt::format("--batch-size is {}: training needs {} on {}, and {} may be used; {}",
-                  spec_.batch.images, size_text(planned_bytes + fixed_bytes()),
-                  device_.driver().facts().name, size_text(memory_budget_),
-                  fitting > 0 ? fmt::format("a batch of {} fits", fitting)
-                              : std::string("not even one image fits: use a smaller model")));
+  const std::int32_t fitting = compiler::find_batch_that_fits(
+      {spec_.batch.images, planned_bytes}, spec_.batch.images,
+      memory_budget_ - std::min(memory_budget_, fixed_bytes()), [this](std::int32_t images) {
+        ExecutableSpec smaller = spec_;
+        smaller.batch.images = images;
+        smaller.progress = {};
+        Plans plans;
+        std::size_t done = 0;
+        const FusionPlan fusion = plan_fusion_of(Phase::train, smaller);
+        return build(Phase::train, smaller, fusion, plans, done)->planned_bytes();
+      });
+  throw compiler::batch_too_large(
+      spec_.batch.images,
+      fmt::format("training needs {} on {}", compiler::size_text(planned_bytes + fixed_bytes()),
+                  device_.driver().facts().name),
+      memory_budget_, fitting);
 }
 
 Buffer GpuExecutable::zeroed(std::size_t bytes) {
@@ -201,16 +177,9 @@ void GpuExecutable::make_arenas() {
   for (const ParameterLayout& layout : layouts_.parameters) {
     first_chunks_.push_back(first_chunks_.back() +
                             (layout.count + kChunkElements - 1) / kChunkElements);
-    set_.parameters.push_back({layout.spec, tensor(weights_, layout.offset, layout.count),
-                               tensor(gradients_, layout.offset, layout.count)});
   }
-  for (const ParameterLayout& layout : layouts_.buffers) {
-    set_.buffers.push_back({layout.spec, tensor(running_, layout.offset, layout.count), {}});
-  }
+  set_ = layouts_.set_in(weights_, gradients_, running_);
   if (!set_.parameters.empty()) group_ends_ = {set_.parameters.size()};
-  set_.weights = tensor(weights_, 0, count);
-  set_.gradients = tensor(gradients_, 0, count);
-  set_.running = tensor(running_, 0, layouts_.buffer_elements);
 }
 
 /// Runs each phase once. Libraries load their kernels at the first launch, which must not happen in
@@ -227,9 +196,7 @@ void GpuExecutable::warm_up() {
                     spec.images};
   GpuStream stream(device_.driver());
   for (const Phase phase : kPhaseList) run(phase, batch, stream, {}, *result);
-  GpuEvent done(device_.driver());
-  stream.record(done);
-  done.wait_until(Time::max());
+  stream.finish();
   step_ = 0;
 }
 

@@ -63,7 +63,6 @@ class GpuExecutable final : public Executable {
   FusionCosts fusion_costs() const;
   std::size_t fixed_bytes() const;
   std::size_t least_planned_bytes() const;
-  std::int32_t find_batch_that_fits(std::size_t planned_bytes) const;
   [[noreturn]] void refuse(std::size_t planned_bytes);
   Buffer zeroed(std::size_t bytes);
   void make_arenas();

@@ -6,8 +6,10 @@
 #include <optional>
 #include <utility>
 
+#include "trainer/backends/compiler/structure.h"
 #include "trainer/backends/gpu/dnn_patterns.h"
 #include "trainer/backends/gpu/kernel_calls.h"
+#include "trainer/backends/gpu/layouts.h"
 
 namespace penstock::gpu {
 namespace {
@@ -31,7 +33,7 @@ Form cheapest(const std::vector<Form>& forms) {
 /// form: the input, the sums of the output, and their backward pass.
 class Place {
  public:
-  Place(const Graph& graph, const Structure& structure, NodeId node, std::int32_t images,
+  Place(const Graph& graph, const compiler::Structure& structure, NodeId node, std::int32_t images,
         const FusionCosts& costs)
       : graph_(graph),
         structure_(structure),
@@ -102,7 +104,7 @@ class Place {
                      {costs_.graph(conv_statistics(shape_).graph), {.statistics = true}}});
   }
 
-  bool adds() const { return structure_.readers(node_of(node_).inputs.front()) > 1; }
+  bool adds() const { return !structure_.has_one_reader(node_of(node_).inputs.front()); }
   double backward_data() const {
     return costs_.graph(conv_backward_data(shape_, adds() ? 1.F : 0.F).graph);
   }
@@ -146,7 +148,7 @@ class Place {
   }
 
   const Graph& graph_;
-  const Structure& structure_;
+  const compiler::Structure& structure_;
   const NodeId node_;
   const FusionCosts& costs_;
   const ConvolutionShape shape_;
@@ -156,7 +158,7 @@ class Place {
 
 /// True for a max pool that can read the batch norm's input instead of the ReLU's output. It never
 /// reads more, and the ReLU's output is not written.
-bool pools_norm(const Graph& graph, const Structure& structure, NodeId node) {
+bool pools_norm(const Graph& graph, const compiler::Structure& structure, NodeId node) {
   const Node& of = graph.nodes()[static_cast<std::size_t>(node)];
   const auto* const pool = std::get_if<MaxPool>(&of.op);
   if (pool == nullptr || pool->window.kernel_h * pool->window.kernel_w > kNoPlace) return false;
@@ -170,8 +172,8 @@ bool pools_norm(const Graph& graph, const Structure& structure, NodeId node) {
 
 }  // namespace
 
-FusionPlan plan_fusion(const Graph& graph, const Structure& structure, std::int32_t images,
-                       const FusionCosts& costs) {
+FusionPlan plan_fusion(const Graph& graph, std::int32_t images, const FusionCosts& costs) {
+  const compiler::Structure structure(graph);
   std::vector<NodeFusion> nodes(graph.nodes().size());
   for (std::size_t index = 0; index < nodes.size(); ++index) {
     const auto node = static_cast<NodeId>(index);

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "trainer/backends/gpu/dnn_graph.h"
-#include "trainer/backends/gpu/structure.h"
 #include "trainer/graph.h"
 
 namespace penstock::gpu {
@@ -58,8 +57,7 @@ struct FusionCosts {
 };
 
 /// Plans an f16 training step.
-FusionPlan plan_fusion(const Graph& graph, const Structure& structure, std::int32_t images,
-                       const FusionCosts& costs);
+FusionPlan plan_fusion(const Graph& graph, std::int32_t images, const FusionCosts& costs);
 
 /// Costs that fuse every place that can be fused: a graph costs nothing if `has_engine`, and a
 /// kernel costs its bytes.

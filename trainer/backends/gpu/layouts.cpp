@@ -2,6 +2,8 @@
 #include "trainer/backends/gpu/layouts.h"
 
 #include <algorithm>
+#include <variant>
+#include <vector>
 
 #include "dataflow/error.h"
 
@@ -12,32 +14,16 @@ namespace {
 /// type. This suits vector loads and the DNN library.
 constexpr std::size_t kAlignment = 64;
 
-bool is_buffer(Role role) { return role == Role::running_mean || role == Role::running_variance; }
-
-template <typename List>
-auto find(List& list, NodeId node, Role role) {
-  const auto found = std::find_if(list.begin(), list.end(), [&](const auto& layout) {
-    return layout.spec.node == node && layout.spec.role == role;
-  });
-  PENSTOCK_ASSERT(found != list.end());
-  return found;
-}
-
-ParameterLayout layout_of(const Graph& graph, const ParameterSpec& spec, DType type,
-                          std::size_t& elements) {
-  ParameterLayout layout{.spec = spec, .offset = elements};
-  if (spec.role == Role::weight) {
-    layout.channels = layout.padded_channels = spec.shape[1];
-    if (reads_padded_image(graph, spec.node)) {
-      layout.padded_channels =
-          padded_image_channels(static_cast<std::int32_t>(layout.channels), type);
-    }
-    layout.count = static_cast<std::size_t>(spec.shape[0] * spec.shape[2] * spec.shape[3] *
-                                            layout.padded_channels);
-  } else {
-    layout.count = static_cast<std::size_t>(spec.count());
+ParameterLayout layout_of(const Graph& graph, const ParameterSpec& spec, DType type) {
+  ParameterLayout layout{{.spec = spec, .count = static_cast<std::size_t>(spec.count())}};
+  if (spec.role != Role::weight) return layout;
+  layout.channels = layout.padded_channels = spec.shape[1];
+  if (reads_padded_image(graph, spec.node)) {
+    layout.padded_channels =
+        padded_image_channels(static_cast<std::int32_t>(layout.channels), type);
   }
-  elements += (layout.count + kAlignment - 1) / kAlignment * kAlignment;
+  layout.count = layout.count / static_cast<std::size_t>(layout.channels) *
+                 static_cast<std::size_t>(layout.padded_channels);
   return layout;
 }
 
@@ -90,32 +76,32 @@ void ParameterLayout::to_plain(std::span<const float> own, std::span<float> plai
   for_each_weight(*this, [&](std::size_t to, std::size_t from) { plain[to] = own[from]; });
 }
 
-std::vector<std::int64_t> ParameterLayout::own_shape() const {
-  std::vector<std::int64_t> shape = spec.shape;
-  if (channels != 0) shape[1] = padded_channels;
-  return shape;
-}
-
-std::size_t Layouts::index_of(NodeId node, Role role) const {
-  return static_cast<std::size_t>(find(parameters, node, role) - parameters.begin());
-}
-
-const ParameterLayout& Layouts::of(const ParameterSpec& spec) const {
-  return *find(is_buffer(spec.role) ? buffers : parameters, spec.node, spec.role);
-}
-
 Layouts make_layouts(const Graph& graph, DType type) {
-  Layouts layouts;
-  std::vector<ParameterSpec> specs = graph.parameters();
-  std::stable_sort(specs.begin(), specs.end(),
-                   [](const ParameterSpec& a, const ParameterSpec& b) { return a.node > b.node; });
-  for (const ParameterSpec& spec : specs) {
-    layouts.parameters.push_back(layout_of(graph, spec, type, layouts.parameter_elements));
-  }
-  for (const ParameterSpec& spec : graph.buffers()) {
-    layouts.buffers.push_back(layout_of(graph, spec, type, layouts.buffer_elements));
-  }
+  Layouts layouts(graph, [&](const ParameterSpec& spec) { return layout_of(graph, spec, type); });
+  layouts.place(kAlignment);
   return layouts;
+}
+
+ConvolutionShape convolution_shape(const Graph& graph, NodeId node, std::int32_t images,
+                                   DType dtype) {
+  const Node& of = graph.nodes()[static_cast<std::size_t>(node)];
+  const ImageShape in = graph.shape(of.inputs.front());
+  ConvolutionShape shape{.images = images,
+                         .channels = reads_padded_image(graph, node)
+                                         ? padded_image_channels(in.channels, dtype)
+                                         : in.channels,
+                         .height = in.height,
+                         .width = in.width,
+                         .filters = of.shape.channels,
+                         .dtype = dtype};
+  if (const auto* const convolution = std::get_if<Conv2d>(&of.op)) {
+    shape.groups = convolution->groups;
+    shape.window = convolution->window;
+  } else {
+    PENSTOCK_ASSERT(std::holds_alternative<Linear>(of.op));
+    shape.window = {.kernel_h = in.height, .kernel_w = in.width};
+  }
+  return shape;
 }
 
 }  // namespace penstock::gpu

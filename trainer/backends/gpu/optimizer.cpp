@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/backends/gpu/optimizer.h"
+#include "trainer/backends/gpu/backend.h"
 
 #include <algorithm>
 #include <array>
@@ -51,6 +51,24 @@ Tensor loss_scale_in(StepScalars* scalars) {
   return {&scalars->loss_scale, 2, DType::f32};
 }
 
+/// Values in the device's memory.
+template <typename T>
+class DeviceArray {
+ public:
+  DeviceArray() = default;
+  DeviceArray(GpuDevice& device, std::size_t count)
+      : memory_(device.allocate(count * sizeof(T), MemoryKind::device)) {}
+  DeviceArray(GpuDevice& device, const std::vector<T>& values)
+      : DeviceArray(device, values.size()) {
+    device.copy_now(memory_.bytes().data(), reinterpret_cast<const std::byte*>(values.data()),
+                    values.size() * sizeof(T));
+  }
+  T* get() const { return reinterpret_cast<T*>(memory_.bytes().data()); }
+
+ private:
+  Buffer memory_;
+};
+
 class GpuOptimizer final : public Optimizer {
  public:
   GpuOptimizer(const OptimizerChoice& choice, const FiniteRules& rules, GpuDevice& device)
@@ -67,29 +85,28 @@ class GpuOptimizer final : public Optimizer {
   }
 
   void prepare(const ParameterSet& set) override {
-    if (squares_.bytes().data() != nullptr || set.parameters.empty()) return;
+    if (squares_.get() != nullptr || set.parameters.empty()) return;
     std::vector<ArenaChunk> chunks;
     std::vector<ArenaTensor> tensors;
     cut(set, chunks, tensors);
     kernel_.chunk_count = static_cast<std::int32_t>(chunks.size());
-    chunks_ = upload(chunks.data(), chunks.size() * sizeof(ArenaChunk));
-    kernel_.chunks = reinterpret_cast<const ArenaChunk*>(chunks_.bytes().data());
+    weight_count_ = set.weights.count;
+    chunks_ = {device_, chunks};
+    kernel_.chunks = chunks_.get();
     if (tensors_.layer_wise) prepare_trust(tensors);
     for (ArenaChunk& chunk : chunks) chunk.flag = true;
-    averaging_chunks_ = upload(chunks.data(), chunks.size() * sizeof(ArenaChunk));
-    const StepScalars scalars;
-    averaging_scalars_ = upload(&scalars, sizeof(scalars));
-    const std::vector<float> zeros(set.weights.count);
+    averaging_chunks_ = {device_, chunks};
+    averaging_scalars_ = {device_, std::vector<StepScalars>(1)};
     for (std::size_t slot = 0; slot < slots_; ++slot) {
-      state_[slot] = upload(zeros.data(), zeros.size() * sizeof(float));
-      kernel_.state[slot] = reinterpret_cast<float*>(state_[slot].bytes().data());
+      state_[slot] = {device_, std::vector<float>(set.weights.count)};
+      kernel_.state[slot] = state_[slot].get();
     }
-    squares_ = device_.allocate(chunks.size() * sizeof(float), MemoryKind::device);
-    kernel_.squares = reinterpret_cast<float*>(squares_.bytes().data());
+    squares_ = {device_, chunks.size()};
+    kernel_.squares = squares_.get();
     if (stored_ != DType::f32) prepare_rounding(set);
     if (rules_.checks) {
-      finite_ = device_.allocate(kFiniteBlocks * sizeof(std::int32_t), MemoryKind::device);
-      kernel_.finite = reinterpret_cast<const std::int32_t*>(finite_.bytes().data());
+      finite_ = {device_, std::size_t{kFiniteBlocks}};
+      kernel_.finite = finite_.get();
     }
     kernel_.weights = static_cast<float*>(set.weights.data);
     kernel_.gradients = static_cast<const float*>(set.gradients.data);
@@ -118,7 +135,7 @@ class GpuOptimizer final : public Optimizer {
   void report_decay(const ParameterSet& set, Stream& stream, StepResult& result) override {
     if (set.parameters.empty()) return;
     PENSTOCK_ASSERT(kernel_.squares != nullptr);
-    auto* const scalars = reinterpret_cast<StepScalars*>(averaging_scalars_.bytes().data());
+    StepScalars* const scalars = averaging_scalars_.get();
     Driver& driver = device_.driver();
     const StreamHandle on = GpuStream::of(stream).handle();
     driver.launch(on, SetHyper{scalars, {.learning_rate = 0, .weight_decay = decay_}});
@@ -140,7 +157,7 @@ class GpuOptimizer final : public Optimizer {
                Stream& stream) override {
     if (set.parameters.empty()) return;
     PENSTOCK_ASSERT(kernel_.squares != nullptr && other.count == set.weights.count);
-    auto* const scalars = reinterpret_cast<StepScalars*>(averaging_scalars_.bytes().data());
+    StepScalars* const scalars = averaging_scalars_.get();
     Driver& driver = device_.driver();
     const StreamHandle on = GpuStream::of(stream).handle();
     driver.launch(on, SetHyper{scalars, {.learning_rate = share, .weight_decay = 1}});
@@ -148,8 +165,7 @@ class GpuOptimizer final : public Optimizer {
                                     .weights = static_cast<float*>(set.weights.data),
                                     .gradients = static_cast<const float*>(other.data),
                                     .gradient_scale = -scale,
-                                    .chunks = reinterpret_cast<const ArenaChunk*>(
-                                        averaging_chunks_.bytes().data()),
+                                    .chunks = averaging_chunks_.get(),
                                     .chunk_count = kernel_.chunk_count,
                                     .scalars = scalars,
                                     .squares = kernel_.squares});
@@ -159,8 +175,7 @@ class GpuOptimizer final : public Optimizer {
   OptimizerState state() override {
     OptimizerState state{.slots = slots_};
     for (std::size_t slot = 0; slot < slots_; ++slot) {
-      state.arenas[slot] = {kernel_.state[slot], state_[slot].bytes().size() / sizeof(float),
-                            DType::f32};
+      state.arenas[slot] = {kernel_.state[slot], weight_count_, DType::f32};
     }
     if (rules_.count_to > 0) state.loss_scale = loss_scale_in(device_.scalars());
     return state;
@@ -173,13 +188,11 @@ class GpuOptimizer final : public Optimizer {
     for (const Parameter& parameter : set.parameters) {
       add_chunks(set, parameter, may_be_short(parameter.spec), chunks);
     }
-    rounded_chunks_ = upload(chunks.data(), chunks.size() * sizeof(ArenaChunk));
+    rounded_chunks_ = {device_, chunks};
     short_weights_ = device_.allocate(set.weights.count * size_of(stored_), MemoryKind::device);
     GpuStream stream(device_.driver());
     round(set, stream);
-    GpuEvent done(device_.driver());
-    stream.record(done);
-    done.wait_until(Time::max());
+    stream.finish();
   }
   /// Rounds weights to the 16-bit type and back, if they are stored in one.
   void round(const ParameterSet& set, Stream& stream) {
@@ -189,27 +202,24 @@ class GpuOptimizer final : public Optimizer {
     auto* const weights = static_cast<float*>(set.weights.data);
     driver.launch(
         on, NarrowWeights{weights, short_weights_.bytes().data(), stored_, set.weights.count});
-    driver.launch(
-        on, WidenGradients{
-                .narrow = short_weights_.bytes().data(),
-                .type = stored_,
-                .wide = weights,
-                .chunks = reinterpret_cast<const ArenaChunk*>(rounded_chunks_.bytes().data()),
-                .chunk_count = kernel_.chunk_count,
-                .scalars = reinterpret_cast<StepScalars*>(averaging_scalars_.bytes().data())});
+    driver.launch(on, WidenGradients{.narrow = short_weights_.bytes().data(),
+                                     .type = stored_,
+                                     .wide = weights,
+                                     .chunks = rounded_chunks_.get(),
+                                     .chunk_count = kernel_.chunk_count,
+                                     .scalars = averaging_scalars_.get()});
   }
 
   void prepare_trust(const std::vector<ArenaTensor>& tensors) {
     const auto count = static_cast<std::size_t>(kernel_.chunk_count);
-    arena_tensors_ = upload(tensors.data(), tensors.size() * sizeof(ArenaTensor));
-    const std::vector<float> zeros(2 * count);
-    tensor_squares_ = upload(zeros.data(), zeros.size() * sizeof(float));
-    chunk_trust_ = device_.allocate(count * sizeof(float), MemoryKind::device);
-    trust_.tensors = reinterpret_cast<const ArenaTensor*>(arena_tensors_.bytes().data());
+    arena_tensors_ = {device_, tensors};
+    tensor_squares_ = {device_, std::vector<float>(2 * count)};
+    chunk_trust_ = {device_, count};
+    trust_.tensors = arena_tensors_.get();
     trust_.tensor_count = static_cast<std::int32_t>(tensors.size());
     trust_.chunk_count = kernel_.chunk_count;
-    trust_.squares = reinterpret_cast<const float*>(tensor_squares_.bytes().data());
-    trust_.trust = reinterpret_cast<float*>(chunk_trust_.bytes().data());
+    trust_.squares = tensor_squares_.get();
+    trust_.trust = chunk_trust_.get();
     kernel_.trust = trust_.trust;
   }
 
@@ -217,30 +227,25 @@ class GpuOptimizer final : public Optimizer {
   /// a recording.
   void warm_up() {
     constexpr std::size_t kWeights = 64;
-    const std::array<float, 4 * kWeights> zeros{};
-    const ArenaChunk chunk{0, kWeights, true};
-    const StepScalars first;
-    const Buffer arenas = upload(zeros.data(), sizeof(zeros)),
-                 table = upload(&chunk, sizeof(chunk)), own = upload(&first, sizeof(first));
-    auto* const scalars = reinterpret_cast<StepScalars*>(own.bytes().data());
-    const Buffer squares = upload(zeros.data(), sizeof(float));
+    const DeviceArray<float> arenas(device_, std::vector<float>(4 * kWeights)),
+        squares(device_, std::size_t{1});
+    const DeviceArray<ArenaChunk> table(device_, {ArenaChunk{0, kWeights, true}});
+    const DeviceArray<StepScalars> own(device_, std::vector<StepScalars>(1));
     const Buffer pinned = device_.allocate(sizeof(StepResult), MemoryKind::pinned);
-    auto* const floats = reinterpret_cast<float*>(arenas.bytes().data());
+    StepScalars* const scalars = own.get();
     UpdateWeights update = kernel_;
-    update.weights = floats;
-    update.gradients = floats + kWeights;
-    update.state[0] = floats + 2 * kWeights;
-    update.state[1] = floats + 3 * kWeights;
-    update.chunks = reinterpret_cast<const ArenaChunk*>(table.bytes().data());
+    update.weights = arenas.get();
+    update.gradients = arenas.get() + kWeights;
+    update.state[0] = arenas.get() + 2 * kWeights;
+    update.state[1] = arenas.get() + 3 * kWeights;
+    update.chunks = table.get();
     update.chunk_count = 1;
-    update.squares = reinterpret_cast<float*>(squares.bytes().data());
+    update.squares = squares.get();
     update.scalars = scalars;
     GpuStream stream(device_.driver());
     device_.driver().launch(stream.handle(), SetHyper{scalars, {}});
     launch(update, kWeights, *scalars, stream, *::new (pinned.bytes().data()) StepResult);
-    GpuEvent done(device_.driver());
-    stream.record(done);
-    done.wait_until(Time::max());
+    stream.finish();
   }
 
   void launch(const UpdateWeights& update, std::size_t count, StepScalars& scalars, Stream& stream,
@@ -248,8 +253,7 @@ class GpuOptimizer final : public Optimizer {
     Driver& driver = device_.driver();
     const StreamHandle on = GpuStream::of(stream).handle();
     if (rules_.checks) {
-      driver.launch(on, CheckFinite{update.gradients, count,
-                                    reinterpret_cast<std::int32_t*>(finite_.bytes().data())});
+      driver.launch(on, CheckFinite{update.gradients, count, finite_.get()});
     }
     if (tensors_.layer_wise) launch_trust(update, on);
     driver.launch(on, update);
@@ -262,14 +266,13 @@ class GpuOptimizer final : public Optimizer {
   }
   void launch_trust(const UpdateWeights& update, StreamHandle on) {
     Driver& driver = device_.driver();
-    driver.launch(on,
-                  SumSquares{.weights = update.weights,
-                             .gradients = update.gradients,
-                             .gradient_scale = update.gradient_scale,
-                             .chunks = update.chunks,
-                             .chunk_count = update.chunk_count,
-                             .scalars = update.scalars,
-                             .squares = reinterpret_cast<float*>(tensor_squares_.bytes().data())});
+    driver.launch(on, SumSquares{.weights = update.weights,
+                                 .gradients = update.gradients,
+                                 .gradient_scale = update.gradient_scale,
+                                 .chunks = update.chunks,
+                                 .chunk_count = update.chunk_count,
+                                 .scalars = update.scalars,
+                                 .squares = tensor_squares_.get()});
     FindTrust trust = trust_;
     trust.scalars = update.scalars;
     driver.launch(on, trust);
@@ -298,11 +301,6 @@ class GpuOptimizer final : public Optimizer {
                          tensors_.scales(parameter.spec), tensors_.decays(parameter.spec)});
     }
   }
-  Buffer upload(const void* data, std::size_t bytes) {
-    Buffer buffer = device_.allocate(bytes, MemoryKind::device);
-    device_.copy_now(buffer.bytes().data(), static_cast<const std::byte*>(data), bytes);
-    return buffer;
-  }
 
   UpdateWeights kernel_;  ///< all fields except the scale of the gradients
   FindTrust trust_;       ///< for layer-wise rules
@@ -311,11 +309,20 @@ class GpuOptimizer final : public Optimizer {
   const FiniteRules rules_;
   float decay_ = 0;  ///< weight decay of the latest set()
   GpuDevice& device_;
-  Buffer chunks_, squares_, finite_;
-  Buffer averaging_chunks_, averaging_scalars_;          ///< for average(): all chunks decay
-  Buffer rounded_chunks_, short_weights_;                ///< for 16-bit weights
-  Buffer arena_tensors_, tensor_squares_, chunk_trust_;  ///< for layer-wise rules
-  std::array<Buffer, 2> state_;
+  std::size_t weight_count_ = 0;
+  DeviceArray<ArenaChunk> chunks_;
+  DeviceArray<float> squares_;
+  std::array<DeviceArray<float>, 2> state_;
+  DeviceArray<std::int32_t> finite_;
+  // For average(): all chunks decay.
+  DeviceArray<ArenaChunk> averaging_chunks_;
+  DeviceArray<StepScalars> averaging_scalars_;
+  // For 16-bit weights.
+  DeviceArray<ArenaChunk> rounded_chunks_;
+  Buffer short_weights_;
+  // For layer-wise rules.
+  DeviceArray<ArenaTensor> arena_tensors_;
+  DeviceArray<float> tensor_squares_, chunk_trust_;
 };
 
 }  // namespace

@@ -14,7 +14,6 @@
 #include "dataflow/machine/input_file.h"
 #include "dataflow/machine/output_file.h"
 #include "trainer/backends/gpu/device.h"
-#include "trainer/backends/gpu/time_plans.h"
 
 namespace penstock::gpu {
 namespace {

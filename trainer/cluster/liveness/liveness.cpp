@@ -40,6 +40,19 @@ constexpr Nanoseconds kAsking = 200ms, kAnswering = 1s, kLinger = 500ms;
 
 Time now() { return std::chrono::steady_clock::now(); }
 
+std::string name_of(std::int32_t rank) { return fmt::format("rank {}", rank); }
+/// "rank 2 (host b, pid 123)".
+std::string name_of(std::int32_t rank, const Frame& hello) {
+  const std::string host = unpadded(hello.host);
+  return host.empty() ? name_of(rank)
+                      : fmt::format("rank {} (host {}, pid {})", rank, host, hello.pid);
+}
+std::vector<std::string> names_of(std::int32_t ranks) {
+  std::vector<std::string> names;
+  for (std::int32_t rank = 0; rank < ranks; ++rank) names.push_back(name_of(rank));
+  return names;
+}
+
 }  // namespace
 
 /// Passes the news that this rank leaves from the calling thread to the thread that sends it.
@@ -69,9 +82,14 @@ class Liveness::Leave {
 /// The common part of rank 0 and the other ranks.
 class Liveness::Side {
  public:
+  /// `names` and `self`: see RankStates.
   Side(const LivenessPlan& plan, FrameListener& listener, const cluster::RankProgress& progress,
-       Leave& leave)
-      : plan_(plan), listener_(listener), progress_(progress), leave_(leave) {}
+       Leave& leave, std::vector<std::string> names, std::int32_t self)
+      : plan_(plan),
+        listener_(listener),
+        progress_(progress),
+        leave_(leave),
+        states_(std::move(names), self, plan.deadlines, now()) {}
 
  protected:
   Frame frame(Frame::Kind kind) const {
@@ -114,18 +132,25 @@ class Liveness::Side {
     std::erase_if(strangers_, [](const FrameSocket& socket) { return !socket.is_open(); });
   }
 
-  bool is_beat_due() {
+  /// Sends the frames that are due: a sign of life, and the news that this rank leaves.
+  template <typename Send>
+  void send_what_is_due(const Send& send) {
     const cluster::RankPhase phase = progress_.state().phase;
-    if (now() < beat_ && phase == phase_told_) return false;
-    beat_ = now() + kBeat;
-    phase_told_ = phase;
-    return true;
+    if (now() >= beat_ || phase != phase_told_) {
+      beat_ = now() + kBeat;
+      phase_told_ = phase;
+      send(frame(Frame::Kind::beat));
+    }
+    if (!leave_.is_due()) return;
+    send(frame(Frame::Kind::leave));
+    leave_.mark_sent();
   }
 
   const LivenessPlan& plan_;
   FrameListener& listener_;
   const cluster::RankProgress& progress_;
   Leave& leave_;
+  RankStates states_;
   std::vector<FrameSocket> strangers_;  // have not sent their first frame
 
  private:
@@ -138,9 +163,8 @@ class Liveness::Hub : Side {
  public:
   Hub(const LivenessPlan& plan, FrameListener& listener, const cluster::RankProgress& progress,
       Leave& leave)
-      : Side(plan, listener, progress, leave),
-        ranks_(static_cast<std::size_t>(plan.size)),
-        accounts_(plan.size, 0, plan.deadlines, now()) {}
+      : Side(plan, listener, progress, leave, names_of(plan.size), 0),
+        ranks_(static_cast<std::size_t>(plan.size)) {}
 
   void run(const std::stop_token& stop) {
     Time awake = now(), forgiven = {};
@@ -149,13 +173,9 @@ class Liveness::Hub : Side {
       const Nanoseconds stood = now() - std::exchange(awake, now());
       const Nanoseconds patience = plan_.deadlines.silence_in(progress_.state().phase);
       if (stood > std::max(kStoodStill, patience - kUnheard)) forgiven = now() + kForgiving;
-      if (is_beat_due()) send(frame(Frame::Kind::beat));
-      if (leave_.is_due()) {
-        send(frame(Frame::Kind::leave));
-        leave_.mark_sent();
-      }
-      if (progress_.is_overdue(now())) accounts_.overdue(0, progress_.state());
-      if (accounts_.lost(now()).empty()) {
+      send_what_is_due([this](const Frame& frame) { send(frame); });
+      if (progress_.is_overdue(now())) states_.overdue(0, progress_.state());
+      if (states_.lost(now()).empty()) {
         say_who_is_awaited();
         continue;
       }
@@ -174,24 +194,24 @@ class Liveness::Hub : Side {
       if (first.kind != Frame::Kind::hello || first.rank == 0) return;
       socket.send(frame(Frame::Kind::hello));
       ranks_[static_cast<std::size_t>(first.rank)] = std::move(socket);
-      accounts_.arrived(first.rank, {unpadded(first.host), first.pid}, now());
+      states_.arrived(first.rank, name_of(first.rank, first), now());
     });
-    accounts_.heard(0, progress_.state(), now());
+    states_.heard(0, progress_.state(), now());
     for (std::int32_t rank = 1; rank < plan_.size; ++rank) hear(rank);
   }
 
   void hear(std::int32_t rank) {
     FrameSocket& socket = ranks_[static_cast<std::size_t>(rank)];
     while (const std::optional<Frame> frame = socket.receive()) {
-      accounts_.heard(rank, frame->state(), now());
-      if (frame->kind == Frame::Kind::leave) accounts_.left(rank);
-      if (frame->kind == Frame::Kind::overdue) accounts_.overdue(rank, frame->state());
+      states_.heard(rank, frame->state(), now());
+      if (frame->kind == Frame::Kind::leave) states_.left(rank);
+      if (frame->kind == Frame::Kind::overdue) states_.overdue(rank, frame->state());
     }
-    if (!socket.is_open()) accounts_.closed(rank);
+    if (!socket.is_open()) states_.closed(rank);
   }
 
   void say_who_is_awaited() {
-    std::string text = accounts_.waiting_text(now());
+    std::string text = states_.waiting_text(now());
     if (text == said_) return;
     if (!text.empty()) plan_.say(text);
     said_ = std::move(text);
@@ -199,7 +219,7 @@ class Liveness::Hub : Side {
 
   void decide() {
     for (const Time end = now() + kGather; now() < end;) listen();
-    plan_.tell(accounts_.lost(now()));
+    plan_.tell(states_.lost(now()));
     send(frame(Frame::Kind::verdict));
     plan_.end();
   }
@@ -209,55 +229,48 @@ class Liveness::Hub : Side {
   }
 
   std::vector<FrameSocket> ranks_;  // without a file: rank 0, and ranks that have not joined
-  RankStates accounts_;
-  std::string said_;  // last message about awaited ranks
+  std::string said_;                // last message about awaited ranks
 };
 
 /// A rank other than rank 0.
 class Liveness::Spoke : Side {
  public:
-  using Side::Side;
+  Spoke(const LivenessPlan& plan, FrameListener& listener, const cluster::RankProgress& progress,
+        Leave& leave)
+      : Side(plan, listener, progress, leave, {name_of(0), name_of(plan.rank)}, kSelf) {}
 
   void run(const std::stop_token& stop) {
+    states_.heard(kSelf, progress_.state(), now());
     if (!join(stop)) {
       if (stop.stop_requested()) return;
-      return lose_hub(fmt::format(
-          "rank {} could not reach it at {} within {:.3g} s", plan_.rank, plan_.addresses.front(),
-          std::chrono::duration<double>(plan_.deadlines.rendezvous).count()));
+      return lose_hub({states_.loss(
+          0, fmt::format("rank {} could not reach it at {} within {:.3g} s", plan_.rank,
+                         plan_.addresses.front(),
+                         std::chrono::duration<double>(plan_.deadlines.rendezvous).count()))});
     }
-    heard_ = now();
+    states_.arrived(0, name_of(0), now());
     Time awake = now();
     Time decided = Time::max();  // when rank 0 should have decided about a wait that took too long
     while (!stop.stop_requested()) {
       const FrameSocket* const hub = &hub_;
       wait_for(std::span(&hub, 1));
-      if (now() - std::exchange(awake, now()) > kStoodStill) {
-        heard_ = now();
-        if (decided != Time::max()) decided = now() + kDeciding;
-      }
+      const bool stood = now() - std::exchange(awake, now()) > kStoodStill;
+      if (stood && decided != Time::max()) decided = now() + kDeciding;
       answer();
       if (hear()) return plan_.end();
-      if (is_beat_due()) hub_.send(frame(Frame::Kind::beat));
-      if (leave_.is_due()) {
-        hub_.send(frame(Frame::Kind::leave));
-        leave_.mark_sent();
-      }
-      if (hub_left_) continue;
+      send_what_is_due([this](const Frame& frame) { hub_.send(frame); });
+      if (states_.has_left(0)) continue;
       if (!progress_.is_overdue(now())) {
         decided = Time::max();
       } else if (decided == Time::max()) {
         decided = now() + kDeciding;
         hub_.send(frame(Frame::Kind::overdue));
       }
+      states_.heard(kSelf, progress_.state(), now());
       if (now() > decided) {
-        return lose_hub("it did not end a wait that exceeded its deadline");
+        return lose_hub({states_.loss(0, "it did not end a wait that exceeded its deadline")});
       }
-      if (!hub_.is_open()) return lose_hub("its connection closed");
-      const Nanoseconds silent = now() - heard_;
-      if (silent > plan_.deadlines.silence_in(state_.phase)) {
-        return lose_hub(fmt::format("silent for {:.1f} s: it is stopped, or cannot be reached",
-                                    std::chrono::duration<double>(silent).count()));
-      }
+      if (const auto lost = states_.lost(now()); !lost.empty()) return lose_hub(lost);
     }
     hub_.send(frame(Frame::Kind::leave));
   }
@@ -279,12 +292,12 @@ class Liveness::Spoke : Side {
   /// True: the run ends.
   bool hear() {
     while (const std::optional<Frame> frame = hub_.receive()) {
-      heard_ = now();
-      state_ = frame->state();
-      if (frame->kind == Frame::Kind::hello) place_ = {unpadded(frame->host), frame->pid};
-      if (frame->kind == Frame::Kind::leave) hub_left_ = true;
+      if (frame->kind == Frame::Kind::hello) states_.arrived(0, name_of(0, *frame), now());
+      states_.heard(0, frame->state(), now());
+      if (frame->kind == Frame::Kind::leave) states_.left(0);
       if (frame->kind == Frame::Kind::verdict) return true;
     }
+    if (!hub_.is_open()) states_.closed(0);
     return false;
   }
 
@@ -297,12 +310,8 @@ class Liveness::Spoke : Side {
     });
   }
 
-  void lose_hub(std::string how) {
-    if (!is_lower_rank_there()) {
-      LostRank lost{.rank = 0, .place = place_, .last = state_, .how = std::move(how)};
-      lost.last.phase = std::max(state_.phase, cluster::least_of_others(progress_.state().phase));
-      plan_.tell(std::span(&lost, 1));
-    }
+  void lose_hub(const std::vector<LostRank>& lost) {
+    if (!is_lower_rank_there()) plan_.tell(lost);
     for (const Time end = now() + kLinger; now() < end;) {  // higher ranks ask a little later
       wait_for({});
       answer();
@@ -332,11 +341,8 @@ class Liveness::Spoke : Side {
     return false;
   }
 
+  static constexpr std::int32_t kSelf = 1;  // in states_, which has rank 0 and this rank
   FrameSocket hub_;
-  RankPlace place_;  // place of rank 0
-  cluster::RankState state_;
-  Time heard_{};
-  bool hub_left_ = false;
   std::vector<FrameSocket> answered_;  // stay open until the answer is read
 };
 

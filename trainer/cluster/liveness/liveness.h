@@ -22,6 +22,12 @@
 
 namespace penstock::liveness {
 
+/// The host and process of a rank.
+struct RankPlace {
+  std::string host;  ///< empty: unknown
+  std::int32_t pid = 0;
+};
+
 struct LivenessPlan {
   std::int32_t rank = 0, size = 1;
   RankPlace place;    ///< of this process

@@ -33,6 +33,7 @@ std::string where(const cluster::RankState& state) {
       break;
   }
   if (state.step <= 0) return "in the first step";
+  if (state.warm_up < 0) return fmt::format("while training, at step {}", state.step + 1);
   if (state.step < state.warm_up)
     return fmt::format("while warming up, at step {}", state.step + 1);
   return fmt::format("while measuring, at step {}", state.step - state.warm_up + 1);
@@ -43,65 +44,55 @@ std::string where(const cluster::RankState& state) {
 std::string to_text(std::span<const LostRank> lost) {
   std::string text;
   for (const LostRank& each : lost) {
-    if (!text.empty()) text += "; ";
-    if (each.rank == LostRank::kNobody) {
-      text +=
-          fmt::format("no rank was lost, but all ranks stopped {}: {}", where(each.last), each.how);
-      continue;
-    }
-    const std::string place =
-        each.place.host.empty()
-            ? ""
-            : fmt::format(" (host {}, pid {})", each.place.host, each.place.pid);
-    text += fmt::format("rank {}{} was lost {}: {}", each.rank, place, where(each.last), each.how);
+    text += fmt::format("{}{} {}: {}", text.empty() ? "" : "; ",
+                        each.rank == LostRank::kNobody ? "no rank was lost, but all ranks stopped"
+                                                       : each.name + " was lost",
+                        where(each.last), each.how);
   }
   return text;
 }
 
-RankStates::RankStates(std::int32_t size, std::int32_t self, const RankDeadlines& deadlines,
-                       Time now)
-    : self_(self),
-      deadlines_(deadlines),
-      begin_(now),
-      asked_(now),
-      entries_(static_cast<std::size_t>(size)) {
-  entries_[static_cast<std::size_t>(self)].arrived = true;
+RankStates::RankStates(std::vector<std::string> names, std::int32_t self,
+                       const RankDeadlines& deadlines, Time now)
+    : self_(self), deadlines_(deadlines), begin_(now), asked_(now), entries_(names.size()) {
+  for (std::size_t rank = 0; rank < names.size(); ++rank) {
+    entries_[rank].name = std::move(names[rank]);
+  }
+  if (self != LostRank::kNobody) entry(self).arrived = true;
 }
 
-void RankStates::arrived(std::int32_t rank, RankPlace place, Time now) {
-  Entry& entry = entries_[static_cast<std::size_t>(rank)];
-  entry.place = std::move(place);
-  entry.heard = now;
-  entry.arrived = true;
+void RankStates::arrived(std::int32_t rank, std::string name, Time now) {
+  entry(rank).name = std::move(name);
+  entry(rank).heard = now;
+  entry(rank).arrived = true;
 }
 
 void RankStates::heard(std::int32_t rank, const cluster::RankState& state, Time now) {
-  Entry& entry = entries_[static_cast<std::size_t>(rank)];
-  entry.state = state;
-  entry.heard = now;
+  entry(rank).state = state;
+  entry(rank).heard = now;
 }
 
-void RankStates::left(std::int32_t rank) { entries_[static_cast<std::size_t>(rank)].left = true; }
+void RankStates::left(std::int32_t rank) { entry(rank).left = true; }
 
-void RankStates::closed(std::int32_t rank) {
-  Entry& entry = entries_[static_cast<std::size_t>(rank)];
-  entry.closed = entry.arrived;
-}
+void RankStates::closed(std::int32_t rank) { entry(rank).closed = entry(rank).arrived; }
 
 void RankStates::overdue(std::int32_t rank, const cluster::RankState& state) {
-  entries_[static_cast<std::size_t>(rank)].state = state;
+  entry(rank).state = state;
   overdue_meeting_ = std::max(overdue_meeting_, state.meetings);
 }
 
+bool RankStates::all_arrived() const {
+  return std::all_of(entries_.begin(), entries_.end(),
+                     [](const Entry& each) { return each.arrived; });
+}
+
 LostRank RankStates::loss(std::int32_t rank, std::string how) const {
-  const Entry& entry = entries_[static_cast<std::size_t>(rank)];
-  LostRank lost;
-  lost.rank = rank;
-  lost.place = entry.place;
-  lost.last = entry.state;
-  const cluster::RankPhase own = entries_[static_cast<std::size_t>(self_)].state.phase;
-  lost.last.phase = std::max(lost.last.phase, cluster::least_of_others(own));
-  lost.how = std::move(how);
+  LostRank lost{
+      .rank = rank, .name = entry(rank).name, .last = entry(rank).state, .how = std::move(how)};
+  // All members meet before most phases, so this one's phase is a bound for the others.
+  if (self_ != LostRank::kNobody) {
+    lost.last.phase = std::max(lost.last.phase, cluster::least_of_others(entry(self_).state.phase));
+  }
   return lost;
 }
 
@@ -112,15 +103,15 @@ std::vector<LostRank> RankStates::lost(Time now) {
   }
   std::vector<LostRank> lost;
   bool certain = false;
-  for (std::int32_t rank = 0; rank < static_cast<std::int32_t>(entries_.size()); ++rank) {
-    const Entry& entry = entries_[static_cast<std::size_t>(rank)];
-    if (rank == self_ || entry.left) continue;
-    const Nanoseconds silent = now - entry.heard;
-    const Nanoseconds patience = deadlines_.silence_in(entry.state.phase);
-    if (entry.closed) {
+  for (std::int32_t rank = 0; rank < size(); ++rank) {
+    const Entry& other = entry(rank);
+    if (rank == self_ || other.left) continue;
+    const Nanoseconds silent = now - other.heard;
+    const Nanoseconds patience = deadlines_.silence_in(other.state.phase);
+    if (other.closed) {
       certain = true;
       lost.push_back(loss(rank, "its connection closed"));
-    } else if (!entry.arrived) {
+    } else if (!other.arrived) {
       if (now - begin_ <= deadlines_.rendezvous) continue;
       certain = true;
       lost.push_back(loss(rank, fmt::format("it did not join within {:.3g} s; check that it was "
@@ -155,21 +146,17 @@ std::string RankStates::waiting_text(Time now) const {
 /// Live ranks that did not come to a meeting where others waited too long.
 std::vector<LostRank> RankStates::missing_at_meeting() const {
   std::vector<LostRank> lost;
-  for (std::int32_t rank = 0; rank < static_cast<std::int32_t>(entries_.size()); ++rank) {
-    const Entry& entry = entries_[static_cast<std::size_t>(rank)];
-    if (entry.left || entry.state.meetings >= overdue_meeting_) continue;
+  for (std::int32_t rank = 0; rank < size(); ++rank) {
+    if (entry(rank).left || entry(rank).state.meetings >= overdue_meeting_) continue;
     lost.push_back(loss(rank,
                         "it is alive, but did not reach the point where the other ranks waited for "
                         "it until their deadline"));
   }
   if (lost.empty()) {
-    LostRank nobody;
-    nobody.rank = LostRank::kNobody;
-    nobody.last = entries_[static_cast<std::size_t>(self_)].state;
-    nobody.how =
-        "all ranks reached the exchange and waited until the deadline; check the network between "
-        "their hosts";
-    lost.push_back(std::move(nobody));
+    lost.push_back({.name = {},
+                    .last = entry(self_).state,
+                    .how = "all ranks reached the exchange and waited until the deadline; check "
+                           "the network between their hosts"});
   }
   return lost;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides which ranks of a run are present and which were lost, from what rank 0 hears of the
-// others. Pure values; the caller provides the times.
+// Decides which members of a run are present and which were lost, from what one of them hears of
+// the others: rank 0 of the other ranks, a rank of rank 0, a parameter server of its workers, a
+// worker of its servers. Pure values; the caller provides the times.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +15,7 @@
 
 namespace penstock::liveness {
 
-/// Timeouts of waits for ranks.
+/// Timeouts of waits for members.
 struct RankDeadlines {
   Nanoseconds rendezvous = std::chrono::seconds(60);  ///< until all have joined
   Nanoseconds silence = std::chrono::seconds(30);     ///< between two signs of life
@@ -25,18 +26,12 @@ struct RankDeadlines {
   }
 };
 
-/// The host and process of a rank.
-struct RankPlace {
-  std::string host;  ///< empty: unknown
-  std::int32_t pid = 0;
-};
-
 struct LostRank {
-  std::int32_t rank = 0;  ///< kNobody: no rank in particular
-  RankPlace place;
-  cluster::RankState last;  ///< its last known state
-  std::string how;          ///< "its connection closed"
   static constexpr std::int32_t kNobody = -1;
+  std::int32_t rank = kNobody;  ///< kNobody: no rank in particular
+  std::string name;             ///< "rank 2 (host b, pid 123)"
+  cluster::RankState last;      ///< its last known state
+  std::string how;              ///< "its connection closed"
 };
 
 /// "rank 2 (host b, pid 123) was lost while measuring, at step 57: its connection closed". Further
@@ -45,10 +40,12 @@ std::string to_text(std::span<const LostRank> lost);
 
 class RankStates {
  public:
-  /// For the ranks 0 to `size` - 1; `self` is always present.
-  RankStates(std::int32_t size, std::int32_t self, const RankDeadlines& deadlines, Time now);
+  /// One name for each member. `self` is this process, which is always present; LostRank::kNobody:
+  /// it is no member.
+  RankStates(std::vector<std::string> names, std::int32_t self, const RankDeadlines& deadlines,
+             Time now);
 
-  void arrived(std::int32_t rank, RankPlace place, Time now);
+  void arrived(std::int32_t rank, std::string name, Time now);
   void heard(std::int32_t rank, const cluster::RankState& state, Time now);
   /// The rank ends regularly; later events of it are no loss.
   void left(std::int32_t rank);
@@ -57,25 +54,34 @@ class RankStates {
   /// A rank has waited at a meeting for the maximum time.
   void overdue(std::int32_t rank, const cluster::RankState& state);
 
-  /// Returns the lost ranks; empty: none. Must be called several times a second: a longer gap means
-  /// that this process was stopped, so silence and absence before the call are forgiven.
+  bool has_arrived(std::int32_t rank) const { return entry(rank).arrived; }
+  bool has_left(std::int32_t rank) const { return entry(rank).left; }
+  bool all_arrived() const;
+  const cluster::RankState& state(std::int32_t rank) const { return entry(rank).state; }
+
+  /// The lost ranks; empty: none. Must be called several times a second: a longer gap means that
+  /// this process was stopped, so silence and absence before the call are forgiven.
   std::vector<LostRank> lost(Time now);
+  /// The rank as a lost one, for a reason that the caller found out.
+  LostRank loss(std::int32_t rank, std::string how) const;
   /// "waiting for rank 1 to join (2 of 3 are here)". Empty if all have joined, or if it is too
   /// early for a message.
   std::string waiting_text(Time now) const;
 
  private:
   struct Entry {
-    RankPlace place;
+    std::string name;
     cluster::RankState state;
     Time heard{};
     bool arrived = false, left = false, closed = false;
   };
+  const Entry& entry(std::int32_t rank) const { return entries_[static_cast<std::size_t>(rank)]; }
+  Entry& entry(std::int32_t rank) { return entries_[static_cast<std::size_t>(rank)]; }
+  std::int32_t size() const noexcept { return static_cast<std::int32_t>(entries_.size()); }
   std::vector<LostRank> missing_at_meeting() const;
-  LostRank loss(std::int32_t rank, std::string how) const;
 
-  const std::int32_t self_;
-  const RankDeadlines deadlines_;
+  std::int32_t self_;
+  RankDeadlines deadlines_;
   Time begin_;  // advanced by the time that this process was stopped
   Time asked_;
   std::vector<Entry> entries_;

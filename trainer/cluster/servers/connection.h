@@ -10,18 +10,31 @@
 // Thread-safety: one thread at a time; any thread.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <queue>
 #include <span>
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "dataflow/clock.h"
+#include "dataflow/machine/event_fd.h"
 #include "dataflow/net/curve_setup.h"
+#include "dataflow/net/message_sockets.h"
+#include "trainer/cluster/liveness/rank_states.h"
+#include "trainer/cluster/processes.h"
 #include "trainer/cluster/servers/cluster.h"
+#include "trainer/cluster/servers/message.h"
 #include "trainer/cluster/servers/model_layout.h"
 #include "trainer/optimizer.h"
 
@@ -45,8 +58,11 @@ class ServerConnection {
   /// Leaves with exit code 0, unless leave() was called.
   ~ServerConnection();
 
-  const Cluster& cluster() const noexcept;
-  std::int32_t task() const noexcept;
+  ServerConnection(const ServerConnection&) = delete;
+  ServerConnection& operator=(const ServerConnection&) = delete;
+
+  const Cluster& cluster() const noexcept { return arguments_.cluster; }
+  std::int32_t task() const noexcept { return arguments_.task; }
 
   /// Returns every worker's text, by task, through server 0. All workers call it in the same order.
   std::vector<std::string> all_gather(std::string_view text, Nanoseconds patience,
@@ -93,8 +109,96 @@ class ServerConnection {
   void release() noexcept;
 
  private:
-  struct State;
-  const std::unique_ptr<State> state_;
+  /// A message to send. Borrowed data are sent without a copy.
+  struct Outgoing {
+    std::size_t server = 0;
+    ServerHeader header{};
+    std::string text{};
+    std::span<const std::byte> borrowed{};
+    std::int32_t priority = 0;
+    std::uint64_t order = 0;
+  };
+  struct LaterFirst {
+    bool operator()(const Outgoing& a, const Outgoing& b) const {
+      return a.priority != b.priority ? a.priority < b.priority : a.order > b.order;
+    }
+  };
+  struct PartState {
+    ServerConnection* owner = nullptr;
+    std::size_t server = 0;
+    std::size_t bytes = 0;
+    std::span<float> into{};
+    bool asked = false;
+    std::uint64_t version = 0, step = 0;  // version of the local weights; step of the next push
+  };
+
+  // ---- of callers' threads ----
+
+  void stop_within(Time& moment, Nanoseconds grace);
+  /// Blocks until `ready()`. Throws the failure if that is impossible, Error once `stops` has
+  /// passed, and TimeoutError with `late()` once `deadline` has passed.
+  void wait(std::unique_lock<std::mutex>& lock, Time deadline, const Time& stops,
+            const std::function<bool()>& ready, const std::function<std::string()>& late = {});
+  void throw_failure() const;
+  void enqueue(Outgoing message);
+
+  // ---- of the connection's thread ----
+
+  /// Runs until this process leaves. Reports its own failures to waiting callers.
+  void run() noexcept;
+  void run_until_left();
+  void receive_all();
+  void send_what_may_go();
+  void send(Outgoing& message);
+  /// libzmq has sent borrowed data, of the PartState `hint`. Called on a libzmq thread.
+  static void take_back(void* data, void* hint) noexcept;
+  void take(std::size_t server, std::span<const std::byte> bytes, const net::Frame& data);
+  void take_answer(const ServerHeader& header, const net::Frame& data);
+  void send_beats(Time now);
+  void look_at_servers(Time now);
+  void fail(std::exception_ptr why);
+  void fail_locked(std::exception_ptr why);
+  RankState state() const;
+
+  const Arguments arguments_;
+  Clock& clock_;
+  const Nanoseconds beat_;
+
+  std::mutex mutex_;
+  Gate gate_;
+  // All members up to the line are protected by the mutex.
+  std::priority_queue<Outgoing, std::vector<Outgoing>, LaterFirst> outgoing_;
+  std::uint64_t next_order_ = 0;
+  std::exception_ptr failure_;
+  std::optional<Time> wait_until_;  // set while a caller waits
+  /// When waits end because of a stop: all waits, and those of training.
+  Time stop_at_ = Time::max(), training_stops_at_ = Time::max();
+  liveness::RankStates servers_;  // as this worker sees them: they are where it is
+  RankPhase phase_ = RankPhase::joining;
+  std::uint64_t step_ = 0;
+  std::uint64_t meeting_ = 0;
+  std::optional<std::vector<std::string>> texts_;  // of the current meeting
+  std::vector<PartState> parts_;                   // by key
+  std::size_t unanswered_ = 0, credit_ = 0;
+  Time progress_{};  // time of the last answer
+  Answers answers_{};
+  bool leaving_ = false, releasing_ = false, dropping_ = false, dropped_ = false;
+  // ----
+
+  std::atomic<std::int64_t> lent_{0};   // frames that libzmq still reads
+  std::atomic<std::size_t> unsent_{0};  // bytes of those frames
+  EventFd wake_;
+  std::unique_ptr<net::MessageSockets>
+      sockets_;  // only the connection's thread uses them, once it runs
+  Time beaten_{};
+  std::stop_callback<std::function<void()>> on_stop_;
+  std::optional<std::stop_callback<std::function<void()>>> on_stopping_, on_abandon_;
+  std::jthread thread_;  // last, because it uses the others
 };
+
+/// The workers as the Processes of their run: ranks are the workers' tasks, and their texts go
+/// through server 0. Tasks with the same host in --worker-hosts are on the same host. The replicas
+/// have no exchange among each other, so make_group must not be called. `connection` outlives it.
+std::unique_ptr<Processes> make_worker_processes(ServerConnection& connection);
 
 }  // namespace penstock::cluster

@@ -54,7 +54,8 @@ void check_number(std::string_view field, double value) {
 
 }  // namespace
 
-void write_header(const ServerHeader& header, std::span<std::byte, kHeaderBytes> to) noexcept {
+std::array<std::byte, kHeaderBytes> to_bytes(const ServerHeader& header) noexcept {
+  std::array<std::byte, kHeaderBytes> to{};
   write(to, kMagicAt, kServerMagic);
   write(to, kVersionAt, kServerVersion);
   write(to, kKindAt, static_cast<std::uint16_t>(header.kind));
@@ -68,6 +69,7 @@ void write_header(const ServerHeader& header, std::span<std::byte, kHeaderBytes>
   write(to, kScaleAt, header.gradient_scale);
   write(to, kValueAt, header.value);
   write(to, kPartVersionAt, header.version);
+  return to;
 }
 
 ServerHeader parse_header(std::span<const std::byte> bytes, std::size_t data_bytes) {
@@ -147,20 +149,6 @@ std::string_view to_string(MessageKind kind) noexcept {
                                          "pull",   "answer",   "lost",    "goodbye", "read_model",
                                          "model",  "no_model"};
   return kNames[static_cast<std::size_t>(kind)];
-}
-
-std::string_view to_string(WorkerPhase phase) noexcept {
-  switch (phase) {
-    case WorkerPhase::joining:
-      return "joining";
-    case WorkerPhase::preparing:
-      return "preparing";
-    case WorkerPhase::training:
-      return "training";
-    case WorkerPhase::leaving:
-      return "leaving";
-  }
-  return "in no known phase";
 }
 
 }  // namespace penstock::cluster

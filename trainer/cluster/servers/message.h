@@ -14,6 +14,7 @@
 // functions may run on any thread.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -34,9 +35,9 @@ enum class MessageKind : std::uint16_t {
   hello = 1,  ///< worker: takes part; data: its list of the members of the run
   welcome,    ///< server: accepts the hello
   refused,    ///< server: rejects the hello; data: the reason
-  beat,    ///< worker: still there; key: its WorkerPhase, step: its step. The server answers with a
-           ///< beat
-  gather,  ///< worker: a text for all workers; step: the number of the meeting
+  beat,  ///< worker: still there; key: its RankPhase, step: the steps that it has begun. The server
+         ///< answers with a beat
+  gather,    ///< worker: a text for all workers; step: the number of the meeting
   gathered,  ///< server: the texts of all workers, see join_texts
   layout,    ///< worker 0: the weights, and the rule for gradients; data: see model_layout.h
   first,     ///< worker 0: the initial weights of a part; data: f32
@@ -52,10 +53,6 @@ enum class MessageKind : std::uint16_t {
 };
 inline constexpr MessageKind kLastKind = MessageKind::no_model;
 
-/// The phase of a worker, for messages about a lost worker.
-enum class WorkerPhase : std::uint32_t { joining, preparing, training, leaving };
-std::string_view to_string(WorkerPhase phase) noexcept;
-
 struct ServerHeader {
   MessageKind kind = MessageKind::beat;
   std::uint32_t key = 0, task = 0;
@@ -65,7 +62,7 @@ struct ServerHeader {
   std::uint64_t version = 0;
 };
 
-void write_header(const ServerHeader& header, std::span<std::byte, kHeaderBytes> to) noexcept;
+std::array<std::byte, kHeaderBytes> to_bytes(const ServerHeader& header) noexcept;
 
 /// Checks magic, version, kind, the length of the data, and that floats are finite. Throws
 /// DataError with the field, its value and the expected value.

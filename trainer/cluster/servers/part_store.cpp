@@ -23,7 +23,7 @@ struct PartStore::Held {
   bool has_weights = false;
   std::uint64_t version = 0;  // updates made
   // State of the current update, by worker.
-  std::vector<Frame> early;
+  std::vector<net::Frame> early;
   std::vector<bool> pushed;
   std::int32_t added = 0;           // workers added so far, from 0 on
   ServerHeader terms{};             // terms of worker 0
@@ -124,7 +124,7 @@ void PartStore::pull(std::int32_t worker, const ServerHeader& header) {
   held.pulls.push_back(worker);
 }
 
-void PartStore::push(std::int32_t worker, const ServerHeader& header, Frame data) {
+void PartStore::push(std::int32_t worker, const ServerHeader& header, net::Frame data) {
   Held& held = find(header);
   if (held.part.fixed) refuse(header, "key", std::to_string(header.key), "a part that is updated");
   if (data.bytes.size() != held.part.count * sizeof(float)) {
@@ -159,7 +159,7 @@ void PartStore::push(std::int32_t worker, const ServerHeader& header, Frame data
 }
 
 void PartStore::push_alone(Held& held, std::int32_t worker, const ServerHeader& header,
-                           const Frame& data) {
+                           const net::Frame& data) {
   add(held, data.bytes, true);
   apply(held, header);
   held.pushed[static_cast<std::size_t>(worker)] = true;
@@ -173,13 +173,13 @@ void PartStore::push_alone(Held& held, std::int32_t worker, const ServerHeader& 
 }
 
 void PartStore::push_together(Held& held, std::int32_t worker, const ServerHeader& header,
-                              Frame data) {
+                              net::Frame data) {
   const auto index = static_cast<std::size_t>(worker);
   if (worker == 0) held.terms = header;
   held.early[index] = std::move(data);
   held.pushed[index] = true;
   while (held.added < workers_ && held.pushed[static_cast<std::size_t>(held.added)]) {
-    Frame& next = held.early[static_cast<std::size_t>(held.added)];
+    net::Frame& next = held.early[static_cast<std::size_t>(held.added)];
     add(held, next.bytes, held.added == 0);
     next = {};
     ++held.added;

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "dataflow/host_device.h"
+#include "dataflow/net/message_sockets.h"
 #include "dataflow/options.h"
-#include "trainer/cluster/servers/frame.h"
 #include "trainer/cluster/servers/message.h"
 #include "trainer/cluster/servers/model_layout.h"
 #include "trainer/optimizer.h"
@@ -41,7 +41,7 @@ class PartStore {
   void first(const ServerHeader& header, std::span<const std::byte> data);
   /// Answered once the initial weights are there.
   void pull(std::int32_t worker, const ServerHeader& header);
-  void push(std::int32_t worker, const ServerHeader& header, Frame data);
+  void push(std::int32_t worker, const ServerHeader& header, net::Frame data);
 
   /// Workers that others wait for: they have not pushed some part that other workers have pushed.
   std::vector<std::int32_t> awaited() const;
@@ -53,8 +53,9 @@ class PartStore {
   void apply(Held& held, const ServerHeader& terms);
   void answer(Held& held, std::int32_t worker, std::span<const float> data, bool stays,
               std::uint64_t staleness = 0);
-  void push_together(Held& held, std::int32_t worker, const ServerHeader& header, Frame data);
-  void push_alone(Held& held, std::int32_t worker, const ServerHeader& header, const Frame& data);
+  void push_together(Held& held, std::int32_t worker, const ServerHeader& header, net::Frame data);
+  void push_alone(Held& held, std::int32_t worker, const ServerHeader& header,
+                  const net::Frame& data);
 
   const ServerRule rule_;
   const std::int32_t workers_;

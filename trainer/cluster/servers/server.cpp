@@ -8,37 +8,85 @@
 #include <utility>
 
 #include "dataflow/error.h"
+#include "dataflow/machine/event_fd.h"
+#include "dataflow/net/zmq_endpoint.h"
 
 namespace penstock::cluster {
 namespace {
 
+/// A server does not know how many steps warm up.
+constexpr std::int64_t kUnknown = -1;
 /// Only this many foreign messages are reported one by one.
 constexpr std::int64_t kNamed = 5;
 
-std::string seconds(Nanoseconds time) {
-  return fmt::format("{:g} s", std::chrono::duration<double>(time).count());
+/// Interval between checks of the deadlines.
+constexpr Nanoseconds kPeriod = std::chrono::milliseconds(100);
+/// Maximum number of messages before other checks.
+constexpr int kAtOnce = 64;
+
+std::vector<std::string> names_of_workers(const Cluster& cluster) {
+  std::vector<std::string> names;
+  for (std::int32_t task = 0; task < cluster.workers(); ++task) {
+    names.push_back(cluster.worker(task));
+  }
+  return names;
+}
+
+class SocketOutlet final : public Server::Outlet {
+ public:
+  SocketOutlet(net::MessageSockets& socket, const std::function<void(const std::string&)>& say)
+      : socket_(socket), say_(say) {}
+  void send(const std::string& peer, const ServerHeader& header, std::span<const std::byte> data,
+            bool stays) override {
+    constexpr net::Borrowed kStays{};
+    socket_.send(0, peer, to_bytes(header), data, stays ? &kStays : nullptr);
+  }
+  void say(const std::string& sentence) override { say_(sentence); }
+
+ private:
+  net::MessageSockets& socket_;
+  const std::function<void(const std::string&)>& say_;
+};
+
+std::unique_ptr<net::MessageSockets> listen_at(const std::string& address,
+                                               const ServeArguments& arguments,
+                                               const std::function<void(const std::string&)>& say) {
+  const net::CurveSetup curve = net::read_curve(arguments.curve);
+  auto sockets = std::make_unique<net::MessageSockets>(
+      curve, net::PeerReports{.refused = {}, .say = say}, arguments.io_threads);
+  if (curve.role == net::CurveSetup::Role::client) {
+    throw ConfigError(
+        "a parameter server has --curve-server-key, which is for workers; give it --curve-allow");
+  }
+  const std::string endpoint = numeric_endpoint(address);
+  net::check_bindable(net::parse_endpoint(endpoint), arguments.insecure || curve);
+  try {
+    sockets->listen(endpoint, {.frame = kMaxFrame});
+  } catch (const net::SocketError& error) {
+    throw ConfigError("cannot listen at " + address + ": " +
+                      (error.address_taken()
+                           ? "the port is taken by another process; stop that one, or give another "
+                             "--ps-hosts"
+                           : std::string(error.what()) + "; give an address of this machine"));
+  }
+  return sockets;
 }
 
 }  // namespace
 
-Server::Server(Cluster cluster, std::int32_t task, const ServerPatience& patience, Clock& clock,
-               Outlet& outlet)
+Server::Server(Cluster cluster, std::int32_t task, const liveness::RankDeadlines& deadlines,
+               Clock& clock, Outlet& outlet)
     : cluster_(std::move(cluster)),
       task_(task),
-      patience_(patience),
+      deadlines_(deadlines),
       clock_(clock),
       outlet_(outlet),
-      started_(clock.now()),
+      states_(names_of_workers(cluster_), liveness::LostRank::kNobody, deadlines, clock.now()),
       workers_(static_cast<std::size_t>(cluster_.workers())) {}
 
 std::int32_t Server::task_of(const std::string& peer) const {
   const auto found = tasks_.find(peer);
   return found == tasks_.end() ? -1 : found->second;
-}
-
-std::string Server::where(std::int32_t task) const {
-  const Worker& worker = workers_[static_cast<std::size_t>(task)];
-  return fmt::format("while {}, at step {}", to_string(worker.phase), worker.step);
 }
 
 void Server::reply(const std::string& peer, MessageKind kind, const ServerHeader& to,
@@ -52,7 +100,7 @@ void Server::reply(const std::string& peer, MessageKind kind, const ServerHeader
                bytes_of(text), false);
 }
 
-void Server::receive(Received message) {
+void Server::receive(net::Received message) {
   ServerHeader header;
   const std::int32_t task = task_of(message.peer);
   try {
@@ -62,9 +110,10 @@ void Server::receive(Received message) {
     header = parse_header(message.header, message.data.bytes.size());
     if (header.kind == MessageKind::hello) return hello(message, header);
     if (task < 0) throw DataError(fmt::format("{} without a hello", to_string(header.kind)));
-    Worker& worker = workers_[static_cast<std::size_t>(task)];
-    if (worker.left) throw DataError(fmt::format("{} behind a goodbye", to_string(header.kind)));
-    worker.heard = clock_.now();
+    if (states_.has_left(task)) {
+      throw DataError(fmt::format("{} behind a goodbye", to_string(header.kind)));
+    }
+    states_.heard(task, states_.state(task), clock_.now());
   } catch (const DataError& error) {
     return reject(message, error.what());
   }
@@ -76,7 +125,7 @@ void Server::receive(Received message) {
   }
 }
 
-void Server::reject(const Received& message, const std::string& why) {
+void Server::reject(const net::Received& message, const std::string& why) {
   const std::int32_t task = task_of(message.peer);
   const std::string from =
       task >= 0
@@ -89,7 +138,7 @@ void Server::reject(const Received& message, const std::string& why) {
   }
 }
 
-void Server::hello(const Received& message, const ServerHeader& header) {
+void Server::hello(const net::Received& message, const ServerHeader& header) {
   const std::string theirs(text_of(message.data.bytes));
   const std::string ours = cluster_.describe();
   const auto refuse = [&](const std::string& why) {
@@ -108,28 +157,26 @@ void Server::hello(const Received& message, const ServerHeader& header) {
   }
   const auto task = static_cast<std::int32_t>(header.task);
   Worker& worker = workers_[header.task];
-  if (worker.joined) {
+  if (states_.has_arrived(task)) {
     return refuse(fmt::format("{} takes part already; give each worker a different --task-index",
                               cluster_.worker(task)));
   }
-  worker = {.peer = message.peer,
-            .connection = message.connection,
-            .joined = true,
-            .heard = clock_.now(),
-            .phase = WorkerPhase::preparing,
-            .text = {}};
+  worker = {.peer = message.peer, .connection = message.connection, .text = {}};
+  states_.arrived(task, cluster_.worker(task), clock_.now());
+  states_.heard(task, {.phase = RankPhase::preparing, .warm_up = kUnknown}, clock_.now());
   tasks_[message.peer] = task;
   reply(message.peer, MessageKind::welcome, header);
   if (!failure_.empty()) reply(message.peer, MessageKind::lost, header, failure_);
 }
 
-void Server::dispatch(std::int32_t task, const ServerHeader& header, Frame data) {
+void Server::dispatch(std::int32_t task, const ServerHeader& header, net::Frame data) {
   Worker& worker = workers_[static_cast<std::size_t>(task)];
   switch (header.kind) {
     case MessageKind::beat:
-      worker.phase = static_cast<WorkerPhase>(
-          std::min(header.key, static_cast<std::uint32_t>(WorkerPhase::leaving)));
-      worker.step = std::max(worker.step, header.step);
+      heard(task,
+            static_cast<RankPhase>(
+                std::min(header.key, static_cast<std::uint32_t>(RankPhase::leaving))),
+            static_cast<std::int64_t>(header.step) - 1);
       return reply(worker.peer, MessageKind::beat, header);
     case MessageKind::gather:
       return gather(task, header, data.bytes);
@@ -144,8 +191,7 @@ void Server::dispatch(std::int32_t task, const ServerHeader& header, Frame data)
       }
       return store_->pull(task, header);
     case MessageKind::push:
-      worker.phase = WorkerPhase::training;
-      worker.step = std::max(worker.step, header.step + 1);
+      heard(task, RankPhase::training, static_cast<std::int64_t>(header.step));
       pushed_ = clock_.now();
       return store(header).push(task, header, std::move(data));
     case MessageKind::goodbye:
@@ -153,6 +199,12 @@ void Server::dispatch(std::int32_t task, const ServerHeader& header, Frame data)
     default:
       throw DataError(fmt::format("{} to a server", to_string(header.kind)));
   }
+}
+
+void Server::heard(std::int32_t task, RankPhase phase, std::int64_t step) {
+  states_.heard(
+      task, {.phase = phase, .step = std::max(states_.state(task).step, step), .warm_up = kUnknown},
+      clock_.now());
 }
 
 PartStore& Server::store(const ServerHeader& header) {
@@ -211,85 +263,128 @@ void Server::gather(std::int32_t task, const ServerHeader& header,
 }
 
 void Server::goodbye(std::int32_t task, const ServerHeader& header) {
-  Worker& worker = workers_[static_cast<std::size_t>(task)];
-  if (header.key != 0 && failure_.empty()) {
-    conclude(fmt::format("{} ended with exit code {}, {}", cluster_.worker(task), header.key,
-                         where(task)));
-  }
-  worker.left = true;
+  states_.left(task);
+  if (header.key == 0) return;
+  const liveness::LostRank lost =
+      states_.loss(task, fmt::format("it ended with exit code {}", header.key));
+  conclude(std::span(&lost, 1));
 }
 
 std::vector<std::int32_t> Server::tasks_on(int connection) const {
   std::vector<std::int32_t> tasks;
-  for (std::size_t index = 0; index < workers_.size(); ++index) {
-    const Worker& worker = workers_[index];
-    if (worker.joined && !worker.left && worker.connection == connection) {
-      tasks.push_back(static_cast<std::int32_t>(index));
+  for (std::int32_t task = 0; task < cluster_.workers(); ++task) {
+    const bool here = states_.has_arrived(task) && !states_.has_left(task);
+    if (here && workers_[static_cast<std::size_t>(task)].connection == connection) {
+      tasks.push_back(task);
     }
   }
   return tasks;
 }
 
 void Server::connection_ended(std::int32_t task) {
-  Worker& worker = workers_[static_cast<std::size_t>(task)];
-  if (worker.left) return;
-  worker.left = true;
-  conclude(fmt::format("{} is lost: its connection ended, {}", cluster_.worker(task), where(task)));
+  states_.closed(task);
+  look();
+}
+
+void Server::conclude(std::span<const liveness::LostRank> lost) {
+  if (!lost.empty()) conclude(to_text(lost));
 }
 
 void Server::conclude(const std::string& why) {
   if (!failure_.empty()) return;
   failure_ = why;
-  ends_ = clock_.now() + patience_.goodbye;
-  for (const Worker& worker : workers_) {
-    if (worker.joined && !worker.left) reply(worker.peer, MessageKind::lost, {}, why);
+  ends_ = clock_.now() + deadlines_.goodbye;
+  for (std::int32_t task = 0; task < cluster_.workers(); ++task) {
+    if (!states_.has_arrived(task) || states_.has_left(task)) continue;
+    reply(workers_[static_cast<std::size_t>(task)].peer, MessageKind::lost, {}, why);
   }
 }
 
 void Server::look() {
   const Time now = clock_.now();
-  for (std::size_t index = 0; index < workers_.size(); ++index) {
-    Worker& worker = workers_[index];
-    const auto task = static_cast<std::int32_t>(index);
-    if (!worker.joined && now - started_ > patience_.rendezvous) {
-      conclude(fmt::format("{} did not come within {} of {}'s start", cluster_.worker(task),
-                           seconds(patience_.rendezvous), cluster_.server(task_)));
-    }
-    if (worker.joined && !worker.left && now - worker.heard > patience_.silence) {
-      worker.left = true;
-      conclude(fmt::format("{} is lost: it sent nothing for {}, {}", cluster_.worker(task),
-                           seconds(patience_.silence), where(task)));
-    }
-  }
-  look_at_meeting(now);
-  look_at_step(now);
+  const std::vector<liveness::LostRank> lost = states_.lost(now);
+  conclude(lost);
+  for (const liveness::LostRank& worker : lost) states_.left(worker.rank);
+  conclude(absent(now));
 }
 
-void Server::look_at_meeting(Time now) {
-  if (!meeting_ends_ || now < *meeting_ends_) return;
-  for (std::size_t index = 0; index < workers_.size(); ++index) {
-    if (workers_[index].text) continue;
-    const auto task = static_cast<std::int32_t>(index);
-    return conclude(fmt::format("{}: {} did not come in time, {}", meeting_about_,
-                                cluster_.worker(task), where(task)));
+/// The live workers that others wait for, at a meeting or in a step.
+std::vector<liveness::LostRank> Server::absent(Time now) const {
+  std::vector<liveness::LostRank> absent;
+  if (meeting_ends_ && now >= *meeting_ends_) {
+    for (std::int32_t task = 0; task < cluster_.workers(); ++task) {
+      if (workers_[static_cast<std::size_t>(task)].text) continue;
+      absent.push_back(
+          states_.loss(task, fmt::format("it did not come in time ({})", meeting_about_)));
+    }
   }
-}
-
-/// Finds a live worker that the others wait for in a step.
-void Server::look_at_step(Time now) {
-  if (store_ == nullptr || now - pushed_ <= patience_.silence) return;
-  const std::vector<std::int32_t> awaited = store_->awaited();
-  if (awaited.empty()) return;
-  conclude(fmt::format("{} has pushed no gradients for {}, {}", cluster_.worker(awaited.front()),
-                       seconds(patience_.silence), where(awaited.front())));
+  if (store_ != nullptr && now - pushed_ > deadlines_.silence) {
+    for (const std::int32_t task : store_->awaited()) {
+      absent.push_back(states_.loss(
+          task, fmt::format("it has pushed no gradients for {:g} s",
+                            std::chrono::duration<double>(deadlines_.silence).count())));
+    }
+  }
+  return absent;
 }
 
 bool Server::done() const {
   const bool failed = !failure_.empty();
   if (failed && clock_.now() >= ends_) return true;
-  return std::all_of(workers_.begin(), workers_.end(), [&](const Worker& worker) {
-    return worker.left || (failed && !worker.joined);
-  });
+  for (std::int32_t task = 0; task < cluster_.workers(); ++task) {
+    if (!states_.has_left(task) && (!failed || states_.has_arrived(task))) return false;
+  }
+  return true;
+}
+
+// ---- the process ------------------------------------------------------------
+
+Served serve_parameters(const ServeArguments& arguments, Clock& clock,
+                        const std::function<void(const std::string&)>& say, std::stop_token stop) {
+  const std::string& address = arguments.cluster.ps_hosts[static_cast<std::size_t>(arguments.task)];
+  std::unique_ptr<net::MessageSockets> socket = listen_at(address, arguments, say);
+  SocketOutlet outlet(*socket, say);
+  Server server(arguments.cluster, arguments.task, arguments.patience, clock, outlet);
+  const EventFd wake;
+  const std::stop_callback forward(stop, [&] { wake.signal(); });
+  bool stopped = false;
+  // Tasks whose connection has ended but whose earlier messages may still arrive. A descriptor may
+  // be reused, so its tasks are looked up as soon as the end is seen, before a later message is
+  // handled.
+  std::vector<std::int32_t> gone;
+  const auto see_connections = [&] {
+    for (const net::MessageSockets::Ended& ended : socket->ended()) {
+      for (const std::int32_t task : server.tasks_on(ended.connection)) gone.push_back(task);
+    }
+  };
+  Time looked = clock.now();
+  while (!server.done()) {
+    socket->wait(kPeriod, wake);
+    if (stop.stop_requested() && !stopped) {
+      stopped = true;
+      server.end(arguments.cluster.server(arguments.task) + " was stopped");
+    }
+    net::Received message;
+    int received = 0;
+    for (; received < kAtOnce && socket->receive(message); ++received) {
+      see_connections();
+      server.receive(std::move(message));
+    }
+    if (received < kAtOnce) {  // all messages of the tasks in `gone` have been received
+      for (const std::int32_t task : std::exchange(gone, {})) server.connection_ended(task);
+    }
+    see_connections();
+    if (clock.now() - looked >= kPeriod) {
+      looked = clock.now();
+      server.look();
+    }
+  }
+  const std::int64_t refused = socket->refused();
+  socket.reset();  // messages in progress use the server's memory
+  return {.failure = server.failure(),
+          .rejected = server.rejected(),
+          .refused = refused,
+          .stopped = stopped};
 }
 
 }  // namespace penstock::cluster

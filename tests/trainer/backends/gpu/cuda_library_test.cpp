@@ -77,7 +77,7 @@ TEST(CudaLibrary, WithoutAGpuNothingConnects_AndTheErrorNamesTheDevice) {
 
 TEST(CudaLibrary, RefusesAGraphThatBreaksTheRulesOfCudnn) {
   const auto planner = driver_library().make_planner(read_text(PENSTOCK_H200));
-  ConvForward forward = conv_forward({.images = 8, .channels = 64, .height = 14, .width = 14});
+  DnnPattern forward = conv_forward({.images = 8, .channels = 64, .height = 14, .width = 14});
   forward.graph.tensors[static_cast<std::size_t>(forward.y)].shape[2] = 5;
   EXPECT_THROW(planner->candidates(forward.graph, {.allow_tf32 = true}, 1), DeviceError);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests the interpreter of DNN graphs against the plain operators, and its rounding.
 #include "tests/support/gpu/dnn_interpreter.h"
+#include "tests/support/gpu/accesses.h"
 
 #include <gtest/gtest.h>
 
@@ -334,6 +335,20 @@ TEST(DnnCheck, IllFormedGraphs_AreRefused) {
   ill_formed(DnnPointwise{PointwiseMode::add, y, hidden, y});
   ill_formed(DnnPointwise{PointwiseMode::relu, y, y, y});
   ill_formed(DnnGenerateStatistics{y, x, w});
+}
+
+TEST(DnnAccesses, TensorsThatHaveMemory_AreReadAndWrittenAsTheirOperationsDo) {
+  DnnGraph graph;
+  const auto x = graph.add({{1, 2, 1, 1}, DType::f16, false});
+  const auto hidden = graph.add({{1, 2, 1, 1}, DType::f32, true});
+  const auto y = graph.add({{1, 2, 1, 1}, DType::f32, false});
+  graph.operations = {DnnPointwise{PointwiseMode::relu, x, kNoTensor, hidden},
+                      DnnPointwise{PointwiseMode::add, hidden, y, y}};
+  std::byte memory[2][16];
+  const Accesses said = accesses_of(graph, std::vector<std::byte*>{memory[0], nullptr, memory[1]});
+  EXPECT_EQ(said.reads, (std::vector<MemoryRange>{{memory[0], 4}, {memory[1], 8}}));
+  EXPECT_EQ(said.writes, (std::vector<MemoryRange>{{memory[1], 8}}));
+  EXPECT_EQ(said.bytes(), 20U);
 }
 
 }  // namespace

@@ -86,16 +86,16 @@ Ids together(std::initializer_list<Ids> lists) {
 }
 
 TEST(DnnPatterns, PlainConvolutionsHaveTheShapesOfTheirTensors) {
-  const ConvForward forward = conv_forward(kShape);
+  const DnnPattern forward = conv_forward(kShape);
   const std::array<std::int64_t, 4> x{8, 64, 14, 10}, w{32, 64, 3, 3}, y{8, 32, 7, 5};
   EXPECT_EQ(forward.graph.tensor(forward.x).shape, x);
   EXPECT_EQ(forward.graph.tensor(forward.w).shape, w);
   EXPECT_EQ(forward.graph.tensor(forward.y).shape, y);
   expect_memory(forward.graph, {forward.x, forward.w}, {forward.y});
-  const ConvBackwardData data = conv_backward_data(kShape, 1);
+  const DnnPattern data = conv_backward_data(kShape, 1);
   EXPECT_EQ(std::get<DnnConvolutionBackwardData>(data.graph.operations[0]).beta, 1);
   expect_memory(data.graph, {data.dy, data.w}, {data.dx});
-  const ConvBackwardFilter filter = conv_backward_filter(kShape);
+  const DnnPattern filter = conv_backward_filter(kShape);
   EXPECT_EQ(filter.graph.tensor(filter.dw).shape, w);
   expect_memory(filter.graph, {filter.x, filter.dy}, {filter.dw});
 }
@@ -103,7 +103,7 @@ TEST(DnnPatterns, PlainConvolutionsHaveTheShapesOfTheirTensors) {
 TEST(DnnPatterns, GroupsDivideTheWeightsChannels) {
   ConvolutionShape shape = kShape;
   shape.groups = 2;
-  const ConvForward forward = conv_forward(shape);
+  const DnnPattern forward = conv_forward(shape);
   EXPECT_EQ(forward.graph.tensor(forward.w).shape, (std::array<std::int64_t, 4>{32, 32, 3, 3}));
 }
 
@@ -115,14 +115,13 @@ TEST(DnnPatterns, PaddingsOfTheTwoSidesCountEach) {
 }
 
 TEST(DnnPatterns, FusedForwardKeepsOnlyWhatItNames) {
-  const ConvStatistics plain = conv_statistics(kShape);
+  const DnnPattern plain = conv_statistics(kShape);
   expect_memory(plain.graph, {plain.x, plain.w}, {plain.y, plain.sum, plain.square_sum});
-  const NormalisedConvStatistics norm = normalised_conv_statistics(kShape);
+  const DnnPattern norm = normalised_conv_statistics(kShape);
   expect_memory(norm.graph, {norm.x, norm.scale, norm.shift, norm.w},
                 {norm.y, norm.sum, norm.square_sum});
   for (const bool dual : {false, true}) {
-    const ResidualNormalisedConvStatistics block =
-        residual_normalised_conv_statistics(kShape, dual);
+    const DnnPattern block = residual_normalised_conv_statistics(kShape, dual);
     EXPECT_EQ(block.residual_scale != kNoTensor, dual);
     expect_memory(block.graph,
                   {block.x, block.scale, block.shift, block.residual, block.residual_scale,
@@ -132,11 +131,11 @@ TEST(DnnPatterns, FusedForwardKeepsOnlyWhatItNames) {
 }
 
 TEST(DnnPatterns, FusedBackwardKeepsOnlyWhatItNames) {
-  const NormalisedConvBackwardFilter filter = normalised_conv_backward_filter(kShape);
+  const DnnPattern filter = normalised_conv_backward_filter(kShape);
   expect_memory(filter.graph, {filter.x, filter.scale, filter.shift, filter.dy}, {filter.dw});
   for (const bool add : {false, true}) {
     for (const Shortcut shortcut : {Shortcut::none, Shortcut::tensor, Shortcut::batch_norm}) {
-      const ConvBackwardDataBatchNorm data = conv_backward_data_batch_norm(kShape, add, shortcut);
+      const DnnPattern data = conv_backward_data_batch_norm(kShape, add, shortcut);
       EXPECT_EQ(data.addend != kNoTensor, add);
       EXPECT_EQ(data.shortcut != kNoTensor, shortcut == Shortcut::tensor);
       EXPECT_EQ(data.shortcut_norm.x != kNoTensor, shortcut == Shortcut::batch_norm);

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -87,7 +88,7 @@ Ids add_pair(Graph& graph, bool end, std::int32_t readers = 1) {
 NodeFusion choice(bool end, const FusionCosts& costs, std::int32_t readers = 1) {
   Graph graph({4, 4, 3});
   const Ids ids = add_pair(graph, end, readers);
-  return plan_fusion(graph, Structure(graph), 2, costs).of(ids.second);
+  return plan_fusion(graph, 2, costs).of(ids.second);
 }
 
 TEST(Fusion, Statistics_AreTakenWhereTheKernelThatSumsCostsMore) {
@@ -95,7 +96,7 @@ TEST(Fusion, Statistics_AreTakenWhereTheKernelThatSumsCostsMore) {
   const NodeId first = add_pair(graph, false).first;
   const auto chosen = [&](double statistics) {
     const FusionCosts costs = costs_of({{Form::plain, 5}, {Form::statistics, statistics}}, 2);
-    return plan_fusion(graph, Structure(graph), 2, costs).of(first);
+    return plan_fusion(graph, 2, costs).of(first);
   };
   EXPECT_EQ(chosen(6.9), NodeFusion{.statistics = true});
   EXPECT_EQ(chosen(7.1), NodeFusion{});
@@ -143,8 +144,7 @@ TEST(Fusion, OddChannelsAreLeftAlone) {
   const NodeId input = graph.add("input", Conv2d{12, {}}, {Graph::kInput});
   const NodeId conv = graph.add("conv", Conv2d{8, {}}, {input});
   graph.add("bn", BatchNorm{}, {conv});
-  const FusionPlan plan =
-      plan_fusion(graph, Structure(graph), 2, fuse_all([](const DnnGraph&) { return true; }));
+  const FusionPlan plan = plan_fusion(graph, 2, fuse_all([](const DnnGraph&) { return true; }));
   EXPECT_EQ(plan.of(conv), NodeFusion{});
   EXPECT_EQ(plan.of(Graph::kInput), NodeFusion{});
 }
@@ -189,6 +189,20 @@ TEST(Fusion, ResNet50_OnHopperLacksOnlyTheStridedEndsOfVersion1) {
   const Graph v1 = graph_of_model("resnet50"), v15 = graph_of_model("resnet50_v1.5");
   EXPECT_EQ(counts_of(v15, StepOnPaper(v15, 256, costs).fusion), (Counts{52, 33, 15, 47}));
   EXPECT_EQ(counts_of(v1, StepOnPaper(v1, 256, costs).fusion), (Counts{52, 33, 12, 44}));
+}
+
+/// A bucket of gradients is exchanged when the last of them is complete.
+TEST(Fusion, EachGradientIsCompletedByOneOperation) {
+  for (const std::string_view name : {"resnet50", "resnet50_v1.5", "densenet40_k12"}) {
+    for (const bool fuses : {false, true}) {
+      const StepOnPaper step(graph_of_model(name), 2,
+                             fuse_all([&](const DnnGraph&) { return fuses; }));
+      std::vector<std::size_t> completed = step.completed(), all(step.parameter_count());
+      std::ranges::sort(completed);
+      std::iota(all.begin(), all.end(), 0);
+      EXPECT_EQ(completed, all) << name << (fuses ? ", fused" : "");
+    }
+  }
 }
 
 /// In 10^6 bytes per image. A convolution that skips pixels counts as reading them.

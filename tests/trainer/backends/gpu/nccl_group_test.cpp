@@ -18,7 +18,7 @@
 #include "tests/support/rank_threads.h"
 #include "tests/support/virtual_clock.h"
 #include "trainer/backends/gpu/device.h"
-#include "trainer/backends/gpu/nccl_group.h"
+#include "trainer/backends/gpu/group.h"
 #include "trainer/wire_format.h"
 
 namespace penstock::gpu {

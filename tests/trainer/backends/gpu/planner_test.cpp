@@ -19,7 +19,6 @@
 #include "trainer/backends/gpu/driver.h"
 #include "trainer/backends/gpu/layouts.h"
 #include "trainer/backends/gpu/library.h"
-#include "trainer/backends/gpu/structure.h"
 #include "trainer/graph.h"
 #include "trainer/model.h"
 

@@ -50,7 +50,7 @@ inline double bytes_of(const DnnGraph& graph) {
 class StepOnPaper {
  public:
   StepOnPaper(const Graph& graph, std::int32_t images, const FusionCosts& costs)
-      : StepOnPaper(graph, images, plan_fusion(graph, Structure(graph), images, costs)) {}
+      : StepOnPaper(graph, images, plan_fusion(graph, images, costs)) {}
   StepOnPaper(const Graph& graph, std::int32_t images, FusionPlan plan)
       : graph_(graph), layouts_(make_layouts(graph_, DType::f16)), fusion(std::move(plan)) {
     const ExecutableSpec spec{.batch = {.images = images,
@@ -81,6 +81,14 @@ class StepOnPaper {
           [&](const DnnGraph& graph, std::span<std::byte* const>) { bytes += bytes_of(graph); });
     return bytes;
   }
+  /// The parameters whose gradients operations complete, in order.
+  std::vector<std::size_t> completed() const {
+    std::vector<std::size_t> parameters;
+    visit([](const KernelCall&) {}, [](const DnnGraph&, std::span<std::byte* const>) {},
+          [&](std::size_t parameter) { parameters.push_back(parameter); });
+    return parameters;
+  }
+  std::size_t parameter_count() const { return layouts_.parameters.size(); }
   /// Bytes without workspaces. Nothing can be added afterwards.
   std::size_t planned_bytes() {
     struct NoPlan final : DnnPlan {
@@ -94,7 +102,8 @@ class StepOnPaper {
 
  private:
   void visit(const std::function<void(const KernelCall&)>& kernel,
-             const std::function<void(const DnnGraph&, std::span<std::byte* const>)>& dnn) const {
+             const std::function<void(const DnnGraph&, std::span<std::byte* const>)>& dnn,
+             const std::function<void(std::size_t)>& completed = {}) const {
     // Addresses are counted, not accessed, except those of the tables.
     static std::byte anywhere{};
     std::vector<ArenaChunk> chunks = short_chunks(layouts_);
@@ -104,7 +113,8 @@ class StepOnPaper {
     schedule.visit(homes,
                    {.kernel = kernel,
                     .dnn = [&](const Schedule::DnnCall& call, std::span<std::byte* const> tensors,
-                               std::byte*) { dnn(call.graph, tensors); }});
+                               std::byte*) { dnn(call.graph, tensors); },
+                    .completed = completed});
     kernel(widen_gradients(homes, DType::f16, 0, chunks.size()));
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests the timing of engines and of copies on the host driver's clock.
-#include "trainer/backends/gpu/time_plans.h"
+#include "trainer/backends/gpu/plan_book.h"
 
 #include <gtest/gtest.h>
 

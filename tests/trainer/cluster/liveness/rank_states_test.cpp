@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/cluster/liveness/rank_states.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace penstock {
@@ -12,8 +13,13 @@ using namespace std::chrono_literals;
 class Ledger : public ::testing::Test {
  protected:
   Ledger() {
-    accounts_.arrived(1, {"a", 101}, now_);
-    accounts_.arrived(2, {"b", 102}, now_);
+    accounts_.arrived(1, "rank 1 (host a, pid 101)", now_);
+    accounts_.arrived(2, "rank 2 (host b, pid 102)", now_);
+  }
+  static std::vector<std::string> names(std::size_t ranks) {
+    std::vector<std::string> names;
+    for (std::size_t rank = 0; rank < ranks; ++rank) names.push_back(fmt::format("rank {}", rank));
+    return names;
   }
   static cluster::RankState training(std::int64_t step, std::int64_t meetings = 0) {
     return {.phase = cluster::RankPhase::training,
@@ -35,7 +41,8 @@ class Ledger : public ::testing::Test {
 
   Time now_{100s};
   cluster::RankState state_ = training(66);
-  liveness::RankStates accounts_{3, 0, {.rendezvous = 60s, .silence = 30s, .goodbye = 10s}, now_};
+  liveness::RankStates accounts_{
+      names(3), 0, {.rendezvous = 60s, .silence = 30s, .goodbye = 10s}, now_};
 };
 
 TEST_F(Ledger, NobodyIsLostAsLongAsAllAreHeard) { EXPECT_EQ(pass(100s, {1, 2}), ""); }
@@ -49,9 +56,7 @@ TEST_F(Ledger, AClosedConnectionIsNamedWithPlacePhaseAndStep) {
 
 TEST_F(Ledger, NamesThePhase) {
   const auto phase_of = [&](const cluster::RankState& state) {
-    liveness::LostRank lost;
-    lost.last = state;
-    lost.how = "gone";
+    const liveness::LostRank lost{.rank = 0, .name = "rank 0", .last = state, .how = "gone"};
     return liveness::to_text(std::span(&lost, 1));
   };
   EXPECT_EQ(phase_of({}), "rank 0 was lost while joining the other ranks: gone");
@@ -68,8 +73,8 @@ TEST_F(Ledger, NamesThePhase) {
 
 TEST_F(Ledger, KnowsThatOthersCameToWhereAllMeet) {
   const auto lost_where_rank_0_is = [&](cluster::RankPhase phase) {
-    liveness::RankStates accounts(2, 0, {}, now_);
-    accounts.arrived(1, {"a", 101}, now_);
+    liveness::RankStates accounts(names(2), 0, {}, now_);
+    accounts.arrived(1, "rank 1 (host a, pid 101)", now_);
     cluster::RankState self = training(-1);
     self.phase = phase;
     accounts.heard(0, self, now_);
@@ -111,7 +116,8 @@ TEST_F(Ledger, WhoeverSaidGoodbyeIsNotLost) {
 }
 
 TEST_F(Ledger, ARankThatNeverCameIsNamedAfterTheRendezvous) {
-  liveness::RankStates accounts(2, 0, {.rendezvous = 60s, .silence = 30s, .goodbye = 10s}, now_);
+  liveness::RankStates accounts(names(2), 0, {.rendezvous = 60s, .silence = 30s, .goodbye = 10s},
+                                now_);
   const Time begin = now_;
   while (accounts.lost(now_).empty() && now_ < begin + 70s) now_ += 100ms;
   EXPECT_EQ(now_, begin + 60s + 100ms);
@@ -121,13 +127,13 @@ TEST_F(Ledger, ARankThatNeverCameIsNamedAfterTheRendezvous) {
 }
 
 TEST_F(Ledger, SaysWhomItWaitsForOnceThatTakesLong) {
-  liveness::RankStates accounts(20, 0, {}, now_);
+  liveness::RankStates accounts(names(20), 0, {}, now_);
   EXPECT_EQ(accounts.waiting_text(now_ + 1s), "");
   EXPECT_EQ(accounts.waiting_text(now_ + 2s),
             "waiting for ranks 1, 2, 3, 4, 5, 6, 7, 8, ... to join (1 of 20 are here)");
-  for (std::int32_t rank = 1; rank < 19; ++rank) accounts.arrived(rank, {"a", 100}, now_);
+  for (std::int32_t rank = 1; rank < 19; ++rank) accounts.arrived(rank, "", now_);
   EXPECT_EQ(accounts.waiting_text(now_ + 2s), "waiting for rank 19 to join (19 of 20 are here)");
-  accounts.arrived(19, {"a", 100}, now_);
+  accounts.arrived(19, "", now_);
   EXPECT_EQ(accounts.waiting_text(now_ + 60s), "");
 }
 
@@ -139,7 +145,8 @@ TEST_F(Ledger, SilenceWhileThisProcessStoodStillIsForgiven) {
 }
 
 TEST_F(Ledger, WhileThisProcessStoodStillNobodyIsLate) {
-  liveness::RankStates accounts(2, 0, {.rendezvous = 60s, .silence = 30s, .goodbye = 10s}, now_);
+  liveness::RankStates accounts(names(2), 0, {.rendezvous = 60s, .silence = 30s, .goodbye = 10s},
+                                now_);
   EXPECT_TRUE(accounts.lost(now_ += 300s).empty());
   const Time awake = now_;
   while (accounts.lost(now_).empty() && now_ < awake + 70s) now_ += 100ms;

@@ -126,7 +126,6 @@ TEST(ModelLayout, IsReadAsItWasWritten) {
 }
 
 TEST(ModelLayout, ServerMessagesAreReadAsTheyWereWritten) {
-  std::vector<std::byte> bytes(cluster::kHeaderBytes);
   const cluster::ServerHeader header{.kind = cluster::MessageKind::push,
                                      .key = 7,
                                      .task = 3,
@@ -138,7 +137,7 @@ TEST(ModelLayout, ServerMessagesAreReadAsTheyWereWritten) {
                                      .gradient_scale = 0.4F,
                                      .value = 0.5,
                                      .version = 9};
-  cluster::write_header(header, std::span<std::byte, cluster::kHeaderBytes>(bytes));
+  const auto bytes = cluster::to_bytes(header);
   const cluster::ServerHeader read = cluster::parse_header(bytes, 12);
   EXPECT_EQ(read.kind, header.kind);
   EXPECT_EQ(read.key, 7U);

@@ -16,7 +16,7 @@
 #include "dataflow/error.h"
 #include "tests/support/update_ranks.h"
 #include "trainer/cluster/servers/connection.h"
-#include "trainer/cluster/servers/serve.h"
+#include "trainer/cluster/servers/server.h"
 
 namespace penstock {
 namespace {

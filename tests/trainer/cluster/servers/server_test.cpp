@@ -180,11 +180,10 @@ TEST(Server, GathersTextsByTask) {
   script.message(ServerScript::peer(1),
                  {.kind = cluster::MessageKind::gather, .step = 1, .value = 5},
                  cluster::join_texts(one));
-  script.clock.advance(6s);
-  script.server.look();
-  EXPECT_NE(script.server.failure().find("comparing: worker task 0 (w:1) did not come in time"),
-            std::string::npos)
-      << script.server.failure();
+  script.pass(6s, {0, 1});
+  EXPECT_EQ(script.server.failure(),
+            "worker task 0 (w:1) was lost while training, at step 4: it did not come in time "
+            "(comparing)");
 }
 
 TEST(Server, EndsOnceAllHaveSaidGoodbye) {
@@ -205,7 +204,7 @@ TEST(Server, EndsTheRunForAllWhereOneFails) {
   script.push(1, 0, {1}, 1, 1);
   script.message(ServerScript::peer(1), {.kind = cluster::MessageKind::goodbye, .key = 6});
   EXPECT_EQ(script.server.failure(),
-            "worker task 1 (w:2) ended with exit code 6, while training, at step 1");
+            "worker task 1 (w:2) was lost in the first step: it ended with exit code 6");
   for (const std::int32_t worker : {0, 2}) {
     EXPECT_EQ(script.take(worker).at(0).header.kind, cluster::MessageKind::lost);
   }
@@ -220,41 +219,41 @@ TEST(Server, EndsTheRunForAllWhereOneFails) {
 TEST(Server, NamesWhoNeverCameWhoFellSilentAndWhomOthersWaitFor) {
   ServerScript absent(2);
   absent.hello(0);
-  absent.clock.advance(59s);
-  absent.message(ServerScript::peer(0), {.kind = cluster::MessageKind::beat});
-  absent.server.look();
+  absent.pass(60s, {0});
   EXPECT_EQ(absent.server.failure(), "");
-  absent.clock.advance(2s);
-  absent.server.look();
-  EXPECT_NE(absent.server.failure().find("worker task 1 (w:2) did not come within 60 s"),
-            std::string::npos)
-      << absent.server.failure();
+  absent.pass(1s, {0});
+  EXPECT_EQ(absent.server.failure(),
+            "worker task 1 (w:2) was lost while joining the other ranks: it did not join within 60 "
+            "s; check that it was started, and that it is not stopped");
   absent.message(ServerScript::peer(0), {.kind = cluster::MessageKind::goodbye, .key = 5});
   EXPECT_TRUE(absent.server.done());  // the server does not wait for workers that never connected
 
   ServerScript silent(2);
   silent.begin(cluster::ServerRule::together, "sgd", {5});
-  silent.clock.advance(20s);
-  silent.message(ServerScript::peer(0), {.kind = cluster::MessageKind::beat, .key = 2, .step = 4});
-  silent.clock.advance(11s);
-  silent.server.look();
-  EXPECT_NE(silent.server.failure().find("worker task 1 (w:2) is lost: it sent nothing"),
-            std::string::npos)
-      << silent.server.failure();
+  silent.pass(20s, {0, 1});
+  silent.pass(30s, {0});
+  EXPECT_EQ(silent.server.failure(), "");
+  silent.pass(500ms, {0});
+  EXPECT_EQ(silent.server.failure(),
+            "worker task 1 (w:2) was lost while training, at step 4: silent for 30.5 s: it is "
+            "stopped, or cannot be reached");
+
+  ServerScript gone(2);
+  gone.begin(cluster::ServerRule::together, "sgd", {5});
+  gone.pass(1s, {0, 1});
+  gone.server.connection_ended(1);
+  EXPECT_EQ(gone.server.failure(),
+            "worker task 1 (w:2) was lost while training, at step 4: its connection closed");
 
   ServerScript hangs(2);
   hangs.begin(cluster::ServerRule::together, "sgd", {5});
   hangs.push(0, 0, {1}, 1, 1);
-  for (int i = 0; i < 4; ++i) {
-    hangs.clock.advance(8s);
-    for (const std::int32_t worker : {0, 1}) {
-      hangs.message(ServerScript::peer(worker), {.kind = cluster::MessageKind::beat, .key = 2});
-    }
-  }
-  hangs.server.look();
-  EXPECT_NE(hangs.server.failure().find("worker task 1 (w:2) has pushed no gradients for 30 s"),
-            std::string::npos)
-      << hangs.server.failure();
+  hangs.pass(30s, {0, 1});
+  EXPECT_EQ(hangs.server.failure(), "");
+  hangs.pass(500ms, {0, 1});
+  EXPECT_EQ(hangs.server.failure(),
+            "worker task 1 (w:2) was lost while training, at step 4: it has pushed no gradients "
+            "for 30 s");
 }
 
 }  // namespace

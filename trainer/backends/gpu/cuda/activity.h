@@ -7,12 +7,14 @@
 // its records are on the steady clock. Some versions of CUPTI do not ask; a pair of readings at the
 // start, the closest of several, corrects for them.
 //
-// Ranges (NVTX) are not recorded: the harness measures these times itself.
+// Ranges (NVTX) are not recorded: the harness measures these times itself. Its marks are NVTX
+// ranges in their own domain, which Nsight Systems shows beside the kernels.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "dataflow/mark.h"
 #include "trainer/activity.h"
 
 namespace penstock::gpu {
@@ -22,5 +24,8 @@ namespace penstock::gpu {
 std::string start_activity(ActivityDetail detail);
 /// Ends recording. The devices must be idle. The records are in no particular order.
 std::vector<ActivityRecord> finish_activity();
+
+/// Null if no tool watches the process; marks then cost nothing.
+const MarkFunctions* nvtx_marks() noexcept;
 
 }  // namespace penstock::gpu

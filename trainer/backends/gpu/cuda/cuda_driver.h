@@ -95,4 +95,13 @@ class CudaDriver final : public Driver {
   std::vector<std::unique_ptr<DnnHandle>> idle_handles_;  ///< each has executed a plan
 };
 
+/// Communicators of NCCL. NCCL is opened when the first communicator is made, so a machine without
+/// it can still train on one GPU. They are non-blocking, so that they can be aborted at any moment.
+/// Both functions throw Unavailable if libnccl.so.2 is missing or older than the version that this
+/// library was built with.
+CommunicatorId make_nccl_id();
+std::unique_ptr<Communicator> make_nccl_communicator(const CommunicatorId& id,
+                                                     const CommunicatorPlace& place,
+                                                     std::int32_t ordinal);
+
 }  // namespace penstock::gpu

@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "trainer/backends/gpu/cuda/dnn_descriptors.h"
-#include "trainer/backends/gpu/cuda/dnn_translate.h"
 #include "trainer/backends/gpu/driver.h"
 
 namespace penstock::gpu {

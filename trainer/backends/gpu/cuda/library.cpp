@@ -15,8 +15,6 @@
 #include "trainer/backends/gpu/cuda/cuda_check.h"
 #include "trainer/backends/gpu/cuda/cuda_driver.h"
 #include "trainer/backends/gpu/cuda/dnn_planner.h"
-#include "trainer/backends/gpu/cuda/marks.h"
-#include "trainer/backends/gpu/cuda/nccl.h"
 #include "trainer/backends/gpu/driver.h"
 
 namespace penstock::gpu {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/backends/gpu/cuda/nccl.h"
 
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>

@@ -28,35 +28,54 @@ PENSTOCK_DEVICE void for_each_four(bool aligned, std::int64_t count, std::int64_
   for (std::int64_t i = whole * kArenaWidth + place; i < count; i += step) one(i);
 }
 
-template <class T>
-struct NarrowWeightsBody {
+/// Converts one thread's share of elements [0, count).
+template <class From, class To, class Change>
+PENSTOCK_DEVICE void convert(const From* from, To* to, std::int64_t count, std::int64_t place,
+                             std::int32_t step, const Change& change) {
+  for_each_four(
+      in_fours(from) && in_fours(to), count, place, step,
+      [&](const Column& column) {
+        walk<4>(
+            column, [&](std::int64_t i) { return load<kArenaWidth>(from + i * kArenaWidth); },
+            [&](std::int64_t i, const Packed<From, kArenaWidth>& packed) {
+              Lanes<kArenaWidth> lanes = unpack<From, kArenaWidth>(packed);
+              PENSTOCK_UNROLL
+              for (int k = 0; k < kArenaWidth; ++k) lanes.of[k] = change(lanes.of[k]);
+              store_lanes(to + i * kArenaWidth, lanes);
+            });
+      },
+      [&](std::int64_t i) { to[i] = from_float<To>(change(to_float(from[i]))); });
+}
+
+/// Of NarrowWeights and WidenSums.
+template <class From, class To>
+struct ConvertBody {
   static constexpr std::int32_t kThreads = kBlockThreads, kPerMultiprocessor = 4;
 
-  template <class Block>
-  static PENSTOCK_DEVICE void run(Block& block, const NarrowWeights& call) {
-    T* const to = static_cast<T*>(call.to);
+  template <class Block, class Call>
+  static PENSTOCK_DEVICE void run(Block& block, const Call& call) {
     block.for_each_thread([&](std::int32_t thread) {
-      for_each_four(
-          in_fours(call.from) && in_fours(to), static_cast<std::int64_t>(call.count),
-          std::int64_t{block.row_block()} * block.threads() + thread,
-          block.row_blocks() * block.threads(),
-          [&](const Column& column) {
-            walk<4>(
-                column,
-                [&](std::int64_t i) { return load<kArenaWidth>(call.from + i * kArenaWidth); },
-                [&](std::int64_t i, const Packed<float, kArenaWidth>& packed) {
-                  store_lanes(to + i * kArenaWidth, unpack<float, kArenaWidth>(packed));
-                });
-          },
-          [&](std::int64_t i) { to[i] = from_float<T>(call.from[i]); });
+      convert(static_cast<const From*>(call.from), static_cast<To*>(call.to),
+              static_cast<std::int64_t>(call.count),
+              std::int64_t{block.row_block()} * block.threads() + thread,
+              block.row_blocks() * block.threads(), [](float value) { return value; });
     });
   }
 };
+/// A thread converts four times four elements.
+inline Geometry convert_geometry(std::size_t count) {
+  return linear_geometry(static_cast<std::int64_t>(count / kArenaWidth / 4));
+}
 template <class Launch>
 void select(const NarrowWeights& call, const Launch& launch) {
-  const auto items = static_cast<std::int64_t>(call.count / kArenaWidth);
   with_type(call.type, [&]<class T>(T) {
-    launch(Selected<NarrowWeightsBody<T>>{}, linear_geometry(items / 4), call);
+    launch(Selected<ConvertBody<float, T>>{}, convert_geometry(call.count), call);
+  });
+}
+template <class Launch>
+void select(const WidenSums& call, const Launch& launch) {
+  with_type(call.type, [&]<class T>(T) {
+    launch(Selected<ConvertBody<T, float>>{}, convert_geometry(call.count), call);
   });
 }
 
@@ -83,19 +102,8 @@ struct WidenGradientsBody {
   static PENSTOCK_DEVICE void widen(Block& block, const From* from, float* to, std::uint32_t count,
                                     float loss_scale) {
     block.for_each_thread([&](std::int32_t thread) {
-      for_each_four(
-          in_fours(from) && in_fours(to), count, thread, block.threads(),
-          [&](const Column& column) {
-            walk<4>(
-                column, [&](std::int64_t i) { return load<kArenaWidth>(from + i * kArenaWidth); },
-                [&](std::int64_t i, const Packed<From, kArenaWidth>& packed) {
-                  Lanes<kArenaWidth> lanes = unpack<From, kArenaWidth>(packed);
-                  PENSTOCK_UNROLL
-                  for (int k = 0; k < kArenaWidth; ++k) lanes.of[k] /= loss_scale;
-                  store_lanes(to + i * kArenaWidth, lanes);
-                });
-          },
-          [&](std::int64_t i) { to[i] = to_float(from[i]) / loss_scale; });
+      convert(from, to, count, thread, block.threads(),
+              [&](float value) { return value / loss_scale; });
     });
   }
 };
@@ -105,9 +113,7 @@ constexpr Geometry chunk_geometry(std::int32_t chunk_count) {
 }
 template <class Launch>
 void select(const WidenGradients& call, const Launch& launch) {
-  with_type(call.type, [&]<class T>(T) {
-    launch(Selected<WidenGradientsBody<T>>{}, chunk_geometry(call.chunk_count), call);
-  });
+  select_typed<WidenGradientsBody>(call, chunk_geometry(call.chunk_count), launch);
 }
 
 struct CheckFiniteBody {
@@ -197,40 +203,7 @@ struct SumSlicesBody {
 template <class Launch>
 void select(const SumSlices& call, const Launch& launch) {
   const auto items = static_cast<std::int64_t>(call.count / kArenaWidth);
-  with_type(call.type, [&]<class T>(T) {
-    launch(Selected<SumSlicesBody<T>>{}, linear_geometry(items / 2), call);
-  });
-}
-
-template <class T>
-struct WidenSumsBody {
-  static constexpr std::int32_t kThreads = kBlockThreads, kPerMultiprocessor = 4;
-
-  template <class Block>
-  static PENSTOCK_DEVICE void run(Block& block, const WidenSums& call) {
-    const T* const from = static_cast<const T*>(call.from);
-    block.for_each_thread([&](std::int32_t thread) {
-      for_each_four(
-          in_fours(from) && in_fours(call.to), static_cast<std::int64_t>(call.count),
-          std::int64_t{block.row_block()} * block.threads() + thread,
-          block.row_blocks() * block.threads(),
-          [&](const Column& column) {
-            walk<4>(
-                column, [&](std::int64_t i) { return load<kArenaWidth>(from + i * kArenaWidth); },
-                [&](std::int64_t i, const Packed<T, kArenaWidth>& packed) {
-                  store_lanes(call.to + i * kArenaWidth, unpack<T, kArenaWidth>(packed));
-                });
-          },
-          [&](std::int64_t i) { call.to[i] = to_float(from[i]); });
-    });
-  }
-};
-template <class Launch>
-void select(const WidenSums& call, const Launch& launch) {
-  const auto items = static_cast<std::int64_t>(call.count / kArenaWidth);
-  with_type(call.type, [&]<class T>(T) {
-    launch(Selected<WidenSumsBody<T>>{}, linear_geometry(items / 4), call);
-  });
+  select_typed<SumSlicesBody>(call, linear_geometry(items / 2), launch);
 }
 
 }  // namespace penstock::gpu

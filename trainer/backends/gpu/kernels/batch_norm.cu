@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/backends/gpu/kernels/batch_norm.h"
-#include "trainer/backends/gpu/kernels/batch_norm_backward.h"
 
 #include "trainer/backends/gpu/kernels/device_launch.cuh"
 

@@ -6,7 +6,7 @@
 //   static constexpr std::int32_t kPerMultiprocessor;  blocks that must fit one multiprocessor
 //   template <class Block> static PENSTOCK_DEVICE void run(Block& block, const Call& call);
 //
-// and Block (DeviceBlock in device_block.cuh, HostBlock in tests/support/gpu/host_block.h) has
+// and Block (DeviceBlock in device_launch.cuh, HostBlock in tests/support/gpu/host_block.h) has
 //
 //   block.row_block(), block.row_blocks()   index in the grid's first dimension, and its size
 //   block.column_block()                    index in the second dimension

@@ -4,7 +4,6 @@
 
 #include "trainer/backends/gpu/kernel_calls.h"
 #include "trainer/backends/gpu/kernels/columns.h"
-#include "trainer/backends/gpu/kernels/finish.h"
 #include "trainer/backends/gpu/kernels/select.h"
 
 namespace penstock::gpu {
@@ -37,12 +36,8 @@ struct ColumnSumsBody {
 };
 template <class Launch>
 void select(const ColumnSums& call, const Launch& launch) {
-  with_type(call.type, [&]<class T>(T) {
-    with_width(width_of(call.channels) == kWide, [&]<class Width>(Width) {
-      launch(Selected<ColumnSumsBody<T, Width::value>>{}, sum_geometry(call.rows, call.channels),
-             call);
-    });
-  });
+  select_wide<ColumnSumsBody>(call, width_of(call.channels), sum_geometry(call.rows, call.channels),
+                              launch);
 }
 
 struct ColumnFinishBody {
@@ -122,16 +117,10 @@ struct CopyChannelsBody {
 };
 template <class Launch>
 void select(const CopyChannels& call, const Launch& launch) {
-  const bool wide =
-      (call.channels | call.from_channels | call.from_first | call.to_channels | call.to_first) %
-          kWide ==
-      0;
-  with_type(call.type, [&]<class T>(T) {
-    with_width(wide, [&]<class Width>(Width) {
-      launch(Selected<CopyChannelsBody<T, Width::value>>{},
-             apply_geometry(call.rows, written(call).count / Width::value), call);
-    });
-  });
+  const std::int32_t width = width_of(call.channels | call.from_channels | call.from_first |
+                                      call.to_channels | call.to_first);
+  select_wide<CopyChannelsBody>(call, width, apply_geometry(call.rows, written(call).count / width),
+                                launch);
 }
 
 }  // namespace penstock::gpu

@@ -223,6 +223,16 @@ template <class T, int Width>
 PENSTOCK_DEVICE void store_lanes(T* to, const Lanes<Width>& lanes) {
   store<Width>(to, pack<T, Width>(lanes));
 }
+/// Stores elements, or adds them to those in memory.
+template <class T, int Width>
+PENSTOCK_DEVICE void store_or_add(T* to, Lanes<Width> lanes, bool adds) {
+  if (adds) {
+    const Lanes<Width> old = load_lanes<Width>(static_cast<const T*>(to));
+    PENSTOCK_UNROLL
+    for (int k = 0; k < Width; ++k) lanes.of[k] += old.of[k];
+  }
+  store_lanes(to, lanes);
+}
 /// Loads values per channel; `missing` everywhere if `from` is null.
 template <int Width>
 PENSTOCK_DEVICE Lanes<Width> load_or(const float* from, std::int32_t channel, float missing) {

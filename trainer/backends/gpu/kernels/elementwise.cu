@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/backends/gpu/kernels/channels.h"
-#include "trainer/backends/gpu/kernels/dropout.h"
+#include "trainer/backends/gpu/kernels/elementwise.h"
 #include "trainer/backends/gpu/kernels/lrn.h"
-#include "trainer/backends/gpu/kernels/normalise.h"
-#include "trainer/backends/gpu/kernels/scale_shift.h"
 
 #include "trainer/backends/gpu/kernels/device_launch.cuh"
 

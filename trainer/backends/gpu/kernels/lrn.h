@@ -109,13 +109,9 @@ struct LrnForwardBody {
 };
 template <class Launch>
 void select(const LrnForward& call, const Launch& launch) {
-  const bool wide = width_of(call.channels) == kWide && call.lrn.size / 2 <= kLrnReach;
-  with_type(call.type, [&]<class T>(T) {
-    with_width(wide, [&]<class Width>(Width) {
-      launch(Selected<LrnForwardBody<T, Width::value>>{},
-             apply_geometry(call.rows, call.channels / Width::value), call);
-    });
-  });
+  const std::int32_t width = call.lrn.size / 2 <= kLrnReach ? width_of(call.channels) : 1;
+  select_wide<LrnForwardBody>(call, width, apply_geometry(call.rows, call.channels / width),
+                              launch);
 }
 
 /// With b = the base of each channel: dx = dy / b^beta - 2 alpha / size beta x * the sum over
@@ -137,12 +133,7 @@ struct LrnBackwardBody {
         } else {
           dx = gradients(call, row, column.channel);
         }
-        if (call.accumulate) {
-          const Lanes<Width> old = load_lanes<Width>(to);
-          PENSTOCK_UNROLL
-          for (int k = 0; k < Width; ++k) dx.of[k] += old.of[k];
-        }
-        store_lanes(to, dx);
+        store_or_add(to, dx, call.accumulate);
       }
     });
   }
@@ -191,13 +182,9 @@ struct LrnBackwardBody {
 };
 template <class Launch>
 void select(const LrnBackward& call, const Launch& launch) {
-  const bool wide = width_of(call.channels) == kWide && call.lrn.size / 2 <= kLrnReach;
-  with_type(call.type, [&]<class T>(T) {
-    with_width(wide, [&]<class Width>(Width) {
-      launch(Selected<LrnBackwardBody<T, Width::value>>{},
-             apply_geometry(call.rows, call.channels / Width::value), call);
-    });
-  });
+  const std::int32_t width = call.lrn.size / 2 <= kLrnReach ? width_of(call.channels) : 1;
+  select_wide<LrnBackwardBody>(call, width, apply_geometry(call.rows, call.channels / width),
+                               launch);
 }
 
 }  // namespace penstock::gpu

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/backends/gpu/kernels/avg_pool.h"
-#include "trainer/backends/gpu/kernels/max_pool.h"
+#include "trainer/backends/gpu/kernels/pools.h"
 
 #include "trainer/backends/gpu/kernels/device_launch.cuh"
 

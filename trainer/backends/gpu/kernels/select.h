@@ -4,6 +4,7 @@
 
 #include "dataflow/batch.h"
 #include "trainer/backends/gpu/kernels/element.h"
+#include "trainer/backends/gpu/kernels/geometry.h"
 
 namespace penstock::gpu {
 
@@ -36,8 +37,22 @@ void with_width(bool wide, const Use& use) {
 
 /// The argument of both launchers: the body as a type, its geometry and its call.
 template <class Body>
-struct Selected {
-  using Type = Body;
-};
+struct Selected {};
+
+/// Launches Body<T> for the call's type.
+template <template <class> class Body, class Call, class Launch>
+void select_typed(const Call& call, const Geometry& geometry, const Launch& launch) {
+  with_type(call.type, [&]<class T>(T) { launch(Selected<Body<T>>{}, geometry, call); });
+}
+/// Launches Body<T, width> for the call's type; the width is kWide or 1.
+template <template <class, int> class Body, class Call, class Launch>
+void select_wide(const Call& call, std::int32_t width, const Geometry& geometry,
+                 const Launch& launch) {
+  with_type(call.type, [&]<class T>(T) {
+    with_width(width == kWide, [&]<class Width>(Width) {
+      launch(Selected<Body<T, Width::value>>{}, geometry, call);
+    });
+  });
+}
 
 }  // namespace penstock::gpu

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/backends/gpu/kernels/arena.h"
-#include "trainer/backends/gpu/kernels/loss.h"
 #include "trainer/backends/gpu/kernels/step.h"
-#include "trainer/backends/gpu/kernels/trust.h"
 #include "trainer/backends/gpu/kernels/update.h"
 
 #include "trainer/backends/gpu/kernels/device_launch.cuh"

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "feeders/remote/send/frame_memory.h"
+
+#include <string>
+
+#include "dataflow/error.h"
+#include "feeders/remote/wire/zmq_op.h"
+
+namespace penstock::remote {
+namespace {
+
+/// Space before the pixels. It keeps them aligned as Device::allocate promises.
+constexpr std::size_t kLead = 4096;
+
+}  // namespace
+
+Buffer FrameMemory::allocate(std::size_t bytes, MemoryKind kind) {
+  const std::size_t size = kLead + bytes + BatchLayout::kLabelsHeader;
+  Buffer& block = blocks_.emplace_back(host_.allocate(size, kind));
+  return Buffer(block.bytes().data() + kLead, bytes, [](std::byte*) {});
+}
+
+Buffer SharedFrameMemory::allocate(std::size_t bytes, MemoryKind) {
+  if (allocated_ == pool_.slots() || bytes + kFrameAlignment > pool_.slot(0).size()) {
+    throw DeviceError("cannot allocate " + std::to_string(bytes) +
+                      " bytes of shared memory: its slots are for one ring's batches");
+  }
+  return Buffer(pool_.slot(allocated_++).data(), bytes, [](std::byte*) {});
+}
+
+}  // namespace penstock::remote

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "feeders/remote/send/producer_session.h"
+
+#include <array>
+#include <string>
+#include <utility>
+#include <zmq.hpp>
+
+#include "dataflow/error.h"
+#include "feeders/remote/wire/framed_text.h"
+
+namespace penstock::remote {
+
+ProducerSession::ProducerSession(ZmqSocket& socket, const net::Endpoint& endpoint,
+                                 std::span<const OutgoingFrame> hello, std::int32_t classes,
+                                 Hooks hooks)
+    : socket_(socket),
+      endpoint_(endpoint),
+      hooks_(std::move(hooks)),
+      hello_(read_framed_header(hello[0].bytes).value()),
+      hello_text_(hello[1].bytes.begin(), hello[1].bytes.end()),
+      classes_(classes) {}
+
+/// When a connection ends, its credits and leases end too. A new connection begins with a hello.
+void ProducerSession::look() {
+  socket_.look();
+  const ZmqSocket::Peers peers = socket_.peers();
+  // Of several connections, the one that ended may not be our consumer's.
+  const bool one_left = std::exchange(seen_left_, peers.left) != peers.left;
+  if (one_left && peers.joined <= peers.left) forget_consumer();
+  if (std::exchange(seen_joined_, peers.joined) != peers.joined) {
+    forget_consumer();
+    wants_hello_ = true;
+  }
+  if (peers.joined - peers.left > 1) {
+    throw ConfigError(std::to_string(peers.joined - peers.left) + " consumers are connected at " +
+                      describe(endpoint_) +
+                      "; a producer with credit serves one consumer: start a producer for each");
+  }
+  if (wants_hello_) say_hello();
+  while (receive()) {
+  }
+}
+
+void ProducerSession::forget_consumer() {
+  welcomed_ = false;
+  credits_ = sent_since_welcome_ = 0;
+  if (hooks_.lost) hooks_.lost();
+}
+
+void ProducerSession::say_hello() {
+  hello_.sent_ns = wall_clock_ns();
+  std::array<std::byte, kFramedHeaderBytes> header{};
+  write_framed_header(header, hello_);
+  zmq::socket_ref to(zmq::from_handle, socket_.native());
+  const auto flags = zmq::send_flags::dontwait;
+  if (!to.send(zmq::buffer(header), flags | zmq::send_flags::sndmore)) return;
+  static_cast<void>(to.send(zmq::buffer(hello_text_), flags));
+  wants_hello_ = false;
+}
+
+/// Handles one message; false: there is none.
+bool ProducerSession::receive() {
+  if (!heard_.receive(socket_.native())) return false;
+  try {
+    hear(parse_framed(heard_.frames()));
+  } catch (const DataError& error) {
+    throw DataError("the process that answers at " + describe(endpoint_) +
+                    " is not a consumer with credit: " + error.what() +
+                    "; expected `penstock run --fake-location zmq-consume:credit=N`");
+  }
+  return true;
+}
+
+void ProducerSession::hear(const FramedMessage& message) {
+  const FramedHeader& header = message.header;
+  // Messages of an earlier consumer may still arrive.
+  if (header.producer != hello_.producer) return;
+  switch (header.kind) {
+    case FramedKind::welcome:
+      return hear_welcome(message);
+    case FramedKind::credit:
+      if (!welcomed_) return;
+      note_times(header);
+      credits_ = header.sequence;  // may be lower than before
+      for (const std::uint64_t number : framed_credit_leases(message)) {
+        if (hooks_.returned) hooks_.returned(number);
+      }
+      return;
+    case FramedKind::refusal:
+      throw ConfigError("the consumer at " + describe(endpoint_) +
+                        " refused these batches: " + parse_framed_refusal(message));
+    default:
+      throw DataError("it sends a " + std::string(to_string(header.kind)));
+  }
+}
+
+void ProducerSession::hear_welcome(const FramedMessage& message) {
+  const FramedWelcome wanted = parse_framed_welcome(message);
+  if (message.header.begun_ns != hello_.sent_ns) return;  // answers an earlier hello
+  const FramedHeader& ours = hello_;
+  const bool pixels = ours.encoding == FramedEncoding::pixels;
+  const bool fits =
+      !pixels ||
+      (std::cmp_equal(wanted.images, ours.images) && std::cmp_equal(wanted.height, ours.height) &&
+       std::cmp_equal(wanted.width, ours.width) && std::cmp_equal(wanted.channels, ours.channels));
+  if (!fits || wanted.classes < classes_) {
+    const auto text = [&](auto images, auto height, auto width, auto channels, auto classes) {
+      const std::string of_classes = std::to_string(classes) + " classes";
+      if (!pixels) return of_classes;
+      return std::to_string(images) + " x " + std::to_string(height) + "x" + std::to_string(width) +
+             "x" + std::to_string(channels) + " of " + of_classes;
+    };
+    throw ConfigError(
+        "the consumer at " + describe(endpoint_) + " wants batches of " +
+        text(wanted.images, wanted.height, wanted.width, wanted.channels, wanted.classes) +
+        "; these are " + text(ours.images, ours.height, ours.width, ours.channels, classes_));
+  }
+  note_times(message.header);
+  welcomed_ = true;
+}
+
+/// Uses four times: the first is ours, and the last is now.
+void ProducerSession::note_times(const FramedHeader& header) {
+  const std::int64_t now = wall_clock_ns();
+  if (header.begun_ns != 0) clock_.after(header.ready_ns, header.begun_ns);
+  clock_.before(header.sent_ns, now);
+}
+
+}  // namespace penstock::remote

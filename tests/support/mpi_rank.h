@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The main function of a program of which mpirun starts one process per rank.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "dataflow/clock.h"
+#include "trainer/cluster/processes.h"
+
+namespace penstock {
+
+/// Joins the other processes and returns what `body` returns; 2 if it throws, or if mpirun did not
+/// start this process.
+inline int run_as_rank(const std::function<int(cluster::Processes&, Clock&)>& body) {
+  try {
+    const std::optional<cluster::Launch> launch =
+        cluster::read_launch([](const char* name) { return std::getenv(name); });
+    if (!launch) {
+      fmt::print(stderr, "start it with mpirun\n");
+      return 2;
+    }
+    SteadyClock clock;
+    const std::unique_ptr<cluster::Processes> processes = cluster::join_processes(*launch, clock);
+    return body(*processes, clock);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 2;
+  }
+}
+
+}  // namespace penstock
