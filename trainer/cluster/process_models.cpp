@@ -279,9 +279,11 @@ class ModelServer {
   }
 
  private:
-  /// Requests are far shorter than the limit. A reader sends one request at a time.
+  /// Requests are far shorter than the limit. A reader sends one request at a time, but libzmq
+  /// learns only now and then which replies have left: with a limit of 8 or less it sometimes takes
+  /// the queue of a fast reader for full, and drops the reply.
   static constexpr net::SocketLimits kLimits{
-      .frame = net::kTransportBytes, .queued = 4, .watched = false, .linger = {}};
+      .frame = net::kTransportBytes, .queued = 64, .watched = false, .linger = {}};
   /// A wait ends at a request or at the end of the server.
   static constexpr Nanoseconds kForever = std::chrono::hours(1);
 

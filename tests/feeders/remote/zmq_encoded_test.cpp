@@ -139,8 +139,11 @@ TEST_F(ZmqEncoded, DamagedImagesAreLeftOutAndNamed) {
   const std::unique_ptr<Feeder> feeder = consumer(",encoded=true");
   Producer sender(endpoint_, false);
   sender.send(batch_of(spec_.images, 1));
-  // Images are decoded in parallel: those after the bad one may already be in the next batch.
-  sender.send(batch_of(spec_.images, 0, 1, static_cast<std::uint64_t>(spec_.images) + 1));
+  // Images are decoded in parallel: those after the bad one may fill the other two slots first.
+  for (std::uint64_t batch = 1; batch <= 3; ++batch) {
+    sender.send(
+        batch_of(spec_.images, 0, batch, batch * static_cast<std::uint64_t>(spec_.images) + 1));
+  }
   EXPECT_EQ(consume(*feeder, spec_.images).size(), spec_.pixel_bytes());
   EXPECT_EQ(probe_.values().at("bad_samples"), 1);
   EXPECT_TRUE(contains(last_note(), "'image 1 of batch 0 of producer 0000000000000007'"))
