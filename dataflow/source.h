@@ -46,6 +46,18 @@ enum class SampleKind : std::uint8_t {
   pixels,   ///< pixels; Sample::layout describes them
 };
 
+/// What a source says about its data. Only the note may change as samples are read.
+struct SourceFacts {
+  std::uint64_t size = 0;                 ///< samples in one epoch of this rank's share
+  std::uint64_t size_over_ranks = 0;      ///< samples in one epoch of all ranks together
+  SampleKind kind = SampleKind::encoded;  ///< of all samples
+  std::int32_t classes = 0;               ///< labels are in [0, classes)
+  /// The files, of all ranks, from which next() reads samples; null if it reads none. They live as
+  /// long as the source.
+  const FileList* files = nullptr;
+  std::string note{};  ///< a sentence for the reader of the result; may be empty
+};
+
 class Source {
  public:
   virtual ~Source() = default;
@@ -61,19 +73,8 @@ class Source {
   /// Reads the image of a sample that next() chose, if next() did not. Any number of threads may
   /// call it at a time, also during next(). Throws DataError as next() does.
   virtual void load(Sample&) const {}
-  /// The number of samples in one epoch of this rank's share.
-  virtual std::uint64_t size() const noexcept = 0;
-  /// The number of samples in one epoch of all ranks together. Sources that do not split data over
-  /// ranks keep this default.
-  virtual std::uint64_t size_over_ranks() const noexcept { return size(); }
-  /// The kind is the same for all samples.
-  virtual SampleKind kind() const noexcept { return SampleKind::encoded; }
-  /// Labels are in [0, classes).
-  virtual std::int32_t classes() const noexcept = 0;
-  /// The files, of all ranks, from which next() reads samples; null if it reads none.
-  virtual const FileList* files() const noexcept { return nullptr; }
-  /// A sentence about the data for the reader of the result; may be empty.
-  virtual std::string note() const { return {}; }
+  /// Not for hot paths: it may allocate.
+  virtual SourceFacts facts() const = 0;
 };
 
 struct SourceEntry {

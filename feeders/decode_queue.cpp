@@ -22,13 +22,14 @@ class DecodeQueue final : public Feeder {
   explicit DecodeQueue(const FeederContext& context)
       : decoding_({"queue", context}), source_(make_image_source(context)) {
     decoding_.open({"queue", context}, *source_);
-    if (std::string note = source_->note(); !note.empty()) context.probe.note(std::move(note));
+    facts_ = source_->facts();
+    if (!facts_.note.empty()) context.probe.note(facts_.note);
   }
 
   DataExtent extent() const noexcept override {
-    return {source_->size_over_ranks(), source_->size(), source_->classes()};
+    return {facts_.size_over_ranks, facts_.size, facts_.classes};
   }
-  const FileList* files() const noexcept override { return source_->files(); }
+  const FileList* files() const noexcept override { return facts_.files; }
   bool is_settled() const override { return decoding_.is_settled(); }
   void settle() override { decoding_.settle(); }
   void run(BatchRing& out, std::stop_token stop) override { decoding_.run(out, std::move(stop)); }
@@ -36,6 +37,7 @@ class DecodeQueue final : public Feeder {
  private:
   ImageDecoding decoding_;
   const std::unique_ptr<Source> source_;
+  SourceFacts facts_;
 };
 
 std::unique_ptr<Feeder> make(const FeederContext& context) {

@@ -150,7 +150,7 @@ void ImageDecoding::open(const DecodingFeeder& feeder, Source& source) {
                       " writes RGB pixels; the model asks for " +
                       std::to_string(spec.image.channels) + " channels; choose another model");
   }
-  const bool pixels = source.kind() == SampleKind::pixels;
+  const bool pixels = source.facts().kind == SampleKind::pixels;
   const DecoderEntry& entry = find_entry(decoder_table(), pixels ? "raw" : "jpeg");
   const Options options(entry.name, entry.options, pool_decoder_text(feeder, entry, pixels));
   const DecodePlan plan{

@@ -50,7 +50,7 @@ std::unique_ptr<Source> read_files(std::unique_ptr<Source> source, bool whole_fi
                                    const FeederContext& context) {
   const std::string& way = context.options.text("io");
   if (way.empty()) return source;
-  const FileList* const files = source->files();
+  const FileList* const files = source->facts().files;
   if (files == nullptr || files->size() == 0) {
     throw ConfigError("queue: option 'io' is '" + way +
                       "', and the source reads no files while it runs; leave the option out");

@@ -26,13 +26,13 @@ constexpr std::chrono::milliseconds kBetweenReports{200};
 class Check {
  public:
   Check(const CheckDataset& order, Source& source, std::stop_token stop)
-      : order_(order), source_(source), stop_(std::move(stop)) {
-    result_.labels.resize(static_cast<std::size_t>(source.classes()));
+      : order_(order), source_(source), facts_(source.facts()), stop_(std::move(stop)) {
+    result_.labels.resize(static_cast<std::size_t>(facts_.classes));
   }
 
   void work() noexcept {
     try {
-      const std::unique_ptr<Decoder> decoder = make_whole_image_decoder(source_.kind());
+      const std::unique_ptr<Decoder> decoder = make_whole_image_decoder(facts_.kind);
       std::byte pixels[8 * 8 * 3];
       const ImageView row{pixels, kThumbnail, DType::u8, 8 * 3};
       for (Sample sample; take(sample);) {
@@ -99,11 +99,12 @@ class Check {
     const SteadyTime now = std::chrono::steady_clock::now();
     if (!order_.on_progress || now - reported_ < kBetweenReports) return;
     reported_ = now;
-    order_.on_progress(result_.samples, source_.size(), result_.bad);
+    order_.on_progress(result_.samples, facts_.size, result_.bad);
   }
 
   const CheckDataset& order_;
   Source& source_;
+  const SourceFacts facts_;
   const std::stop_token stop_;
   std::mutex mutex_;
   // All members below are under mutex_.

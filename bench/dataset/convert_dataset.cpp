@@ -31,7 +31,7 @@ std::uint64_t bytes_below(const fs::path& path) {
 
 std::uint64_t bytes_of(const Source& source) {
   std::uint64_t bytes = 0;
-  const FileList* const files = source.files();
+  const FileList* const files = source.facts().files;
   for (std::size_t i = 0; files != nullptr && i < files->size(); ++i) {
     std::error_code error;
     const std::uintmax_t size = fs::file_size(files->path(i), error);
@@ -135,7 +135,7 @@ class Conversion {
     if (!write(before, {.directory = staging.path(),
                         .samples = result.samples,
                         .shards = result.shards,
-                        .classes = source->classes(),
+                        .classes = source->facts().classes,
                         .image_size = image_size_})) {
       return {.stopped = true};
     }
@@ -201,7 +201,7 @@ class Conversion {
   void choose_form(const Source& source) {
     if (to_.image_size > 0) {
       image_size_ = order_.image_size > 0 ? order_.image_size : to_.image_size;
-      const auto centre = std::make_shared<Centre>(source.kind(), image_size_);
+      const auto centre = std::make_shared<Centre>(source.facts().kind, image_size_);
       form_ = [centre](const Sample& sample) { return (*centre)(sample); };
       return;
     }
@@ -209,7 +209,7 @@ class Conversion {
       throw ConfigError("--image-size is of formats that hold pixels, and '" +
                         std::string(to_.name) + "' holds encoded images; leave it out");
     }
-    if (source.kind() == SampleKind::pixels) {
+    if (source.facts().kind == SampleKind::pixels) {
       throw ConfigError("the data in '" + order_.directory + "' are pixels, and '" +
                         std::string(to_.name) +
                         "' holds encoded images; expected such images; choose other data, or a "
@@ -237,7 +237,7 @@ class Conversion {
 
   Pass read(std::string_view phase, Source& source, const Form& form) const {
     Pass pass;
-    const std::uint64_t total = source.size();
+    const std::uint64_t total = source.facts().size;
     pass.digests.reserve(total);
     const auto began = std::chrono::steady_clock::now();
     Sample sample;

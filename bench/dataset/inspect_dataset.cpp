@@ -124,11 +124,12 @@ Photo draw(Decoder& decoder, const Sample& sample, SampleKind kind, std::int32_t
 /// there is no such data set or no usable sample.
 void inspect_samples(DatasetInventory& inventory, const std::stop_token& stop) {
   const std::unique_ptr<Source> source = open(inventory, stop);
+  const SampleKind kind = source->facts().kind;
   std::map<std::int32_t, ClassInventory> classes;
   for_each_sample(*source, inventory, true, [&](Sample& sample) {
     if (stop.stop_requested()) return false;
     source->load(sample);
-    count_sample(inventory, sample, source->kind());
+    count_sample(inventory, sample, kind);
     ClassInventory& owner = classes[sample.label];
     owner.bytes += static_cast<std::int64_t>(sample.content().size());
     owner.samples.push_back(sample.index);
@@ -139,7 +140,7 @@ void inspect_samples(DatasetInventory& inventory, const std::stop_token& stop) {
     owner.label = label;
     inventory.classes.push_back(std::move(owner));
   }
-  inventory.note = source->note();
+  inventory.note = source->facts().note;
   if (inventory.images() > 0 || stop.stop_requested()) return;
   throw ConfigError(fmt::format("{} holds no image that can be read{}{}; check --data-dir",
                                 inventory.of.directory,
@@ -306,7 +307,8 @@ std::map<std::uint64_t, Photo> draw_samples(DatasetInventory& inventory,
                                             std::set<std::uint64_t> indices, std::int32_t width,
                                             std::int32_t height, const std::stop_token& stop) {
   const std::unique_ptr<Source> source = open(inventory, stop);
-  const std::unique_ptr<Decoder> decoder = make_whole_image_decoder(source->kind());
+  const SampleKind kind = source->facts().kind;
+  const std::unique_ptr<Decoder> decoder = make_whole_image_decoder(kind);
   std::map<std::uint64_t, Photo> photos;
   std::size_t found = 0;
   for_each_sample(*source, inventory, false, [&](Sample& sample) {
@@ -315,7 +317,7 @@ std::map<std::uint64_t, Photo> draw_samples(DatasetInventory& inventory,
     ++found;
     try {
       source->load(sample);
-      photos.emplace(sample.index, draw(*decoder, sample, source->kind(), width, height));
+      photos.emplace(sample.index, draw(*decoder, sample, kind, width, height));
     } catch (const DataError& error) {
       add_odd(inventory, sample, error.what());
     }

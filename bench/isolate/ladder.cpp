@@ -196,7 +196,8 @@ LadderData ladder_data(const RunConfig& config, const std::stop_token& stop) {
                                                                 .source = text,
                                                                 .threads = config.feeder_threads,
                                                                 .stop = stop});
-  return {.is_folder = false, .kind = opened->kind(), .examples = opened->size()};
+  const SourceFacts facts = opened->facts();
+  return {.is_folder = false, .kind = facts.kind, .examples = facts.size};
 }
 
 const char* const kBudgetEnded =

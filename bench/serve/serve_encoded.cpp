@@ -32,7 +32,7 @@ std::unique_ptr<Source> make_served_source(const FeederEntry& feeder,
                       name + "=" + context.options.text(name));
   }
   std::unique_ptr<Source> source = make_image_source(context);
-  if (source->kind() == SampleKind::encoded) return source;
+  if (source->facts().kind == SampleKind::encoded) return source;
   throw ConfigError(
       "--encoded sends image files, and the source '" +
       datasets::source_text(context.options.text("source"), context.data.directory).name +

@@ -322,9 +322,10 @@ void serve_encoded(const ServeConfig& config, const FeederEntry& entry, const Ba
                         net::parse_endpoint(config.endpoint), config.socket, around.clock,
                         around.probe, around.reports);
   say("{}: {} image files a message from {}, {} of them, {} {}{}\n", around.name, spec.images,
-      config.run.fake_location, source->size(), config.socket.bind ? "are served at" : "go to",
-      sender.address(), config.by_credit() ? " by credit" : "");
-  if (const std::string note = source->note(); !note.empty()) around.probe.note(note);
+      config.run.fake_location, source->facts().size,
+      config.socket.bind ? "are served at" : "go to", sender.address(),
+      config.by_credit() ? " by credit" : "");
+  if (const std::string note = source->facts().note; !note.empty()) around.probe.note(note);
   serve(config, sender, around, {}, invocation.stop);
 }
 

@@ -188,11 +188,13 @@ class ImageFolder final : public Source {
 
   void load(Sample& sample) const override { read_image_file(sample.file, sample.bytes); }
 
-  std::uint64_t size() const noexcept override { return order_.size(); }
-  std::uint64_t size_over_ranks() const noexcept override { return order_.size_over_ranks(); }
-  std::int32_t classes() const noexcept override { return images_.classes(); }
-  const FileList* files() const noexcept override { return &images_.files; }
-  std::string note() const override { return images_.note; }
+  SourceFacts facts() const override {
+    return {.size = order_.size(),
+            .size_over_ranks = order_.size_over_ranks(),
+            .classes = images_.classes(),
+            .files = &images_.files,
+            .note = images_.note};
+  }
 
  private:
   const ImageFiles images_;

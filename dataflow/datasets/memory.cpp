@@ -70,9 +70,12 @@ class ImagesInTurn final : public Source {
     return true;
   }
   void load(Sample& sample) const override { read_image_file(sample.file, sample.bytes); }
-  std::uint64_t size() const noexcept override { return images_.files.size(); }
-  std::int32_t classes() const noexcept override { return images_.classes(); }
-  std::string note() const override { return images_.note; }
+  SourceFacts facts() const override {
+    return {.size = images_.files.size(),
+            .size_over_ranks = images_.files.size(),
+            .classes = images_.classes(),
+            .note = images_.note};
+  }
 
  private:
   const ImageFiles images_;
@@ -124,12 +127,16 @@ class MemorySource final : public Source {
     return true;
   }
 
-  std::uint64_t size() const noexcept override { return order_->size(); }
-  std::uint64_t size_over_ranks() const noexcept override { return order_->size_over_ranks(); }
-  SampleKind kind() const noexcept override { return kind_; }
-  std::int32_t classes() const noexcept override { return classes_; }
+  SourceFacts facts() const override {
+    return {.size = order_->size(),
+            .size_over_ranks = order_->size_over_ranks(),
+            .kind = kind_,
+            .classes = classes_,
+            .note = note()};
+  }
 
-  std::string note() const override {
+ private:
+  std::string note() const {
     std::uint64_t bytes = 0;
     for (const Held& held : held_) bytes += held.bytes.size();
     std::string text = "the source memory holds " + std::to_string(held_.size()) + " of " +
@@ -141,7 +148,6 @@ class MemorySource final : public Source {
     return inner_note_.empty() ? text : text + "; " + inner_note_;
   }
 
- private:
   /// Opens the whole set once, for any rank.
   std::unique_ptr<Source> open(bool shuffle) const {
     const Options options(from_entry_.name, from_entry_.options, from_);
@@ -160,11 +166,12 @@ class MemorySource final : public Source {
     const std::unique_ptr<Source> inner = open(shuffle);
     held_.clear();
     files_.clear();
-    all_ = inner->size();
-    classes_ = inner->classes();
-    kind_ = pixels_.empty() ? inner->kind() : SampleKind::pixels;
+    const SourceFacts facts = inner->facts();
+    all_ = facts.size;
+    classes_ = facts.classes;
+    kind_ = pixels_.empty() ? facts.kind : SampleKind::pixels;
     const bool fits = pixels_.empty() ? hold_content(*inner) : hold_pixels(*inner);
-    inner_note_ = inner->note();
+    inner_note_ = inner->facts().note;
     return fits;
   }
 
@@ -197,7 +204,7 @@ class MemorySource final : public Source {
   }
 
   bool hold_pixels(Source& inner) {
-    if (inner.kind() == SampleKind::pixels) {
+    if (inner.facts().kind == SampleKind::pixels) {
       throw ConfigError("the source memory was asked to hold the pixels that '" + pixels_ +
                         "' decodes, but " + from_.name +
                         " already gives pixels; leave pixels (decode=raw) out");
@@ -207,7 +214,7 @@ class MemorySource final : public Source {
     const Options options(entry.name, entry.options, parts);
     std::vector<std::unique_ptr<Decoder>> decoders;
     for (std::int32_t i = 0; i < plan_.threads; ++i) decoders.push_back(entry.make(options));
-    const std::uint64_t most = std::min(limit_ / plan_.image.elements(), inner.size());
+    const std::uint64_t most = std::min(limit_ / plan_.image.elements(), all_);
     held_.reserve(most);  // workers keep pointers into it
     std::mutex mutex;
     std::exception_ptr failure;  // mutex protects everything below
@@ -216,7 +223,7 @@ class MemorySource final : public Source {
       const std::lock_guard lock(mutex);
       if (failure) return nullptr;
       if (held_.size() == most) {
-        fits = held_.size() == inner.size();
+        fits = held_.size() == all_;
         return nullptr;
       }
       Held held;

@@ -78,12 +78,14 @@ class RecordSource final : public Source {
     if (sample.label < 0) refuse_record(sample, "it has no label");
   }
 
-  std::uint64_t size() const noexcept override { return order_->size(); }
-  std::uint64_t size_over_ranks() const noexcept override { return order_->size_over_ranks(); }
-  SampleKind kind() const noexcept override { return format_->kind(); }
-  std::int32_t classes() const noexcept override { return classes_; }
-  const FileList* files() const noexcept override { return &files_; }
-  std::string note() const override { return format_->note(); }
+  SourceFacts facts() const override {
+    return {.size = order_->size(),
+            .size_over_ranks = order_->size_over_ranks(),
+            .kind = format_->kind(),
+            .classes = classes_,
+            .files = &files_,
+            .note = format_->note()};
+  }
 
  private:
   /// Checks that records are inside their shards and labels inside the plan's classes.

@@ -20,12 +20,7 @@ class SourceOver : public Source {
  public:
   explicit SourceOver(std::unique_ptr<Source> inner) : inner_(std::move(inner)) {}
 
-  std::uint64_t size() const noexcept override { return inner_->size(); }
-  std::uint64_t size_over_ranks() const noexcept override { return inner_->size_over_ranks(); }
-  SampleKind kind() const noexcept override { return inner_->kind(); }
-  std::int32_t classes() const noexcept override { return inner_->classes(); }
-  const FileList* files() const noexcept override { return inner_->files(); }
-  std::string note() const override { return inner_->note(); }
+  SourceFacts facts() const override { return inner_->facts(); }
 
  protected:
   const std::unique_ptr<Source> inner_;
@@ -181,14 +176,10 @@ bool ReadAhead::next(Sample& sample) {
 class RepeatedSample final : public Source {
  public:
   RepeatedSample(Source& set, const DataPlan& plan)
-      : plan_(plan),
-        kind_(set.kind()),
-        classes_(set.classes()),
-        size_over_ranks_(set.size()),
-        given_(plan.first_sample) {
+      : plan_(plan), set_(set.facts()), given_(plan.first_sample) {
     const auto rank = static_cast<std::uint64_t>(plan.rank),
                ranks = static_cast<std::uint64_t>(plan.ranks);
-    size_ = (size_over_ranks_ + ranks - 1 - rank) / ranks;
+    size_ = (set_.size + ranks - 1 - rank) / ranks;
     if (size_ == 0) {
       throw ConfigError("the data in '" + plan.directory + "' have fewer samples than there are " +
                         "ranks; use fewer ranks or more data");
@@ -221,21 +212,19 @@ class RepeatedSample final : public Source {
     return true;
   }
 
-  std::uint64_t size() const noexcept override { return size_; }
-  std::uint64_t size_over_ranks() const noexcept override { return size_over_ranks_; }
-  SampleKind kind() const noexcept override { return kind_; }
-  std::int32_t classes() const noexcept override { return classes_; }
-  std::string note() const override {
-    return "every sample is the first of the set, '" + first_.file + "' at byte " +
-           std::to_string(first_.offset) +
-           ", repeated from memory: " + std::to_string(content_.size()) + " bytes";
+  SourceFacts facts() const override {
+    return {.size = size_,
+            .size_over_ranks = set_.size,
+            .kind = set_.kind,
+            .classes = set_.classes,
+            .note = "every sample is the first of the set, '" + first_.file + "' at byte " +
+                    std::to_string(first_.offset) +
+                    ", repeated from memory: " + std::to_string(content_.size()) + " bytes"};
   }
 
  private:
   const DataPlan plan_;
-  const SampleKind kind_;
-  const std::int32_t classes_;
-  const std::uint64_t size_over_ranks_;
+  const SourceFacts set_;  // of all ranks; its files belong to a source that may have ended
   std::uint64_t size_ = 0;
   Sample first_;  // without its content
   std::vector<std::byte> content_;

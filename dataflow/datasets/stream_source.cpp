@@ -240,19 +240,18 @@ class StreamSource final : public Source {
     return true;
   }
 
-  std::uint64_t size() const noexcept override { return order_->size(); }
-  std::uint64_t size_over_ranks() const noexcept override { return order_->size_over_ranks(); }
-  std::int32_t classes() const noexcept override { return count_.greatest_label + 1; }
-  const FileList* files() const noexcept override { return &shards_.files; }
-
-  std::string note() const override {
+  SourceFacts facts() const override {
     char text[160];
     std::snprintf(text, sizeof text,
                   "%zu threads read compressed shards sequentially; the shuffle buffer holds %zu "
                   "samples, at most %.1f MB",
                   lane_count(), buffer_size(),
                   1e-6 * static_cast<double>(count_.bytes_of_largest(buffer_size())));
-    return text;
+    return {.size = order_->size(),
+            .size_over_ranks = order_->size_over_ranks(),
+            .classes = count_.greatest_label + 1,
+            .files = &shards_.files,
+            .note = text};
   }
 
  private:

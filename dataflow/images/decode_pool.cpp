@@ -358,9 +358,9 @@ void DecodePool::Crew::leave_out(const Sample& sample, const DataError& error) {
                     std::to_string(plan_.bad_samples_allowed) +
                     " allows no more; the last one: " + error.what());
   }
-  if (++bad_by_epoch_[sample.epoch] >= source_.size()) {
+  if (++bad_by_epoch_[sample.epoch] >= source_.facts().size) {
     throw DataError(
-        "none of the " + std::to_string(source_.size()) +
+        "none of the " + std::to_string(source_.facts().size) +
         " samples of an epoch could be used; check the data; the last one: " + error.what());
   }
   // Each worker holds one sample, so no sample of an older epoch is left.

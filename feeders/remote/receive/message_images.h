@@ -67,8 +67,9 @@ class MessageImages final : public Source {
   bool is_ready() override;
   void await(const std::stop_token& stop) override;
   bool next(Sample& sample) override;
-  std::uint64_t size() const noexcept override { return kEpoch; }
-  std::int32_t classes() const noexcept override { return classes_; }
+  SourceFacts facts() const override {
+    return {.size = kEpoch, .size_over_ranks = kEpoch, .classes = classes_};
+  }
 
  private:
   bool has_news() const noexcept { return ended_ || !waiting_.empty(); }

@@ -277,7 +277,7 @@ static_assert(std::endian::native == std::endian::little,
 class FileSupply final : public BatchSupply {
  public:
   FileSupply(Source& source, const FilePlan& plan, Clock& clock, Probe& probe)
-      : BatchSupply(plan.batches, plan.batches - 1, source.classes()),
+      : BatchSupply(plan.batches, plan.batches - 1, source.facts().classes),
         source_(source),
         file_plan_(plan),
         clock_(clock),
@@ -287,7 +287,7 @@ class FileSupply final : public BatchSupply {
         stream_(plan.checksum),
         batches_(plan.batches) {
     PENSTOCK_ASSERT(plan.images > 0 && plan.batches > 0);
-    PENSTOCK_ASSERT(source.kind() == SampleKind::encoded);
+    PENSTOCK_ASSERT(source.facts().kind == SampleKind::encoded);
     for (std::size_t slot = 0; slot < plan.batches; ++slot) free_.push_back(slot);
   }
 
@@ -365,8 +365,8 @@ class FileSupply final : public BatchSupply {
                       " samples could not be read; --on-bad-sample skip:limit=" +
                       std::to_string(policy.limit) + " allows no more; the last one: " + why);
     }
-    if (++bad_in_a_row_ >= source_.size()) {
-      throw DataError("none of the " + std::to_string(source_.size()) +
+    if (++bad_in_a_row_ >= source_.facts().size) {
+      throw DataError("none of the " + std::to_string(source_.facts().size) +
                       " samples of an epoch could be read; check the data; the last one: " + why);
     }
     probe_.note("left out: " + why);

@@ -115,7 +115,7 @@ TEST_F(ConvertDatasetTest, FormatsOfPixelsHoldTheCentreOfEachImage) {
         entry.make(Options("jpeg", entry.options, parse_component("jpeg:crop=center,flip=false")));
     const auto images = dataset::open_dataset({.directory = order_.directory}),
                written = dataset::open_dataset({.directory = order_.out});
-    ASSERT_EQ(written->size(), 11U);
+    ASSERT_EQ(written->facts().size, 11U);
     const auto side = static_cast<std::size_t>(size);
     std::vector<std::byte> expected(3 * side * side);
     for (Sample image, pixels; images->next(image) && written->next(pixels);) {

@@ -39,7 +39,7 @@ class BetonTest : public PackedSet {
 
 TEST_F(BetonTest, GivesWhatWasPacked) {
   const auto opened = open("beton");
-  EXPECT_EQ(opened->classes(), 3);
+  EXPECT_EQ(opened->facts().classes, 3);
   EXPECT_EQ(all_of(*opened), images_);
   run("beton");
 }

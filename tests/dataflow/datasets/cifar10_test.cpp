@@ -53,8 +53,8 @@ class Cifar10Test : public SourceFixture {
     return SourceFixture::open(text);
   }
   void expect_records(Source& source, std::uint64_t first, std::uint64_t count) const {
-    EXPECT_EQ(source.size(), count);
-    EXPECT_EQ(source.kind(), SampleKind::pixels);
+    EXPECT_EQ(source.facts().size, count);
+    EXPECT_EQ(source.facts().kind, SampleKind::pixels);
     std::uint64_t number = first;
     for (Sample sample; source.next(sample); ++number) {
       source.load(sample);

@@ -52,7 +52,7 @@ class ImageFolderTest : public SourceFixture {
 TEST_F(ImageFolderTest, ClassesInByteOrderAreTheLabels) {
   plan_.shuffle = false;
   const auto source = open();
-  EXPECT_EQ(source->size(), 21U);
+  EXPECT_EQ(source->facts().size, 21U);
   Sample sample;
   std::string before;
   for (std::uint64_t index = 0; index < 21; ++index) {
@@ -72,11 +72,11 @@ TEST_F(ImageFolderTest, ClassesInByteOrderAreTheLabels) {
 TEST_F(ImageFolderTest, TellsWhichFilesItReads) {
   plan_.shuffle = false;
   const auto source = open();
-  ASSERT_NE(source->files(), nullptr);
-  ASSERT_EQ(source->files()->size(), 21U);
+  ASSERT_NE(source->facts().files, nullptr);
+  ASSERT_EQ(source->facts().files->size(), 21U);
   Sample sample;
   for (std::size_t i = 0; take(*source, sample); ++i)
-    EXPECT_EQ(source->files()->path(i), sample.file);
+    EXPECT_EQ(source->facts().files->path(i), sample.file);
 }
 
 TEST_F(ImageFolderTest, EachSampleOnceInEveryEpochOverAllRanks) {
@@ -88,8 +88,8 @@ TEST_F(ImageFolderTest, EachSampleOnceInEveryEpochOverAllRanks) {
       plan_.ranks = ranks;
       plan_.epochs = 3;
       const auto source = open();
-      total += source->size();
-      EXPECT_EQ(source->size_over_ranks(), 21U);
+      total += source->facts().size;
+      EXPECT_EQ(source->facts().size_over_ranks, 21U);
       Sample sample;
       while (take(*source, sample)) {
         EXPECT_TRUE(sample.file.ends_with(text_of(sample)));

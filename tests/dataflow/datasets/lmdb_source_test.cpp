@@ -73,12 +73,12 @@ TEST_F(LmdbSourceTest, DatumsAreEncodedImagesOrPixelsInPlanes) {
   const Bytes small = numbers(100), large = numbers(9000);
   write({{"000_a", datum(0, 0, 0, small, 7, true)}, {"001_b", datum(0, 0, 0, large, 999, true)}});
   auto source = open();
-  EXPECT_EQ(source->kind(), SampleKind::encoded);
+  EXPECT_EQ(source->facts().kind, SampleKind::encoded);
   EXPECT_EQ(all(*source), (std::vector<Told>{{7, {}, small}, {999, {}, large}}));
   const Bytes rgb = numbers(24, 5), grey = numbers(6);
   write({{"0", datum(3, 2, 4, rgb, 1, false)}, {"1", datum(1, 3, 2, grey, 2, false)}});
   source = open();
-  EXPECT_EQ(source->kind(), SampleKind::pixels);
+  EXPECT_EQ(source->facts().kind, SampleKind::pixels);
   EXPECT_EQ(all(*source),
             (std::vector<Told>{{1, {4, 2, 3, true, true}, rgb}, {2, {2, 3, 1, true, true}, grey}}));
   EXPECT_EQ(all(*open("lmdb:channels=rgb")).front().layout, (PixelLayout{4, 2, 3, true, false}));
@@ -90,8 +90,8 @@ TEST_F(LmdbSourceTest, DatapointsInMessagePackAreEncodedImagesOrPixels) {
          {key(1), msgpack_datapoint({24}, rgb, 13)},
          {"__keys__", bytes_of_hex("92c4083030303030303030c4083030303030303031")}});
   auto source = open();
-  EXPECT_EQ(source->kind(), SampleKind::encoded);
-  EXPECT_EQ(source->size(), 2U);
+  EXPECT_EQ(source->facts().kind, SampleKind::encoded);
+  EXPECT_EQ(source->facts().size, 2U);
   EXPECT_EQ(all(*source), (std::vector<Told>{{12, {}, jpeg}, {13, {}, rgb}}));
   write({{key(0), msgpack_datapoint({2, 4, 3}, rgb, 0)}});
   EXPECT_EQ(all(*open()), (std::vector<Told>{{0, {4, 2, 3, false, true}, rgb}}));

@@ -150,7 +150,7 @@ class ImageManifestTest : public testing::Test {
 TEST_F(ImageManifestTest, GivesTheSamplesOfTheListing) {
   const std::vector<Told> listed = all_of(*open("off"));
   ASSERT_EQ(listed.size(), 2 * 780U);
-  EXPECT_EQ(open("")->note(), "");
+  EXPECT_EQ(open("")->facts().note, "");
   const datasets::WrittenManifest written =
       datasets::write_manifest(plan_.directory, saved()).value();
   EXPECT_EQ(written.classes, 40U);
@@ -158,15 +158,16 @@ TEST_F(ImageManifestTest, GivesTheSamplesOfTheListing) {
   EXPECT_EQ(written.bytes, fs::file_size(saved()));
   const auto named = open(saved());
   EXPECT_EQ(all_of(*named), listed);
-  EXPECT_TRUE(says(named->note(), "780 images is that of '" + saved())) << named->note();
-  ASSERT_EQ(named->files()->size(), 780U);
-  EXPECT_EQ(named->files()->path(779), plan_.directory + "/c139/9.JPEG");
+  EXPECT_TRUE(says(named->facts().note, "780 images is that of '" + saved()))
+      << named->facts().note;
+  ASSERT_EQ(named->facts().files->size(), 780U);
+  EXPECT_EQ(named->facts().files->path(779), plan_.directory + "/c139/9.JPEG");
 
   datasets::write_manifest(plan_.directory, datasets::default_manifest(plan_.directory));
   const auto found = open("");
-  EXPECT_TRUE(says(found->note(), ".penstock-manifest")) << found->note();
+  EXPECT_TRUE(says(found->facts().note, ".penstock-manifest")) << found->facts().note;
   EXPECT_EQ(all_of(*found), listed);
-  EXPECT_EQ(open("off")->note(), "");
+  EXPECT_EQ(open("off")->facts().note, "");
   for (const fs::directory_entry& entry : fs::directory_iterator(folder_.path())) {
     EXPECT_NE(entry.path().extension(), ".part") << entry.path();
   }
@@ -179,8 +180,8 @@ TEST_F(ImageManifestTest, AChangedFolderIsNoticed) {
     EXPECT_TRUE(says(error, reason)) << error;
     EXPECT_TRUE(says(error, saved()) && says(error, "penstock dataset index")) << error;
     const auto listed = open("auto");
-    EXPECT_TRUE(says(listed->note(), "was not used") && says(listed->note(), reason))
-        << listed->note();
+    EXPECT_TRUE(says(listed->facts().note, "was not used") && says(listed->facts().note, reason))
+        << listed->facts().note;
     EXPECT_EQ(all_of(*listed), all_of(*open("off"))) << "auto goes by the folder";
   };
   const auto renew = [&] {
@@ -217,8 +218,9 @@ TEST_F(ImageManifestTest, ADamagedOrMissingOneIsRefusedByNameOrDoneWithout) {
   bytes[bytes.size() / 2] ^= 1;
   write_text(beside, bytes);
   EXPECT_TRUE(says(refusal(beside), "it is damaged: its checksum")) << refusal(beside);
-  EXPECT_TRUE(says(open("")->note(), "it is damaged: its checksum")) << open("")->note();
-  EXPECT_EQ(open("")->size(), 780U);
+  EXPECT_TRUE(says(open("")->facts().note, "it is damaged: its checksum"))
+      << open("")->facts().note;
+  EXPECT_EQ(open("")->facts().size, 780U);
   write_text(beside, "");
   EXPECT_TRUE(says(refusal(beside), "it is no manifest")) << refusal(beside);
   EXPECT_TRUE(says(refusal(plan_.directory), "not a regular file")) << refusal(plan_.directory);

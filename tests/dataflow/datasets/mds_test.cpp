@@ -42,8 +42,8 @@ class MdsTest : public PackedSet {
 
 TEST_F(MdsTest, GivesWhatWasPacked) {
   const auto opened = open("mds");
-  EXPECT_EQ(opened->classes(), 3);
-  EXPECT_EQ(opened->files()->size(), 3U);
+  EXPECT_EQ(opened->facts().classes, 3);
+  EXPECT_EQ(opened->facts().files->size(), 3U);
   EXPECT_EQ(all_of(*opened), images_);
   run("mds");
   plan_.directory += "/index.json";

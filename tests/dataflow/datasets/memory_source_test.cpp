@@ -66,9 +66,9 @@ TEST_F(MemorySourceTest, ASetThatFitsComesAsItsFolderWould) {
           plan_.shuffle = shuffle;
           plan_.first_sample = first;
           const auto files = open("image-folder"), memory = open("memory");
-          EXPECT_EQ(memory->size(), files->size());
-          EXPECT_EQ(memory->size_over_ranks(), files->size_over_ranks());
-          EXPECT_EQ(memory->classes(), 3);
+          EXPECT_EQ(memory->facts().size, files->facts().size);
+          EXPECT_EQ(memory->facts().size_over_ranks, files->facts().size_over_ranks);
+          EXPECT_EQ(memory->facts().classes, 3);
           EXPECT_EQ(all_of(*memory), all_of(*files));
         }
       }
@@ -78,7 +78,7 @@ TEST_F(MemorySourceTest, ASetThatFitsComesAsItsFolderWould) {
 
 TEST_F(MemorySourceTest, ServesWhatItHoldsWhenTheFilesAreGone) {
   const auto memory = open("memory");
-  EXPECT_EQ(memory->files(), nullptr);
+  EXPECT_EQ(memory->facts().files, nullptr);
   std::filesystem::remove_all(folder_.path() / "cat");
   const std::vector<Told> all = all_of(*memory);
   EXPECT_EQ(all.size(), 2 * 21U);
@@ -103,7 +103,7 @@ TEST_F(MemorySourceTest, ALimitTakesWholeSamplesOfAllClassesInTurn) {
   for (const auto& [limit, held, each] :
        {std::tuple{"memory:limit=650", 6U, 2U}, {"memory:999", 9U, 3U}, {"memory:1kB", 10U, 3U}}) {
     const auto memory = open(limit);
-    EXPECT_EQ(memory->size(), held) << limit;
+    EXPECT_EQ(memory->facts().size, held) << limit;
     std::map<std::int32_t, std::set<std::uint64_t>> by_class;
     for (const Told& told : all_of(*memory)) by_class[told.label].insert(told.index);
     ASSERT_EQ(by_class.size(), 3U) << limit;
@@ -111,9 +111,9 @@ TEST_F(MemorySourceTest, ALimitTakesWholeSamplesOfAllClassesInTurn) {
       EXPECT_GE(indices.size(), each) << limit << ", class " << label;
       EXPECT_LE(indices.size(), each + 1) << limit << ", class " << label;
     }
-    EXPECT_TRUE(says(memory->note(), std::to_string(held) + " of 21 images"));
+    EXPECT_TRUE(says(memory->facts().note, std::to_string(held) + " of 21 images"));
   }
-  const std::string whole = open("memory")->note();
+  const std::string whole = open("memory")->facts().note;
   EXPECT_TRUE(says(whole, "21 of 21 images"));
 }
 
@@ -198,14 +198,14 @@ TEST_F(PixelSourceTest, HoldsWhatTheDecoderMakesWhateverTheThreads) {
 }
 
 TEST_F(PixelSourceTest, ALimitCountsPixels) {
-  EXPECT_EQ(open(std::string(kText) + ",limit=20000")->size(), 5U);  // of 3840 bytes each
+  EXPECT_EQ(open(std::string(kText) + ",limit=20000")->facts().size, 5U);  // of 3840 bytes each
   EXPECT_THROW(open(std::string(kText) + ",limit=3000"), ConfigError);
 }
 
 TEST_F(PixelSourceTest, ADamagedImageFailsWhenItsTurnComes) {
   folder_.write("cat/2.JPEG", std::vector<std::byte>(40, std::byte{7}));
   const auto pixels = open(kText);
-  EXPECT_EQ(pixels->size(), 8U);
+  EXPECT_EQ(pixels->facts().size, 8U);
   Sample sample;
   ASSERT_TRUE(pixels->next(sample));
   EXPECT_THROW(pixels->next(sample), DataError);

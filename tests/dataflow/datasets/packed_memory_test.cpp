@@ -54,9 +54,9 @@ TEST_F(PackedMemoryTest, ASetThatFitsComesAsItsShardsWould) {
         for (plan_.first_sample = 0; plan_.first_sample < 15; plan_.first_sample += 7) {
           plan_.shuffle = shuffle;
           const auto shards = open(source), memory = open("memory");
-          EXPECT_EQ(memory->classes(), shards->classes());
-          EXPECT_EQ(memory->size(), shards->size());
-          EXPECT_EQ(memory->files(), nullptr);
+          EXPECT_EQ(memory->facts().classes, shards->facts().classes);
+          EXPECT_EQ(memory->facts().size, shards->facts().size);
+          EXPECT_EQ(memory->facts().files, nullptr);
           EXPECT_EQ(all_of(*memory), all_of(*shards)) << packed;
         }
       }
@@ -73,7 +73,7 @@ TEST_F(PackedMemoryTest, CompressedShardsAreHeldOpened) {
   std::ranges::sort(held);
   std::ranges::sort(packed);
   EXPECT_EQ(held, packed);
-  EXPECT_TRUE(says(memory->note(), "21 of 21 images"));
+  EXPECT_TRUE(says(memory->facts().note, "21 of 21 images"));
 }
 
 TEST_F(PackedMemoryTest, WhatDoesNotFitIsLeftOutAtRandom) {
@@ -84,7 +84,7 @@ TEST_F(PackedMemoryTest, WhatDoesNotFitIsLeftOutAtRandom) {
   std::set<std::int32_t> labels;
   for (plan_.seed = 1; plan_.seed <= 5; ++plan_.seed) {
     const auto memory = open("memory:limit=20kB");
-    EXPECT_TRUE(says(memory->note(), "chosen at random"));
+    EXPECT_TRUE(says(memory->facts().note, "chosen at random"));
     std::set<std::uint64_t> held;
     std::uint64_t bytes = 0, last = 0;
     for (const Told& told : all_of(*memory)) {
@@ -94,7 +94,7 @@ TEST_F(PackedMemoryTest, WhatDoesNotFitIsLeftOutAtRandom) {
       labels.insert(told.label);
       bytes += told.content.size();
     }
-    EXPECT_EQ(held.size(), memory->size());
+    EXPECT_EQ(held.size(), memory->facts().size);
     EXPECT_LE(bytes, 20'000U);
     EXPECT_GT(bytes, 10'000U) << "no image has more than 5000";
     choices.insert(held);
@@ -125,7 +125,7 @@ TEST_F(PackedMemoryTest, HoldsPixelsOfSourcesThatGiveThem) {
   folder_.write("packed/images.npy", npy_file(header("6, 4, 5, 3"), pixels));
   folder_.write("packed/labels.npy", npy_file(header("6,"), kLabels));
   const auto files = open("raw"), memory = open("memory");
-  EXPECT_EQ(memory->kind(), SampleKind::pixels);
+  EXPECT_EQ(memory->facts().kind, SampleKind::pixels);
   Sample file, held;
   for (int i = 0; i < 6; ++i) {
     ASSERT_TRUE(files->next(file) && memory->next(held));

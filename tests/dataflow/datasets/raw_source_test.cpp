@@ -54,9 +54,9 @@ TEST_F(RawSourceTest, ImagesAreViewsWithTheirLabels) {
   write("images.npy", "|u1", "(4, 2, 5, 3)", pixels);
   write_labels("labels.npy", {3, 1, 0, 9});
   const auto source = open();
-  EXPECT_EQ(source->kind(), SampleKind::pixels);
-  EXPECT_EQ(source->size(), 4U);
-  EXPECT_EQ(source->classes(), 10);
+  EXPECT_EQ(source->facts().kind, SampleKind::pixels);
+  EXPECT_EQ(source->facts().size, 4U);
+  EXPECT_EQ(source->facts().classes, 10);
   const int labels[] = {3, 1, 0, 9};
   std::ptrdiff_t i = 0;
   for (Sample sample; source->next(sample); ++i) {
@@ -116,7 +116,7 @@ TEST_F(RawSourceTest, WhatACutFileLacksIsOneBadSample) {
   write("images.npy", "|u1", "(4, 2, 2, 3)", numbers(2 * 12 + 5));
   write_labels("labels.npy", {1, -1, 3, 4});
   const auto source = open();
-  EXPECT_EQ(source->size(), 3U);
+  EXPECT_EQ(source->facts().size, 3U);
   const std::map<std::uint64_t, std::string> refused = refusals(*source);
   ASSERT_EQ(refused.size(), 2U);
   EXPECT_TRUE(says(refused.at(1), "images.npy' at byte 140: its label is negative"));

@@ -148,10 +148,10 @@ class RecordSourceTest : public ShardList {
 
 TEST_F(RecordSourceTest, LendsEachRecordWithItsPlaceAndLabel) {
   const auto source = open();
-  EXPECT_EQ(source->size(), 5U);
-  EXPECT_EQ(source->classes(), 3);
-  ASSERT_NE(source->files(), nullptr);
-  EXPECT_EQ(source->files()->size(), 3U);
+  EXPECT_EQ(source->facts().size, 5U);
+  EXPECT_EQ(source->facts().classes, 3);
+  ASSERT_NE(source->facts().files, nullptr);
+  EXPECT_EQ(source->facts().files->size(), 3U);
   std::string seen;
   for (Sample sample; source->next(sample);) {
     source->load(sample);
@@ -195,7 +195,7 @@ TEST_F(RecordSourceTest, GivesEachRecordOnceInEveryEpochOverAllRanks) {
     std::map<std::uint64_t, std::multiset<std::string>> seen;
     for (plan_.rank = 0, plan_.ranks = ranks; plan_.rank < ranks; ++plan_.rank) {
       const auto source = open();
-      EXPECT_EQ(source->size_over_ranks(), 5U);
+      EXPECT_EQ(source->facts().size_over_ranks, 5U);
       for (Sample sample; source->next(sample);) {
         source->load(sample);
         seen[sample.epoch].insert(text_of(sample));

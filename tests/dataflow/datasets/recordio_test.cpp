@@ -44,8 +44,8 @@ class RecordioTest : public PackedSet {
 TEST_F(RecordioTest, GivesWhatWasPacked) {
   for (const char* source : {"recordio", "recordio:index=beside"}) {
     const auto opened = open(source);
-    EXPECT_EQ(opened->classes(), 3);
-    EXPECT_EQ(opened->note(), "");
+    EXPECT_EQ(opened->facts().classes, 3);
+    EXPECT_EQ(opened->facts().note, "");
     EXPECT_EQ(all_of(*opened), images_) << source;
   }
   // The first record has five parts; the magic number ends four of them.
@@ -61,7 +61,7 @@ TEST_F(RecordioTest, OfSeveralLabelsTakesTheFirstAndSaysSo) {
   pack("recordio", "set.rec", "labels=3");
   const auto opened = open("recordio");
   EXPECT_EQ(all_of(*opened), images_);
-  EXPECT_EQ(opened->note(), "12 records have several labels, of which the first is taken");
+  EXPECT_EQ(opened->facts().note, "12 records have several labels, of which the first is taken");
 }
 
 TEST_F(RecordioTest, FeedsARun) {

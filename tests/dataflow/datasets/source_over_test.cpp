@@ -46,8 +46,9 @@ class Counting final : public Source {
     if (unread_.contains(sample.index)) throw DataError("not to be read");
     sample.bytes.assign(10, static_cast<std::byte>(sample.index));
   }
-  std::uint64_t size() const noexcept override { return size_; }
-  std::int32_t classes() const noexcept override { return 1; }
+  SourceFacts facts() const override {
+    return {.size = size_, .size_over_ranks = size_, .classes = 1};
+  }
 
   std::function<void(std::uint64_t)> on_load;
   std::atomic<std::uint64_t> chosen{0};
@@ -71,7 +72,7 @@ TEST(ReadAhead, KeepsTheOrderWhateverTheReaders) {
     };
     const auto source = datasets::read_ahead(std::move(inner),
                                              {.samples = 8, .bytes = 1 << 20, .readers = readers});
-    EXPECT_EQ(source->size(), 200U);
+    EXPECT_EQ(source->facts().size, 200U);
     Sample sample;
     for (std::uint64_t index = 0; index < 200; ++index) {
       ASSERT_TRUE(source->next(sample));
@@ -177,16 +178,16 @@ TEST_F(RepeatedSampleTest, EveryRankGetsTheFirstSampleForEverAtPositionsOfTheSet
   for (plan_.rank = 0; plan_.rank < 2; ++plan_.rank) {
     const auto source = open();
     std::filesystem::rename(folder_ / "ant", folder_ / "gone");  // no file is read any more
-    EXPECT_EQ(source->files(), nullptr);
-    EXPECT_EQ(source->classes(), 3);
-    EXPECT_EQ(source->kind(), SampleKind::encoded);
-    EXPECT_EQ(source->size(), plan_.rank == 0 ? 4U : 3U);
-    EXPECT_EQ(source->size_over_ranks(), 7U);
-    EXPECT_TRUE(says(source->note(), "ant/1.JPEG'"));
-    EXPECT_TRUE(says(source->note(), " 10 bytes"));
+    EXPECT_EQ(source->facts().files, nullptr);
+    EXPECT_EQ(source->facts().classes, 3);
+    EXPECT_EQ(source->facts().kind, SampleKind::encoded);
+    EXPECT_EQ(source->facts().size, plan_.rank == 0 ? 4U : 3U);
+    EXPECT_EQ(source->facts().size_over_ranks, 7U);
+    EXPECT_TRUE(says(source->facts().note, "ant/1.JPEG'"));
+    EXPECT_TRUE(says(source->facts().note, " 10 bytes"));
     Sample sample;
     const std::byte* first = nullptr;
-    for (std::uint64_t i = 0; i < 3 * source->size(); ++i) {
+    for (std::uint64_t i = 0; i < 3 * source->facts().size; ++i) {
       ASSERT_TRUE(source->next(sample));
       source->load(sample);
       const auto* const text = reinterpret_cast<const char*>(sample.content().data());

@@ -72,8 +72,8 @@ TEST_F(StreamSourceTest, GivesTheBytesThatPythonWroteInTheirOrder) {
       pack(std::string(kind) + " shards=5 compress=" + how);
       for (const char* readers : {"1", "2", "9"}) {
         const auto source = open(std::string(kind) + ":readers=" + readers);
-        EXPECT_EQ(source->size(), samples_.size());
-        EXPECT_EQ(source->classes(), 3);
+        EXPECT_EQ(source->facts().size, samples_.size());
+        EXPECT_EQ(source->facts().classes, 3);
         EXPECT_EQ(read(*source), samples_) << kind << " " << how << " " << readers;
       }
     }
@@ -97,8 +97,8 @@ TEST_F(StreamSourceTest, GivesEachSampleOnceInEveryEpochOverAllRanks) {
     for (plan_.rank = 0; plan_.rank < ranks; ++plan_.rank) {
       const std::vector<Place> places_now = places(whole);
       const auto source = open(whole);
-      const std::size_t share = source->size();
-      EXPECT_EQ(source->size_over_ranks(), samples_.size());
+      const std::size_t share = source->facts().size;
+      EXPECT_EQ(source->facts().size_over_ranks, samples_.size());
       EXPECT_EQ(places_now.size(), 3 * share);
       EXPECT_LE(share - samples_.size() / static_cast<std::size_t>(ranks), 1U);
       EXPECT_TRUE(std::ranges::is_sorted(places_now, {}, [](const Place& place) {
@@ -167,7 +167,7 @@ TEST_F(StreamSourceTest, DamageIsNamedAndCounted) {
     std::vector<std::string> errors;
     const auto source = open("tfrecord");
     const std::size_t left = read(*source, &errors).size();
-    EXPECT_EQ(source->size(), left + errors.size());
+    EXPECT_EQ(source->facts().size, left + errors.size());
     EXPECT_GE(left, samples_.size() - samples_.size() / 2);
     EXPECT_LE(left, most_left);
     ASSERT_EQ(errors.size(), problems.size());

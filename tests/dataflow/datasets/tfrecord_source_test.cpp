@@ -28,8 +28,8 @@ TEST_F(TfRecordSourceTest, GivesTheBytesThatPythonWrote) {
   for (const char* shards : {"1", "3"}) {
     pack(std::string("tfrecord shards=") + shards);
     const auto source = open("tfrecord");
-    EXPECT_EQ(source->size(), samples_.size());
-    EXPECT_EQ(source->classes(), 3);
+    EXPECT_EQ(source->facts().size, samples_.size());
+    EXPECT_EQ(source->facts().classes, 3);
     EXPECT_EQ(read(*source), samples_);
   }
 }

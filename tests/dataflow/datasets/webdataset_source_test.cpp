@@ -48,8 +48,8 @@ TEST_F(WebDatasetSourceTest, GivesTheBytesThatPythonWrote) {
   for (const char* format : {"ustar", "pax", "gnu"}) {
     pack(std::string("webdataset shards=3 format=") + format + " prefix=" + long_prefix);
     const auto source = open("webdataset");
-    EXPECT_EQ(source->size(), samples_.size());
-    EXPECT_EQ(source->classes(), 3);
+    EXPECT_EQ(source->facts().size, samples_.size());
+    EXPECT_EQ(source->facts().classes, 3);
     EXPECT_EQ(read(*source), samples_) << format;
   }
   for (const char* format : {"pax", "gnu"}) {

@@ -51,8 +51,9 @@ class CountingSource final : public Source {
       throw DataError("cannot read " + std::to_string(sample.index));
     return more;
   }
-  std::uint64_t size() const noexcept override { return size_; }
-  std::int32_t classes() const noexcept override { return kSpec.classes; }
+  SourceFacts facts() const override {
+    return {.size = size_, .size_over_ranks = size_, .classes = kSpec.classes};
+  }
 
  private:
   const std::uint64_t size_;
@@ -287,8 +288,9 @@ TEST_F(PoolTest, LabelsOutOfRangeAreBadSamples) {
       sample.bytes.assign(1, std::byte{0});
       return true;
     }
-    std::uint64_t size() const noexcept override { return 1; }
-    std::int32_t classes() const noexcept override { return kSpec.classes; }
+    SourceFacts facts() const override {
+      return {.size = 1, .size_over_ranks = 1, .classes = kSpec.classes};
+    }
   } far;
   EXPECT_THROW(run(far, {.threads = 1}), DataError);
 }
@@ -377,8 +379,9 @@ class PoolStages : public testing::Test {
       if (sample.index >= free_) clock_.sleep_until(clock_.now() + time_);
       return true;
     }
-    std::uint64_t size() const noexcept override { return size_; }
-    std::int32_t classes() const noexcept override { return 1; }
+    SourceFacts facts() const override {
+      return {.size = size_, .size_over_ranks = size_, .classes = 1};
+    }
 
    private:
     Clock& clock_;

@@ -112,8 +112,7 @@ class EndlessSource final : public Source {
     sample.bytes.assign(8, std::byte{0});
     return true;
   }
-  std::uint64_t size() const noexcept override { return 1; }
-  std::int32_t classes() const noexcept override { return 1; }
+  SourceFacts facts() const override { return {.size = 1, .size_over_ranks = 1, .classes = 1}; }
 
  private:
   std::uint64_t count_ = 0;

@@ -136,8 +136,7 @@ class PartsOfAFile final : public Source {
     return true;
   }
   void load(Sample& sample) const override { sample.lent = sample.lent.subspan(10); }
-  std::uint64_t size() const noexcept override { return 5; }
-  std::int32_t classes() const noexcept override { return 1; }
+  SourceFacts facts() const override { return {.size = 5, .size_over_ranks = 5, .classes = 1}; }
 
  private:
   const std::string path_;
