@@ -154,14 +154,17 @@ class CreditIntake final : public MessageIntake {
 
 bool CreditIntake::receive(Arrival& to, Time since, StageTimer& timer, StageTimer::Item& item,
                            const std::stop_token& stop) {
-  if (held_ > 0 && collect().any) peers_.look();
+  // Producers that wait for room send nothing: silence counts from the return of the last slot.
+  if (held_ > 0 && collect().any) {
+    peers_.look();
+    since = clock_.now();
+  }
   if (held_ == 0 && clock_.now() >= since + timeout_) throw TimeoutError(silence());
   while (!next(to, stop)) {
     if (stop.stop_requested()) return false;
     const LentSlots::News news = collect();
     peers_.look();
-    // Producers that wait for room send nothing: no timeout while there are images to decode.
-    if (held_ > 0) since = clock_.now();
+    if (held_ > 0 || news.any) since = clock_.now();
     const auto waiting = held_ > 0 && !peers_.await_batches() ? timer.wait_out() : timer.wait_in();
     if (!await(since + timeout_, news.pending ? kReadBeat : CreditPeers::kBeat, stop)) return false;
     item.restart();
