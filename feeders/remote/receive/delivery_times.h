@@ -59,7 +59,7 @@ class HandOffTimes {
 };
 
 /// Sums over the batches that arrive in the window, in counters of stages outside this process
-/// (bench/run/stage_use.h), which give means. Batches that were ready before this object existed
+/// (bench/run/run_window.h), which give means. Batches that were ready before this object existed
 /// are left out: producers that outlive their consumers hold such batches, which waited without a
 /// consumer. An unknown clock or a wider bound takes a lock.
 class DeliveryTimes {

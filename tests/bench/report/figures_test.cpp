@@ -26,7 +26,7 @@ const report::FigureSize kWide{.width = 860}, kNarrow{.width = 360};
 
 using Figures = std::map<std::string, std::function<std::string(const report::FigureSize&)>>;
 
-/// The faults that tests/bench/svg_faults.py finds in each figure, in every size.
+/// The faults that tests/bench/report/svg_faults.py finds in each figure, in every size.
 std::string faults_of(const Figures& figures) {
   const TempFolder folder;
   for (const auto& [name, draw] : figures) {
