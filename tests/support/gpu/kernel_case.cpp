@@ -160,6 +160,9 @@ KernelCall KernelCase::call_at(std::span<std::byte* const> addresses) const {
   std::visit(
       [&]<class Call>(Call& one) {
         static_assert(std::is_trivially_copyable_v<Call>);
+#if __has_builtin(__builtin_clear_padding)
+        __builtin_clear_padding(&one);  // old bytes there could pass for an operand's address
+#endif
         std::array<std::uintptr_t, sizeof(Call) / sizeof(std::uintptr_t)> words;
         std::memcpy(words.data(), &one, sizeof words);
         for (std::uintptr_t& word : words) {
