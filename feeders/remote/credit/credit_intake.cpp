@@ -33,6 +33,9 @@ constexpr Nanoseconds kMostPatience = std::chrono::seconds(1);
 constexpr Nanoseconds kFlush = std::chrono::seconds(1);
 /// Time between two checks whether a device has finished reading a loan.
 constexpr Nanoseconds kReadBeat = std::chrono::milliseconds(1);
+/// How long a slot that came back may wait for the next message before its lease is returned. At
+/// high rates, one wake-up and one credit message then serve both.
+constexpr Nanoseconds kReturnDelay = std::chrono::milliseconds(1);
 
 void require_encoding(FramedEncoding wanted, const FramedHeader& header) {
   if (header.encoding == wanted) return;
@@ -147,7 +150,8 @@ class CreditIntake final : public MessageIntake {
   std::vector<BatchReceipt> receipts_;  // by slot
   std::int64_t held_ = 0;               // slots that take the room of their producers
   bool said_lent_ = false, said_copied_ = false;
-  std::optional<Time> ended_at_;  // when we saw the end of the producer process
+  bool waits_for_messages_alone_ = false;  // leases may wait for the next message
+  std::optional<Time> ended_at_;           // when we saw the end of the producer process
 };
 
 // ---- messages in ------------------------------------------------------------
@@ -402,6 +406,7 @@ void CreditIntake::hold(Arrival& arrival, std::int32_t slot) {
   lent_->add(static_cast<std::int64_t>(spec_.pixel_bytes()));
   copied_->add(static_cast<std::int64_t>(spec_.label_bytes()));
   note_way(said_lent_, "are lent to the device in place: this process copies none");
+  waits_for_messages_alone_ = true;
   arrival.message.clear();
   peers_.look();
 }
@@ -434,7 +439,8 @@ void CreditIntake::serve(const std::stop_token& stop) {
   slots_->wait(news.pending ? kReadBeat : CreditPeers::kBeat);
 }
 
-/// Waits at most `beat`, for a message or a slot that comes back. Returns false if stopped, or if
+/// Waits at most `beat`, for a message or a slot that comes back; after each loan, first only for
+/// a message, unless a producer is short of memory. Returns false if stopped, or if
 /// the expected producers have ended and all their batches are here. Throws TimeoutError after the
 /// deadline, and DataError if the producer process failed.
 bool CreditIntake::await(Time deadline, Nanoseconds beat, const std::stop_token& stop) {
@@ -451,9 +457,13 @@ bool CreditIntake::await(Time deadline, Nanoseconds beat, const std::stop_token&
     }
   }
   if (clock_.now() >= deadline) throw TimeoutError(silence());
-  const Nanoseconds limit = std::min(deadline - clock_.now(), beat);
+  const bool delays = std::exchange(waits_for_messages_alone_, false) && is_idle && loans_ > 0 &&
+                      peers_.can_spare_leases(spec_.bytes());
+  const Nanoseconds limit =
+      std::min<Nanoseconds>(deadline - clock_.now(), delays ? kReturnDelay : beat);
   const int producer = producer_ && !ended ? producer_->fd() : -1;
-  return socket_.wait(limit, stop, slots_->fd(), producer) != ZmqSocket::Wake::stopped;
+  return socket_.wait(limit, stop, delays ? -1 : slots_->fd(), producer) !=
+         ZmqSocket::Wake::stopped;
 }
 
 /// Explains why nothing usable came in time.

@@ -225,6 +225,14 @@ void CreditPeers::give_back(const BatchReceipt& receipt) {
   peer.owes_credit = true;
 }
 
+bool CreditPeers::can_spare_leases(std::size_t batch_bytes) const {
+  return std::ranges::all_of(by_id_, [&](const auto& entry) {
+    const CreditPeer& peer = *entry.second;
+    return peer.lent == 0 ||
+           static_cast<std::size_t>(peer.lent) + 2 <= peer.pool->batches(batch_bytes);
+  });
+}
+
 void CreditPeers::end(CreditPeer& peer) {
   peer.ended = true;
   if (!peer.gone) scheduler_.retire(peer.id);

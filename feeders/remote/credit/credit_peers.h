@@ -125,6 +125,9 @@ class CreditPeers {
   BatchReceipt lend(CreditPeer& peer, std::uint64_t lease);
   /// Gives back what is owed for a batch. The producer may have gone by now.
   void give_back(const BatchReceipt& receipt);
+  /// True if every producer whose memory is lent has room for two more batches of that size there,
+  /// so that it does not wait for the return of a lease.
+  bool can_spare_leases(std::size_t batch_bytes) const;
   /// The producer sends no more batches.
   void end(CreditPeer& peer);
   /// Whether any producer may send a batch, or may have sent one.
