@@ -159,26 +159,31 @@ void select(const MaxPoolForward& call, const Launch& launch) {
   });
 }
 
+/// dx of each input element: Body::gather sums what the windows over it give it.
+template <class Body, class T, int Width, class Block, class Call>
+PENSTOCK_DEVICE void for_each_input(Block& block, const Call& call) {
+  const PoolShape& shape = call.shape;
+  block.for_each_thread([&](std::int32_t thread) {
+    const ImageRow row = image_row_of(block, shape.height);
+    T* const dx =
+        pixel_row(static_cast<T*>(call.dx), row, shape.height, shape.width, shape.channels);
+    for_each_group<Width>(block, thread, shape.width, shape.channels,
+                          [&](std::int32_t column, std::int32_t channel) {
+                            store_or_add(dx + column * shape.channels + channel,
+                                         Body::gather(call, row, column, channel), call.accumulate);
+                          });
+  });
+}
+
 template <class T, int Width>
 struct MaxPoolBackwardBody {
   static constexpr std::int32_t kThreads = kBlockThreads, kPerMultiprocessor = 4;
 
   template <class Block>
   static PENSTOCK_DEVICE void run(Block& block, const MaxPoolBackward& call) {
-    const PoolShape& shape = call.shape;
-    block.for_each_thread([&](std::int32_t thread) {
-      const ImageRow row = image_row_of(block, shape.height);
-      T* const dx =
-          pixel_row(static_cast<T*>(call.dx), row, shape.height, shape.width, shape.channels);
-      for_each_group<Width>(block, thread, shape.width, shape.channels,
-                            [&](std::int32_t column, std::int32_t channel) {
-                              store_or_add(dx + column * shape.channels + channel,
-                                           gather(call, row, column, channel), call.accumulate);
-                            });
-    });
+    for_each_input<MaxPoolBackwardBody, T, Width>(block, call);
   }
 
- private:
   static PENSTOCK_DEVICE Lanes<Width> gather(const MaxPoolBackward& call, const ImageRow& row,
                                              std::int32_t column, std::int32_t channel) {
     const PoolShape& shape = call.shape;
@@ -281,20 +286,9 @@ struct AvgPoolBackwardBody {
 
   template <class Block>
   static PENSTOCK_DEVICE void run(Block& block, const AvgPoolBackward& call) {
-    const PoolShape& shape = call.shape;
-    block.for_each_thread([&](std::int32_t thread) {
-      const ImageRow row = image_row_of(block, shape.height);
-      T* const dx =
-          pixel_row(static_cast<T*>(call.dx), row, shape.height, shape.width, shape.channels);
-      for_each_group<Width>(block, thread, shape.width, shape.channels,
-                            [&](std::int32_t column, std::int32_t channel) {
-                              store_or_add(dx + column * shape.channels + channel,
-                                           gather(call, row, column, channel), call.accumulate);
-                            });
-    });
+    for_each_input<AvgPoolBackwardBody, T, Width>(block, call);
   }
 
- private:
   static PENSTOCK_DEVICE Lanes<Width> gather(const AvgPoolBackward& call, const ImageRow& row,
                                              std::int32_t column, std::int32_t channel) {
     const PoolShape& shape = call.shape;
