@@ -13,13 +13,32 @@
 #include "bench/record/machine.h"
 #include "dataflow/datasets/shard_list.h"
 #include "dataflow/error.h"
-#include "trainer/weights.h"
+#include "trainer/backend.h"
 
 namespace penstock {
 namespace {
 
 /// The number of steps if neither flags nor data determine it.
 constexpr std::int64_t kDefaultSteps = 100;
+
+/// Copies the parameters and running statistics of `from` to `to`, which has the same graph and
+/// maybe other batches. Both devices are idle.
+void copy_weights(Executable& from, Executable& to) {
+  const ParameterSet &source = from.parameters(), &target = to.parameters();
+  PENSTOCK_ASSERT(source.parameters.size() == target.parameters.size());
+  PENSTOCK_ASSERT(source.running.count == target.running.count);
+  std::vector<float> plain;
+  for (std::size_t index = 0; index < source.parameters.size(); ++index) {
+    plain.resize(static_cast<std::size_t>(source.parameters[index].spec.count()));
+    from.read(source.parameters[index].spec, source.parameters[index].weight, plain);
+    to.write(target.parameters[index].spec, target.parameters[index].weight, plain);
+  }
+  for (std::size_t index = 0; index < source.buffers.size(); ++index) {
+    plain.resize(source.buffers[index].weight.count);
+    from.read(source.buffers[index].spec, source.buffers[index].weight, plain);
+    to.write(target.buffers[index].spec, target.buffers[index].weight, plain);
+  }
+}
 
 /// How often the data is read, and in how many steps.
 struct Passes {
