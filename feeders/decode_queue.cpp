@@ -15,7 +15,7 @@
 namespace penstock {
 namespace {
 
-constexpr auto kOptions = joined_options(kDecoderOptions, kSourceOptions, kDecodePoolOptions);
+constexpr auto kOptions = joined_options(kJpegOptions, kSourceOptions, kDecodePoolOptions);
 
 class DecodeQueue final : public Feeder {
  public:

@@ -127,7 +127,7 @@ ComponentText decoder_text(const DecodingFeeder& feeder, const DecoderEntry& dec
 
 bool holds_pixels(const DecodingFeeder& feeder) {
   const std::string& text = feeder.context.options.text("decode");
-  if (text != "" && text != "region" && text != "full" && text != "raw") {
+  if (text != "region" && text != "full" && text != "raw") {
     throw ConfigError(std::string(feeder.name) + ": option 'decode' is '" + text +
                       "'; expected region, full or raw");
   }

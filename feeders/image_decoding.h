@@ -14,38 +14,14 @@
 #include <vector>
 
 #include "dataflow/decoder.h"
-#include "dataflow/images/augmentation.h"
 #include "dataflow/images/decode_pool.h"
+#include "dataflow/images/jpeg_options.h"
 #include "dataflow/machine/thread_places.h"
 #include "dataflow/options.h"
 #include "feeders/feeder.h"
 #include "feeders/normalise_option.h"
 
 namespace penstock {
-
-/// Options of the decoders. Empty: the decoder's default.
-inline constexpr OptionSpec kDecoderOptions[] = {
-    {"crop", "",
-     "part of the image to take, in evaluation its centre; sources of pixels also have auto (their "
-     "default) and padN such as pad4 [that of chain]",
-     kCropValues},
-    {"chain", "", "sets crop, resize and color at once; each can be overridden [torchvision]",
-     kChainValues},
-    {"resize", "", "method of resizing [that of chain]", kResizeValues},
-    {"color", "", "colour distortion, not in evaluation [that of chain]", kColourValues},
-    {"flip", "",
-     "mirror half of the images at random; default: true, with decode=raw false, with pixels true "
-     "if the crop is random"},
-    {"upsampling", "", "chroma upsampling: fancy (default) or plain"},
-    {"max_pixels", "", "most pixels of an image; larger images are refused; default: 178956970"},
-    {"decode", "",
-     "what to decode: region (the crop only; default), full (the whole image, then crop) or raw "
-     "(before the run, into memory; crop is center or full)"},
-    {"shrink", "",
-     "decode regions of at least twice the output size at a reduced scale; default: true"},
-    {"engine", "",
-     "JPEG decoder: auto (default; built-in for baseline images, else libjpeg) or libjpeg"},
-};
 
 /// Options of the thread pool.
 inline constexpr OptionSpec kDecodePoolOptions[] = {
@@ -75,7 +51,8 @@ constexpr auto joined_options(const OptionSpec (&... tables)[kSizes]) {
   return all;
 }
 
-/// The name of a feeder and its context, whose options contain both tables above.
+/// The name of a feeder and its context, whose options contain
+/// kJpegOptions and kDecodePoolOptions.
 struct DecodingFeeder {
   std::string_view name;
   const FeederContext& context;

@@ -11,7 +11,7 @@
 namespace penstock::serve {
 namespace {
 
-constexpr auto kDecodingOptions = joined_options(kDecoderOptions, kDecodePoolOptions);
+constexpr auto kDecodingOptions = joined_options(kJpegOptions, kDecodePoolOptions);
 
 }  // namespace
 

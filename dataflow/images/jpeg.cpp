@@ -31,27 +31,11 @@
 #include "dataflow/error.h"
 #include "dataflow/images/augmentation.h"
 #include "dataflow/images/jpeg/baseline.h"
+#include "dataflow/images/jpeg_options.h"
 #include "dataflow/images/resample.h"
 
 namespace penstock {
 namespace {
-
-constexpr OptionSpec kOptions[] = {
-    {"crop", "", "part of the image to take [that of chain]", kCropValues},
-    {"chain", "torchvision", "sets crop, resize and color at once; each can be overridden",
-     kChainValues},
-    {"resize", "", "method of resizing [that of chain]", kResizeValues},
-    {"color", "", "colour distortion [that of chain]", kColourValues},
-    {"flip", "true", "mirror half of the images at random"},
-    {"upsampling", "fancy", "chroma upsampling: fancy (smooth) or plain (faster)"},
-    {"max_pixels", "178956970",
-     "most pixels of an image; larger images are refused"},  // PIL's limit
-    {"decode", "region",
-     "what to decode: region (the crop only) or full (the whole image, then crop)"},
-    {"shrink", "true", "decode regions of at least twice the output size at a reduced scale"},
-    {"engine", "auto",
-     "JPEG decoder: auto (built-in for baseline images, else libjpeg) or libjpeg"},
-};
 
 /// Extra columns and rows that are decoded beside the region. Fancy upsampling reads one neighbour,
 /// and treats the first and the last given column as edges.
@@ -404,7 +388,7 @@ std::unique_ptr<Decoder> make(const Options& options) {
 extern constinit const DecoderEntry jpeg_decoder{
     .name = "jpeg",
     .summary = "JPEG images: decodes, crops, resizes and mirrors in one pass",
-    .options = kOptions,
+    .options = kJpegOptions,
     .make = make,
 };
 

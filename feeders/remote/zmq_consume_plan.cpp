@@ -128,7 +128,7 @@ std::int64_t bytes_of(std::int64_t messages, std::int64_t message) noexcept {
 bool wants_image_files(const Options& options) {
   if (options.flag("encoded")) return true;
   static constexpr auto kAbout =
-      joined_options(kImageFileOptions, kDecoderOptions, kDecodePoolOptions);
+      joined_options(kImageFileOptions, kJpegOptions, kDecodePoolOptions);
   for (const OptionSpec& option : kAbout) {
     if (option.name == "encoded" || !options.given(option.name)) continue;
     refuse(option.name,

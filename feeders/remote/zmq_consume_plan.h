@@ -107,7 +107,7 @@ inline constexpr OptionSpec kImageFileOptions[] = {
 
 /// All options of zmq-consume: general ones, those for image files, and those for decoding.
 inline constexpr auto kAllConsumeOptions =
-    joined_options(kConsumeOptions, kImageFileOptions, kDecoderOptions, kDecodePoolOptions);
+    joined_options(kConsumeOptions, kImageFileOptions, kJpegOptions, kDecodePoolOptions);
 
 /// Throws ConfigError before any socket is opened.
 ConsumePlan read_consume_plan(const Options& options, const BatchSpec& spec);
