@@ -43,6 +43,7 @@ struct BatchSpec {
   ImageShape image{};
   DType pixel = DType::u8;
   bool normalised = false;      ///< false: 0..255, the device normalises; true: the feeder did
+  bool planar = false;          ///< pixels are [N,C,H,W]; false: [N,H,W,C]
   std::int32_t classes = 1000;  ///< labels lie in [0, classes)
 
   constexpr std::size_t row_bytes() const noexcept { return image.elements() * size_of(pixel); }
@@ -58,7 +59,7 @@ struct BatchSpec {
 
 /// A view of one slot of a ring. It is valid only while its lease exists.
 struct Batch {
-  std::span<std::byte> pixels;     ///< [N,H,W,C] of spec.pixel
+  std::span<std::byte> pixels;     ///< [N,H,W,C] of spec.pixel, or [N,C,H,W] if planar
   std::span<std::int32_t> labels;  ///< [N]
   std::int32_t valid = 0;  ///< images filled; less than N only in the last batch of a finite pass
   std::int32_t slot = 0;   ///< the slot's number in its ring; the key of captured programs

@@ -16,6 +16,7 @@ namespace {
 
 struct Pixels {
   std::int32_t images, height, width, channels, padded, valid;
+  bool planar = false;
 };
 
 void normalise(KernelCase& k, DType from, DType type, const Pixels& p) {
@@ -32,6 +33,7 @@ void normalise(KernelCase& k, DType from, DType type, const Pixels& p) {
                        .pixels_per_image = per_image,
                        .channels = p.channels,
                        .padded_channels = p.padded,
+                       .planar = p.planar,
                        .factor = {0.017F, -0.018F, 0.0174F, 1},
                        .offset = {-2.1F, 2.0F, -1.8F, 4},
                        .scalars = k.scalars(p.valid)};
@@ -40,8 +42,11 @@ void normalise(KernelCase& k, DType from, DType type, const Pixels& p) {
     for (std::size_t i = 0; i < pixels * padded; ++i) {
       const std::size_t pixel = i / padded, c = i % padded, of = std::min<std::size_t>(c, 3);
       const bool counts = c < channels && pixel < static_cast<std::size_t>(p.valid * per_image);
+      const auto plane = static_cast<std::size_t>(per_image);
+      const std::size_t element =
+          p.planar ? (pixel / plane * channels + c) * plane + pixel % plane : pixel * channels + c;
       const double scaled =
-          counts ? value(call.pixels, from, pixel * channels + c) * double{call.factor[of]} : 0;
+          counts ? value(call.pixels, from, element) * double{call.factor[of]} : 0;
       const double offset = counts ? double{call.offset[of]} : 0;
       r.rounded(call.to, type, i, scaled + offset, std::abs(scaled) + std::abs(offset));
     }
@@ -241,10 +246,12 @@ void add_step_cases(std::vector<NamedCase>& cases, DType type) {
   for (const Pixels& p :
        {Pixels{2, 224, 224, 3, 4, 2}, Pixels{3, 17, 15, 3, 8, 2}, Pixels{2, 9, 7, 1, 1, 2},
         Pixels{2, 5, 5, 3, 3, 1}, Pixels{1, 4, 3, 17, 17, 1}, Pixels{4, 7, 4, 3, 4, 3},
-        Pixels{4, 1, 7, 3, 4, 3}, Pixels{4, 30, 10, 1, 8, 3}}) {
-    for (const DType from : {DType::u8, DType::f16, DType::f32}) {
-      add(fmt::format("Normalise {}_to_{} {}x{}x{}x{}_{}", name_of_type(from), type_name, p.images,
-                      p.height, p.width, p.channels, p.padded),
+        Pixels{4, 1, 7, 3, 4, 3}, Pixels{4, 30, 10, 1, 8, 3}, Pixels{3, 17, 16, 3, 8, 2, true},
+        Pixels{4, 7, 4, 3, 4, 3, true}}) {
+    for (const DType from : {DType::u8, DType::f16, DType::bf16, DType::f32}) {
+      add(fmt::format("Normalise{} {}_to_{} {}x{}x{}x{}_{}", p.planar ? "_planar" : "",
+                      name_of_type(from), type_name, p.images, p.height, p.width, p.channels,
+                      p.padded),
           static_cast<std::size_t>(p.images * p.height * p.width * p.padded),
           [=](KernelCase& k) { normalise(k, from, type, p); });
     }

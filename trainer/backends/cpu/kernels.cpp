@@ -223,18 +223,19 @@ namespace {
 
 template <typename Body>
 void with_pixel(DType pixel, const Body& body) {
-  PENSTOCK_ASSERT(pixel == DType::u8 || pixel == DType::f16 || pixel == DType::f32);
+  PENSTOCK_ASSERT(pixel != DType::i32);
   if (pixel == DType::u8) body(std::uint8_t{});
   if (pixel == DType::f16) body(values::Fp16{});
+  if (pixel == DType::bf16) body(Bf16{});
   if (pixel == DType::f32) body(float{});
 }
 
-/// Converts one image.
+/// Converts one image. `planar` is the order of the result.
 template <typename From, typename T>
 void normalise_image(const From* in, const BatchSpec& spec, bool planar, T* out) {
   const std::int32_t channels = spec.image.channels;
   const std::size_t elements = spec.image.elements();
-  if (!planar && channels <= 4) {
+  if (!planar && !spec.planar && channels <= 4) {
     NormaliseArguments<From, T> arguments{in, out, {}, {}, channels};
     for (std::int32_t c = 0; c < channels; ++c) {
       const ChannelScale scale = channel_scale(c, spec);
@@ -249,7 +250,8 @@ void normalise_image(const From* in, const BatchSpec& spec, bool planar, T* out)
   for (std::size_t channel = 0; channel < stride; ++channel) {
     const ChannelScale scale = channel_scale(static_cast<std::int32_t>(channel), spec);
     for (std::size_t i = 0; i < plane; ++i) {
-      const float value = load(in[i * stride + channel]) * scale.factor + scale.offset;
+      const From& pixel = in[spec.planar ? channel * plane + i : i * stride + channel];
+      const float value = load(pixel) * scale.factor + scale.offset;
       store(planar ? out[channel * plane + i] : out[i * stride + channel], value);
     }
   }

@@ -49,7 +49,7 @@ void relu(DType dtype, const void* from, void* to, std::size_t count);
 void dropout(DType dtype, const DropoutMask& mask, float rate, const void* from, void* to,
              std::size_t count);
 
-/// Converts [N,H,W,C] pixels of spec.pixel (u8, f16 or f32) to normalised elements
+/// Converts pixels as spec describes them (u8, f16, bf16 or f32) to normalised elements
 /// (dataflow/images/normalisation.h) in the order N,H,W,C, or N,C,H,W if `planar`. If a feeder has
 /// normalised the pixels, only type and order change. Rows from `valid` on become zeros.
 void normalise(DType dtype, const std::byte* pixels, const BatchSpec& spec, std::int32_t valid,

@@ -142,7 +142,8 @@ ValueId Builder::image(std::int32_t channels) {
                       .images = batch.images,
                       .pixels_per_image = std::int64_t{batch.image.height} * batch.image.width,
                       .channels = batch.image.channels,
-                      .padded_channels = channels};
+                      .padded_channels = channels,
+                      .planar = batch.planar};
   for (std::int32_t c = 0; c < 4; ++c) {
     const auto [factor, offset] = channel_scale(std::min(c, batch.image.channels - 1), batch);
     normalise.factor[c] = factor;

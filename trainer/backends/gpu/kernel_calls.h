@@ -48,9 +48,9 @@ struct AdaptLossScale {
   StepScalars* scalars = nullptr;
 };
 
-/// Converts pixels [N, H, W, channels] of u8, f16 or f32 to [N, H, W, padded_channels] of `type`:
-/// pixel * factor[c] + offset[c]. Padding and images beyond scalars->valid become 0. Channels after
-/// the fourth use the fourth's factor and offset.
+/// Converts pixels [N, H, W, channels], or [N, channels, H, W] if planar, of u8, f16, bf16 or f32
+/// to [N, H, W, padded_channels] of `type`: pixel * factor[c] + offset[c]. Padding and images
+/// beyond scalars->valid become 0. Channels after the fourth use the fourth's factor and offset.
 struct Normalise {
   const void* pixels = nullptr;
   DType from = DType::u8;
@@ -59,6 +59,7 @@ struct Normalise {
   std::int32_t images = 0;
   std::int64_t pixels_per_image = 0;
   std::int32_t channels = 0, padded_channels = 0;
+  bool planar = false;
   float factor[4] = {1, 1, 1, 1}, offset[4] = {};
   const StepScalars* scalars = nullptr;
 };

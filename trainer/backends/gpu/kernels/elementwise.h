@@ -329,13 +329,17 @@ struct NormaliseAnyBody {
       const std::int64_t step = std::int64_t{block.row_blocks()} * block.threads();
       std::int64_t pixel = std::int64_t{block.row_block()} * block.threads() + thread;
       for (; pixel < pixels; pixel += step) {
-        const From* const from = static_cast<const From*>(call.pixels) + pixel * call.channels;
+        const std::int64_t plane = call.pixels_per_image;
+        const From* const from = static_cast<const From*>(call.pixels) +
+                                 (call.planar ? pixel + pixel / plane * (call.channels - 1) * plane
+                                              : pixel * call.channels);
+        const std::int64_t next = call.planar ? plane : 1;
         T* const to = static_cast<T*>(call.to) + pixel * call.padded_channels;
         for (std::int32_t c = 0; c < call.padded_channels; ++c) {
           const std::int32_t of = smaller(c, 3);
           const bool counts = c < call.channels && pixel < valid;
-          to[c] =
-              from_float<T>(counts ? to_float(from[c]) * call.factor[of] + call.offset[of] : 0.F);
+          to[c] = from_float<T>(
+              counts ? to_float(from[c * next]) * call.factor[of] + call.offset[of] : 0.F);
         }
       }
     });
@@ -349,6 +353,8 @@ void select_from(const Normalise& call, const Launch& launch) {
     launch(Selected<NormaliseAnyBody<std::uint8_t, T>>{}, linear_geometry(pixels), call);
   } else if (call.from == DType::f16) {
     launch(Selected<NormaliseAnyBody<F16, T>>{}, linear_geometry(pixels), call);
+  } else if (call.from == DType::bf16) {
+    launch(Selected<NormaliseAnyBody<BF16, T>>{}, linear_geometry(pixels), call);
   } else if (call.from == DType::f32) {
     launch(Selected<NormaliseAnyBody<float, T>>{}, linear_geometry(pixels), call);
   }
@@ -356,8 +362,8 @@ void select_from(const Normalise& call, const Launch& launch) {
 template <class Launch>
 void select(const Normalise& call, const Launch& launch) {
   const std::int64_t pixels = call.images * call.pixels_per_image;
-  const bool bytes =
-      call.from == DType::u8 && call.channels == 3 && call.padded_channels == 4 && pixels % 4 == 0;
+  const bool bytes = call.from == DType::u8 && !call.planar && call.channels == 3 &&
+                     call.padded_channels == 4 && pixels % 4 == 0;
   with_type(call.type, [&]<class T>(T) {
     if (bytes) {
       launch(Selected<NormaliseBytesBody<T>>{}, linear_geometry(pixels / 4, 8 * kMultiprocessors),
