@@ -8,9 +8,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "dataflow/batch_ring.h"
@@ -56,6 +59,14 @@ struct DataExtent {
   std::int32_t classes = 0;
 };
 
+/// The batches that an outside source yields, found before anything else is made.
+struct FeederBatches {
+  std::int32_t images = 0;
+  ImageShape image{};
+  /// Options that state them, so that later runs need not ask the source.
+  std::vector<std::pair<std::string, std::string>> options;
+};
+
 class Feeder {
  public:
   virtual ~Feeder() = default;
@@ -98,6 +109,11 @@ struct FeederEntry {
   void (*shape_batches)(const Options&, BatchSpec&) = nullptr;
   /// Opens files and sockets, so that missing ones are reported before the run starts.
   std::unique_ptr<Feeder> (*make)(const FeederContext&) = nullptr;
+  /// Asks the source what batches it yields; empty: the options state it. Null: the feeder makes
+  /// what the run asks for. Throws ConfigError, DataError, TimeoutError; Error if a stop is
+  /// requested.
+  std::optional<FeederBatches> (*describe_batches)(const Options&,
+                                                   const std::stop_token&) = nullptr;
   /// How many batches may wait outside our rings, in socket buffers, when the window begins.
   /// Depends on the options. Null: none.
   std::int64_t (*outside_reserve)(const Options&, const BatchSpec&) = nullptr;

@@ -24,6 +24,7 @@ NEIGHBOURS = {
     "dataflow/datasets": {"machine", "values"},
     "dataflow/images": {"machine", "values"},
     "dataflow/net": {"machine"},
+    "feeders/python": {"remote"},
     "trainer/backends": {"collectives", "optimizers"},
     "trainer/cluster": {"collectives"},
     "trainer/updates": {"cluster"},

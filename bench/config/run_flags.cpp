@@ -10,6 +10,7 @@
 #include "bench/config/foreign_flags.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
+#include "feeders/feeder.h"
 
 namespace penstock {
 namespace {
@@ -30,6 +31,9 @@ constexpr Heading kHeadings[] = {{"fake_location", "Components"},
                                  {"data_dir", "Data and feeding"},
                                  {"display_every", "Table of steps"}};
 
+/// The feeder that --loader means.
+constexpr const char* kLoaderFeeder = "python";
+
 }  // namespace
 
 std::vector<Flag> run_flags(RunConfig& config) {
@@ -48,6 +52,28 @@ std::vector<Flag> run_flags(RunConfig& config) {
   }
   for (Flag& flag : translated_flags(config)) flags.push_back(std::move(flag));
   return flags;
+}
+
+std::vector<Flag> loader_flags(RunConfig& config) {
+  constexpr FlagGroup flag{"Python loader"};
+  const auto option = [&config](const char* name) {
+    return [&config, name](const std::string& text) {
+      ComponentText feeder = parse_component(config.fake_location);
+      const FeederEntry* const known = match_entry(feeder_table(), feeder.name);
+      if (known == nullptr || known->describe_batches == nullptr) feeder = {kLoaderFeeder, {}};
+      std::erase_if(feeder.values, [&](const auto& value) { return value.first == name; });
+      feeder.values.emplace_back(name, text);
+      config.fake_location = component_text(feeder);
+    };
+  };
+  return {flag("loader",
+               "your Python loader, FILE.py:FUNCTION or MODULE:FUNCTION; it returns an iterable of "
+               "batches, such as a DataLoader",
+               "", option("loader")),
+          flag("loader_args", "arguments of that function, such as num_workers=8,batch_size=64", "",
+               option("args")),
+          flag("python", "interpreter that runs the loader, such as /path/to/venv/bin/python",
+               "python3", option("python"))};
 }
 
 void apply_like_of(RunConfig& config, std::span<const std::string> arguments) {

@@ -15,6 +15,10 @@ namespace penstock {
 /// then --like, which apply_like_of applies first.
 std::vector<Flag> run_flags(RunConfig& config);
 
+/// Flags for a Python loader: --loader, --loader-args and --python. They write the feeder `python`
+/// and its options to `config`.
+std::vector<Flag> loader_flags(RunConfig& config);
+
 /// Applies --like before the flags that override its defaults. If --data-dir is typed without
 /// --fake-location, chooses the feeder that reads it. Throws ConfigError for flags that exclude
 /// each other.

@@ -108,9 +108,10 @@ std::optional<double> storage_s(const WorkSum& work) {
 }
 
 /// The time that a stage would take from its threads if they never waited for a core: computing and
-/// storage. Wall time, if waiting for a core is not known.
+/// storage. Wall time, if waiting for a core is not known, as for stages of another process, whose
+/// CPU time is not measured.
 double service_s(const StageUse& stage, const WorkSum& work) {
-  if (!work.knows_core_wait || copies(stage)) return stage.wall_s;
+  if (!work.knows_core_wait || copies(stage) || stage.cpu_s == 0) return stage.wall_s;
   return std::min(stage.wall_s, stage.cpu_s + (reads(stage) ? *storage_s(work) : 0));
 }
 

@@ -145,7 +145,8 @@ Table stage_table(const Diagnosis& diagnosis) {
         {stage.name, stage.workers, percent(stage.utilisation_percent),
          percent(stage.waits_in_percent), percent(stage.waits_out_percent),
          stage.capacity_img_per_s > 0 ? format_fixed(stage.capacity_img_per_s, 0) : "?",
-         short_number(stage.cpu_us_per_image), format_fixed(stage.bytes_per_image, 0), mark});
+         stage.cpu_us_per_image > 0 ? short_number(stage.cpu_us_per_image) : "?",
+         format_fixed(stage.bytes_per_image, 0), mark});
   }
   return table;
 }

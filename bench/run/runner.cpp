@@ -56,6 +56,46 @@ Options options_of(std::string_view text, std::span<const OptionSpec> specs) {
   return Options(parts.name, specs, parts);
 }
 
+RunConfig adopt_batches(RunConfig config, const FeederEntry& feeder, const std::stop_token& stop) {
+  if (feeder.describe_batches == nullptr) return config;
+  const Options options = options_of(config.fake_location, feeder.options);
+  const std::optional<FeederBatches> found = feeder.describe_batches(options, stop);
+  if (!found) return config;
+  const FeederBatches& batches = *found;
+  ComponentText text = parse_component(config.fake_location);
+  const auto adopt = [](std::int32_t& size, std::int32_t yielded, const char* flag) {
+    if (size == 0) size = yielded;
+    if (size == yielded) return;
+    throw ConfigError(fmt::format("{} is {}, and the loader's batches have {}; leave {} out", flag,
+                                  size, yielded, flag));
+  };
+  adopt(config.batch_size, batches.images, "--batch-size");
+  if (batches.image.height == batches.image.width) {
+    adopt(config.image_size, batches.image.height, "--image-size");
+  }
+  for (const auto& option : batches.options) {
+    if (!options.given(option.first)) text.values.push_back(option);
+  }
+  config.fake_location = component_text(text);
+  return config;
+}
+
+void adopt_batches(std::span<RunConfig> rows, const std::stop_token& stop) {
+  const RunConfig* found = nullptr;
+  for (RunConfig& row : rows) {
+    const FeederEntry* const feeder =
+        match_entry(feeder_table(), parse_component(row.fake_location).name);
+    if (feeder == nullptr || feeder->describe_batches == nullptr) continue;
+    row = adopt_batches(std::move(row), *feeder, stop);
+    found = &row;
+  }
+  if (found == nullptr) return;
+  for (RunConfig& row : rows) {
+    if (row.batch_size == 0) row.batch_size = found->batch_size;
+    if (row.image_size == 0) row.image_size = found->image_size;
+  }
+}
+
 RunConfig resolve(RunConfig config, const Runner::Components& components) {
   if (config.batch_size == 0) config.batch_size = components.model->batch;
   const ImageShape& image = components.model->image;

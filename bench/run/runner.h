@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -188,6 +189,14 @@ class Runner {
 
 /// Finds the components that a configuration names. Throws ConfigError or Unavailable.
 Runner::Components find_components(const RunConfig& config);
+
+/// If the feeder's batches come from a source that decides their shape, asks the source, and states
+/// the shape in --batch-size, --image-size and the feeder's options. Otherwise returns `config`
+/// unchanged. Throws ConfigError, also if a typed size differs; what the source throws.
+RunConfig adopt_batches(RunConfig config, const FeederEntry& feeder, const std::stop_token& stop);
+/// The same for all rows of a sweep, which then train on batches of one size. Rows that cannot run
+/// here stay unchanged.
+void adopt_batches(std::span<RunConfig> rows, const std::stop_token& stop);
 
 /// Replaces automatic values of `config` by actual ones.
 RunConfig resolve(RunConfig config, const Runner::Components& components);

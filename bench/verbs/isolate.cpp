@@ -45,6 +45,7 @@ constexpr FlagGroup flag{"Isolate"};
 std::vector<Flag> isolate_flags(Arguments& wanted) {
   isolate::IsolatePlan& plan = wanted.plan;
   std::vector<Flag> flags = run_flags(wanted.config);
+  for (Flag& each : loader_flags(wanted.config)) flags.push_back(std::move(each));
   for (Flag& each : std::vector<Flag>{
            flag.time("budget", "time for the measurement, such as 45s or 5min", "45s", plan.budget),
            flag.percent(
@@ -106,6 +107,7 @@ void complete(Arguments& wanted, const Invocation& invocation) {
                     "warm-up, or no such flag",
                     plan.steps, kFewest));
   }
+  wanted.config = adopt_batches(wanted.config, *components.feeder, invocation.stop);
   plan.config = resolve(wanted.config, components);
   plan.cores = usable_cores();
   plan.has_producer = components.feeder->needs_producer;
@@ -194,11 +196,14 @@ int run(const Invocation& invocation) {
           {.verb = "isolate",
            .summary = "Measures what one feeder costs one trainer, which stage causes the cost, "
                       "and what would remove it.",
-           .common = "fake-location model device data-dir batch-size num-gpus budget verify ladder "
+           .common = "loader fake-location model device data-dir batch-size num-gpus budget verify "
+                     "ladder "
                      "out verbose",
-           .examples = "isolate --data-dir my/images --device emulated:img_per_s=1000\n"
-                       "isolate --data-dir my/images --verify --budget 2min\n"
-                       "isolate --feeder zmq-consume:endpoint=tcp://127.0.0.1:5555"},
+           .examples =
+               "isolate --loader my_loader.py:make_loader --device emulated:img_per_s=2400\n"
+               "isolate --data-dir my/images --device emulated:img_per_s=1000\n"
+               "isolate --data-dir my/images --verify --budget 2min\n"
+               "isolate --feeder zmq-consume:endpoint=tcp://127.0.0.1:5555"},
           isolate_flags(wanted), invocation.arguments)) {
     return 0;
   }

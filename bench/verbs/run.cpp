@@ -232,7 +232,8 @@ std::string dataset_of(const RunConfig& config, const FeederEntry& feeder) {
 struct PreparedRun {
   PreparedRun(const RunConfig& asked, const Arguments& wish, const std::stop_token& stop)
       : components(find_components(asked)),
-        wanted(with_extension(asked, *components.feeder, wish)),
+        wanted(with_extension(adopt_batches(asked, *components.feeder, stop), *components.feeder,
+                              wish)),
         trace(wish.trace, clock) {
     components.processes = wish.processes;
     components.servers = wish.servers;
@@ -439,6 +440,7 @@ int run(const Invocation& invocation) {
   wish.leave = invocation.leave;
   apply_like_of(config, invocation.arguments);
   std::vector<Flag> flags = run_flags(config);
+  for (Flag& flag : loader_flags(config)) flags.push_back(std::move(flag));
   for (Flag& flag : output_flags(wish)) flags.push_back(std::move(flag));
   ClusterArguments cluster;
   for (Flag& flag : cluster_flags(cluster)) flags.push_back(std::move(flag));

@@ -102,7 +102,7 @@ TEST_F(IsolateProgram, RefusesWhatItCannotIsolate) {
   EXPECT_EQ(isolate({"--fake-location=cpu", "--num-batches=5"}).code, 2);
   EXPECT_EQ(isolate({"--fake-location=cpu", "--half-width=0"}).code, 2);
   EXPECT_EQ(isolate({"--fake-location=cpu", "--constant-endpoint=ipc://x"}).code, 2);
-  EXPECT_EQ(isolate({"--fake-location=python-queue"}).code, 3) << "known, not built";
+  EXPECT_EQ(isolate({"--fake-location=zmq-serve"}).code, 3) << "known, but no feeder";
   EXPECT_FALSE(std::filesystem::exists(out() / "isolation.json"));
 }
 

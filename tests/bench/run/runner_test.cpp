@@ -356,7 +356,7 @@ TEST_F(RunnerTest, ResolvesAutomaticValues) {
 
 TEST_F(RunnerTest, RefusesWhatItDoesNotHave) {
   VirtualClock clock;
-  config_.fake_location = "python";
+  config_.fake_location = "zmq-serve";
   EXPECT_THROW(Runner(config_, clock), Unavailable);
   config_.fake_location = "gpu";
   config_.variable_update = "replicted";

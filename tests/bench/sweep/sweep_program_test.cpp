@@ -116,12 +116,12 @@ TEST_F(SweepProgram, ComparesOurDecoderWithTheOneThatOthersHaveUnlessTold) {
 }
 
 TEST_F(SweepProgram, AbsentComponentsAreSkippedRows) {
-  const ChildExit exit = sweep({"--fake-location=gpu,python-queue", "--repetitions=1"});
+  const ChildExit exit = sweep({"--fake-location=gpu,zmq-serve", "--repetitions=1"});
   EXPECT_EQ(exit.code, 0) << exit.last_words;
   EXPECT_EQ(results()["runs"][1]["status"], "skipped");
   EXPECT_NE(exit.output.find("Warning: 1 repetition of each row"), std::string::npos)
       << exit.output;
-  EXPECT_EQ(sweep({"--fake-location=python-queue"}).code, 3) << "nothing can run";
+  EXPECT_EQ(sweep({"--fake-location=zmq-serve"}).code, 3) << "nothing can run";
 }
 
 TEST_F(SweepProgram, FailedRowsAreWrittenAndTold) {

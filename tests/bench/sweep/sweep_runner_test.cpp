@@ -167,7 +167,7 @@ TEST_F(SweepRunnerTest, WhatTheMachineLacksIsNotTriedAgain) {
 }
 
 TEST_F(SweepRunnerTest, AbsentComponentsAreSkippedAndSlipsAreRefused) {
-  plan_.configurations.emplace_back().fake_location = "python-queue";
+  plan_.configurations.emplace_back().fake_location = "zmq-serve";
   const SweepResult sweep = run();
   EXPECT_EQ(sweep.rows[3].status, Status::skipped);
   EXPECT_TRUE(sweep.rows[3].repetitions.empty());

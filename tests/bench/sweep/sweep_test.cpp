@@ -98,13 +98,13 @@ TEST(UnavailableReason, IsEmptyForWhatIsHere) { EXPECT_EQ(unavailable_reason({})
 
 TEST(UnavailableReason, TellsWhatIsKnownButAbsent) {
   RunConfig config;
-  config.fake_location = "python-queue";
-  EXPECT_NE(unavailable_reason(config).find("'python-queue' is known, but"), std::string::npos);
+  config.fake_location = "zmq-serve";
+  EXPECT_NE(unavailable_reason(config).find("'zmq-serve' is known, but"), std::string::npos);
 }
 
 TEST(UnavailableReason, ThrowsForSlipsEvenBesideAbsentComponents) {
   RunConfig config;
-  config.fake_location = "python-queue";
+  config.fake_location = "zmq-serve";
   config.model = "resnet5O";
   EXPECT_NE(
       thrown_by<ConfigError>([&] { unavailable_reason(config); }).find("did you mean 'resnet50'"),

@@ -1,0 +1,435 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a Python loader and hands its batches to Penstock through shared memory.
+
+Penstock starts this program with the user's interpreter: SOCKET LOADER ARGUMENTS. It needs no package, and uses numpy or
+torch only if the loader's batches are theirs. README.md beside this file describes the messages.
+"""
+import array
+import ast
+import dataclasses
+import fcntl
+import importlib
+import importlib.util
+import json
+import mmap
+import os
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+import traceback
+
+PIXELS = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
+INTEGERS = ("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64", "bool")
+BATCH = struct.Struct("<IIIIqqq")  # slot, images, flags, 0, get_ns, convert_ns, room_ns
+FIRST_OF_EPOCH, PARTIAL = 1, 2
+MOST_TEXT = 30000
+ADD_SEALS, SEAL_SHRINK, SEAL_GROW, SEAL_FUTURE_WRITE = 1033, 2, 4, 16
+
+
+class LoaderError(Exception):
+    """The loader's fault, in one sentence: shown without a traceback."""
+
+
+# ---- finding the loader --------------------------------------------------------------------------
+
+
+def find_loader(text):
+    """The object that FILE.py:NAME or MODULE:NAME names."""
+    where, colon, name = text.rpartition(":")
+    if not colon or not where or not name:
+        raise LoaderError(f"the loader is '{text}'; expected FILE.py:FUNCTION or MODULE:FUNCTION")
+    if where == "penstock":
+        return {"constant": constant_batches, "queue": queued_batches}[name]
+    if where.endswith(".py"):
+        path = os.path.abspath(where)
+        if not os.path.isfile(path):
+            raise LoaderError(f"there is no file '{where}' for the loader '{text}'")
+        stem = os.path.splitext(os.path.basename(path))[0]
+        sys.path.insert(0, os.path.dirname(path))  # worker processes import it by its name
+        spec = importlib.util.spec_from_file_location(stem, path)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[stem] = module
+        spec.loader.exec_module(module)
+    else:
+        sys.path.insert(0, os.getcwd())
+        module = importlib.import_module(where)
+    found = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            names = ", ".join(n for n in vars(module) if not n.startswith("_"))[:200]
+            raise LoaderError(f"'{where}' has no '{name}'; it has {names}")
+        found = getattr(found, part)
+    return found
+
+
+def parse_arguments(text):
+    """'workers=8,path=/x' -> {'workers': 8, 'path': '/x'}. Commas in brackets and quotes are kept."""
+    parts, depth, quote, part = [], 0, "", ""
+    for char in text:
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"":
+            quote = char
+        else:
+            depth += (char in "([{") - (char in ")]}")
+        if char == "," and depth == 0 and not quote:
+            parts.append(part)
+            part = ""
+        else:
+            part += char
+    values = {}
+    for part in parts + [part]:
+        if not part.strip():
+            continue
+        key, equals, value = part.partition("=")
+        if not equals or not key.strip().isidentifier():
+            raise LoaderError(f"the loader's arguments are '{text}'; expected NAME=VALUE,NAME=VALUE")
+        try:
+            values[key.strip()] = ast.literal_eval(value.strip())
+        except (ValueError, SyntaxError):
+            values[key.strip()] = value.strip()
+    return values
+
+
+def constant_batches(images=64, height=224, width=224, channels=3):
+    """The batches of the reference benchmarks: the same random bytes again and again."""
+    pixels = memoryview(os.urandom(images * height * width * channels)).cast(
+        "B", (images, height, width, channels))
+    labels = memoryview(array.array("i", (i % 10 for i in range(images))))
+    while True:
+        yield pixels, labels
+
+
+def queued_batches(capacity=150, **shape):
+    """The same batches, put into a queue by a thread."""
+    import queue
+
+    waiting = queue.Queue(capacity)
+
+    def fill():
+        for batch in constant_batches(**shape):
+            waiting.put(batch)
+
+    threading.Thread(target=fill, daemon=True).start()
+    while True:
+        yield waiting.get()
+
+
+class Batches:
+    """The loader's batches, epoch after epoch."""
+
+    def __init__(self, found, arguments):
+        self.make = (lambda: found(**arguments)) if callable(found) else (lambda: found)
+        if arguments and not callable(found):
+            raise LoaderError("the loader is no function, so it takes no arguments")
+        self.loader = self.make()
+        if not hasattr(self.loader, "__iter__") and not hasattr(self.loader, "__next__"):
+            raise LoaderError(f"the loader is of type {type(self.loader).__name__}; expected an iterable of batches")
+        self.iterator = iter(self.loader)
+        self.epoch_begins = True
+        self.taken = self.total = 0  # batches of this epoch; of all epochs
+
+    def next(self):
+        """The next batch, and whether it is the first one of an epoch."""
+        for _ in range(2):
+            try:
+                batch = next(self.iterator)
+            except StopIteration:
+                if self.taken == 0:
+                    break
+                self.taken = 0
+                self.epoch_begins = True
+                # A generator is its own iterator and yields once: make another one.
+                if iter(self.loader) is self.loader:
+                    self.loader = self.make()
+                self.iterator = iter(self.loader)
+                continue
+            self.taken += 1
+            self.total += 1
+            begins, self.epoch_begins = self.epoch_begins, False
+            return batch, begins
+        if self.total > 0:
+            raise LoaderError(f"the loader ended after {self.total} batches, and yields no second epoch; expected a function "
+                              "that makes it, or an iterable that can be iterated again")
+        raise LoaderError("the loader yielded no batch")
+
+
+# ---- reading a batch -----------------------------------------------------------------------------
+
+
+class Leaf:
+    """An array of a batch, as it lies in memory."""
+
+    def __init__(self, value):
+        self.torch = self.numpy = self.buffer = None
+        if type(value).__module__.partition(".")[0] == "torch":
+            self.torch = value.detach()
+            self.shape, self.dtype = tuple(value.shape), str(value.dtype).replace("torch.", "")
+        elif isinstance(value, (memoryview, array.array)):
+            self.buffer = memoryview(value)
+            self.shape = self.buffer.shape
+            self.dtype = {"B": "uint8", "i": "int32", "q": "int64", "f": "float32", "e": "float16"}.get(
+                self.buffer.format, self.buffer.format)
+        else:
+            self.numpy = as_numpy(value)
+            self.shape, self.dtype = self.numpy.shape, self.numpy.dtype.name
+
+
+def as_numpy(value):
+    import numpy
+
+    if isinstance(value, numpy.ndarray):
+        return value
+    for method in ("numpy", "as_cpu", "as_array"):  # TensorFlow; DALI
+        if hasattr(value, method):
+            return as_numpy(getattr(value, method)())
+    if hasattr(value, "__dlpack__"):
+        return numpy.from_dlpack(value)
+    return numpy.asarray(value)
+
+
+def leaves(value, depth=0):
+    """The arrays in a batch, in their order."""
+    if depth > 4 or value is None or isinstance(value, (str, bytes)):
+        return
+    if isinstance(value, (list, tuple)):
+        if value and all(isinstance(item, int) for item in value):
+            yield Leaf(array.array("q", value))
+            return
+        parts = value
+    elif hasattr(value, "items") and hasattr(value, "keys"):
+        parts = [value[key] for key in value.keys()]
+    elif dataclasses.is_dataclass(value):
+        parts = [getattr(value, field.name) for field in dataclasses.fields(value)]
+    elif isinstance(value, (memoryview, array.array)) or hasattr(value, "shape") or hasattr(value, "__dlpack__"):
+        yield Leaf(value)
+        return
+    else:
+        return
+    for part in parts:
+        yield from leaves(part, depth + 1)
+
+
+class Layout:
+    """What every batch looks like, from the first one."""
+
+    def __init__(self, batch):
+        pixels, labels = self.find(batch)
+        shape = tuple(pixels.shape)
+        if pixels.dtype not in PIXELS:
+            raise LoaderError(f"the loader's pixels are {pixels.dtype}; expected {', '.join(PIXELS)}")
+        self.dtype = pixels.dtype
+        self.planar = shape[1] in (1, 3, 4) and shape[3] not in (1, 3, 4)
+        if not self.planar and shape[3] not in (1, 3, 4):
+            raise LoaderError(f"the loader's pixels have shape {list(shape)}; expected [N,H,W,C] or [N,C,H,W] with 1, 3 or 4 "
+                              "channels")
+        # Tensors in PyTorch's channels_last format lie in memory as [N,H,W,C].
+        self.channels_last = self.planar and is_channels_last(pixels)
+        self.shape = shape
+        self.images = shape[0]
+        self.has_labels = labels is not None
+        self.pixel_bytes = PIXELS[self.dtype] * shape[0] * shape[1] * shape[2] * shape[3]
+        self.bytes = self.pixel_bytes + 4 * self.images
+
+    @staticmethod
+    def find(batch):
+        found = list(leaves(batch))
+        pixels = next((leaf for leaf in found if len(leaf.shape) == 4), None)
+        if pixels is None:
+            shapes = ", ".join(f"{leaf.dtype}{list(leaf.shape)}" for leaf in found) or f"a {type(batch).__name__}"
+            raise LoaderError(f"the loader's batch holds {shapes}; expected an array of images with four dimensions")
+        labels = next((leaf for leaf in found if leaf is not pixels and leaf.dtype in INTEGERS and
+                       leaf.shape in ((pixels.shape[0],), (pixels.shape[0], 1))), None)
+        return pixels, labels
+
+    def describe(self):
+        height, width, channels = self.shape[1:]
+        if self.planar:
+            channels, height, width = self.shape[1:]
+        return {"images": self.images, "height": height, "width": width, "channels": channels, "pixels": self.dtype,
+                "planar": self.planar and not self.channels_last, "labels": self.has_labels,
+                "python": sys.version.split()[0]}
+
+    def check(self, number, pixels, labels):
+        """Whether the batch has the agreed shape; False: it is a partial one."""
+        same = pixels.dtype == self.dtype and pixels.shape[1:] == self.shape[1:]
+        if same and pixels.shape[0] < self.images:
+            return False
+        if not same or pixels.shape[0] != self.images or is_channels_last(pixels) != self.channels_last:
+            raise LoaderError(f"batch {number} of the loader has {pixels.dtype}{list(pixels.shape)} images; the first one had "
+                              f"{self.dtype}{list(self.shape)}, and the shape must not change during a run")
+        if (labels is not None) != self.has_labels:
+            raise LoaderError(f"batch {number} of the loader has {'no ' if labels is None else ''}labels, unlike the first one")
+        return True
+
+
+def is_channels_last(pixels):
+    if pixels.torch is None or pixels.torch.is_contiguous():
+        return False
+    import torch
+
+    return pixels.torch.is_contiguous(memory_format=torch.channels_last)
+
+
+class Pool:
+    """The slots, in memory that only this process may write to."""
+
+    def __init__(self, layout, slots):
+        self.layout = layout
+        self.stride = (layout.bytes + 4095) // 4096 * 4096
+        self.fd = os.memfd_create("penstock-loader", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(self.fd, self.stride * slots)
+        self.memory = mmap.mmap(self.fd, self.stride * slots)
+        fcntl.fcntl(self.fd, ADD_SEALS, SEAL_SHRINK | SEAL_GROW)
+        try:
+            fcntl.fcntl(self.fd, ADD_SEALS, SEAL_FUTURE_WRITE)
+        except OSError:  # before Linux 5.1
+            pass
+        for page in range(0, self.stride * slots, 4096):
+            self.memory[page] = 0
+        self.views = {}
+
+    def view(self, kind, slot, part, make):
+        """A view of a slot, made once."""
+        key = (kind, slot, part)
+        if key not in self.views:
+            self.views[key] = make()
+        return self.views[key]
+
+    def put_pixels(self, slot, pixels):
+        layout, begin = self.layout, slot * self.stride
+        count = layout.pixel_bytes // PIXELS[layout.dtype]
+        if pixels.torch is not None:
+            import torch
+
+            source = pixels.torch.permute(0, 2, 3, 1) if layout.channels_last else pixels.torch
+            target = self.view("torch", slot, "pixels", lambda: torch.frombuffer(
+                self.memory, dtype=getattr(torch, layout.dtype), count=count, offset=begin).view(source.shape))
+            target.copy_(source)
+        elif pixels.numpy is not None:
+            import numpy
+
+            kind = numpy.uint16 if layout.dtype == "bfloat16" else numpy.dtype(layout.dtype)
+            source = pixels.numpy.view(kind) if layout.dtype == "bfloat16" else pixels.numpy
+            target = self.view("numpy", slot, "pixels", lambda: numpy.frombuffer(
+                self.memory, kind, count, begin).reshape(layout.shape))
+            numpy.copyto(target, source)
+        else:
+            self.memory[begin:begin + layout.pixel_bytes] = pixels.buffer.cast("B")
+
+    def put_labels(self, slot, labels):
+        begin = slot * self.stride + self.layout.pixel_bytes
+        images = self.layout.images
+        if labels is None:
+            return
+        if labels.torch is not None:
+            values = labels.torch.reshape(-1).tolist()
+        elif labels.numpy is not None:
+            values = labels.numpy.reshape(-1).tolist()
+        else:
+            values = labels.buffer.tolist()
+        try:
+            self.memory[begin:begin + 4 * images] = array.array("i", values).tobytes()
+        except OverflowError:
+            raise LoaderError("a label of the loader does not fit into 32 bits") from None
+
+
+# ---- the conversation ----------------------------------------------------------------------------
+
+
+class Harness:
+    """The socket to Penstock: one packet is one message."""
+
+    def __init__(self, fd):
+        self.socket = socket.socket(fileno=fd)
+        self.free = []
+
+    def say(self, values, fds=()):
+        data = json.dumps(values).encode()
+        if fds:
+            socket.send_fds(self.socket, [data], list(fds))
+        else:
+            self.socket.send(data)
+
+    def ask(self):
+        data = self.socket.recv(65536)
+        if not data:
+            sys.exit(0)
+        return data
+
+    def take_slot(self):
+        """Waits for a free slot. Ends the program if Penstock has gone."""
+        while True:
+            try:
+                data = self.socket.recv(65536, socket.MSG_DONTWAIT if self.free else 0)
+            except BlockingIOError:
+                break
+            if not data:
+                sys.exit(0)
+            self.free.extend(value for (value,) in struct.iter_unpack("<I", data))
+        return self.free.pop(0)
+
+
+def dump_stacks(_signal, _frame):
+    import faulthandler
+
+    print("penstock: what the loader was doing:", file=sys.stderr, flush=True)
+    faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
+
+
+def feed(harness, loader, arguments):
+    batches = Batches(find_loader(loader), parse_arguments(arguments))
+    batch, begins = batches.next()
+    layout = Layout(batch)
+    harness.say(layout.describe())
+    slots = struct.unpack("<I", harness.ask())[0]
+    pool = Pool(layout, slots)
+    harness.say({"stride": pool.stride, "slots": slots}, [pool.fd])
+    harness.free = list(range(slots))
+    number, got = 0, 0
+    clock = time.monotonic_ns
+    while True:
+        begin = clock()
+        pixels, labels = layout.find(batch)
+        flags = FIRST_OF_EPOCH if begins else 0
+        if layout.check(number, pixels, labels):
+            waiting = clock()
+            slot = harness.take_slot()
+            room = clock() - waiting
+            pool.put_pixels(slot, pixels)
+            pool.put_labels(slot, labels)
+            harness.socket.send(BATCH.pack(slot, layout.images, flags, 0, got, clock() - begin - room, room))
+        else:
+            harness.socket.send(BATCH.pack(0, pixels.shape[0], flags | PARTIAL, 0, got, 0, 0))
+        pixels = labels = batch = None  # its memory may be the loader's next batch
+        number += 1
+        begin = clock()
+        batch, begins = batches.next()
+        got = clock() - begin
+
+
+def main():
+    harness = Harness(int(sys.argv[1]))
+    signal.signal(signal.SIGUSR2, dump_stacks)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        harness.say({"pid": os.getpid()})
+        feed(harness, sys.argv[2], sys.argv[3])
+    except (SystemExit, BrokenPipeError, ConnectionResetError):
+        return
+    except LoaderError as error:
+        harness.say({"error": str(error)})
+    except BaseException:  # pylint: disable=broad-except
+        text = traceback.format_exc()
+        # The frames of this program tell a user nothing.
+        lines = text.splitlines()
+        own = [i for i, line in enumerate(lines) if '"<penstock>"' in line]
+        text = "\n".join(lines[:1] + lines[own[-1] + 1:]) if own else text
+        harness.say({"error": "the loader raised an exception", "traceback": text[-MOST_TEXT:]})
+    os._exit(1)  # do not wait for the loader's threads
+
+
+main()

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Python loader in a child process (feed_loader.py), which writes its batches into memory that it
+// shares with this process. README.md describes the messages.
+//
+// Nothing that the loader does can make this process crash: the memory cannot shrink, and each
+// number that the child sends is checked. But the child may write to a slot at any time.
+//
+// Thread-safety: one thread at a time, but any thread may read the memory of a slot.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "dataflow/batch.h"
+#include "dataflow/clock.h"
+#include "dataflow/machine/event_fd.h"
+#include "dataflow/machine/file_descriptor.h"
+#include "dataflow/net/shared_memory/mapped_pool.h"
+#include "feeders/remote/receive/producer_process.h"
+
+namespace penstock::python {
+
+/// How to start a loader.
+struct LoaderCommand {
+  std::string python;     ///< interpreter: a name or a path
+  std::string loader;     ///< FILE.py:FUNCTION or MODULE:FUNCTION
+  std::string arguments;  ///< NAME=VALUE,...
+};
+
+/// What the loader's batches are, from the first one.
+struct LoaderBatches {
+  std::int32_t images = 0;
+  ImageShape image{};
+  DType pixel = DType::u8;
+  bool planar = false;  ///< [N,C,H,W]
+  bool has_labels = false;
+  std::string python;  ///< the interpreter's version
+
+  std::size_t bytes() const noexcept;
+};
+
+/// A batch in a slot of the shared memory, or one that was left out.
+struct LoaderBatch {
+  std::uint32_t slot = 0;
+  std::int32_t images = 0;
+  bool is_partial = false;  ///< has fewer images than the first one, and is in no slot
+  bool begins_epoch = false;
+  Nanoseconds getting{};     ///< time in the loader's `next`
+  Nanoseconds converting{};  ///< checks, and the copy into the slot
+  Nanoseconds waiting{};     ///< for a free slot
+};
+
+class LoaderProcess {
+ public:
+  /// Starts the loader, and waits for its first batch. Throws ConfigError if the loader cannot be
+  /// started or used, DataError if it raises an exception, TimeoutError, and Error if a stop is
+  /// requested.
+  LoaderProcess(const LoaderCommand& command, Nanoseconds limit, const std::stop_token& stop);
+
+  const LoaderBatches& batches() const noexcept { return batches_; }
+  /// Makes the loader share memory for `slots` batches. Call once. Throws as the constructor.
+  void share(std::size_t slots, Nanoseconds limit, const std::stop_token& stop);
+  /// The memory of a slot: pixels, then labels.
+  std::span<const std::byte> slot(std::uint32_t slot) const;
+  std::shared_ptr<const net::MappedPool> memory() const noexcept { return pool_; }
+
+  /// Readable when next() has something to do.
+  int fd() const noexcept { return socket_.get(); }
+  /// The next batch; empty: none is here yet. Does not block. Throws DataError with the traceback
+  /// if the loader failed, or how its process ended.
+  std::optional<LoaderBatch> next();
+  /// The loader may overwrite the slot.
+  void give_back(std::uint32_t slot);
+  /// Makes the loader print its threads' stacks to standard error, because it is silent.
+  void show_stacks() const noexcept;
+
+ private:
+  struct Packet {
+    std::string bytes;
+    FileDescriptor memory;
+  };
+  bool wait(Time deadline, const std::stop_token& stop);
+  std::optional<Packet> receive();
+  Packet await_packet(const std::string& what, Time deadline, const std::stop_token& stop);
+  [[noreturn]] void fail_ended();
+
+  const LoaderCommand command_;
+  FileDescriptor socket_;
+  std::unique_ptr<remote::ProducerProcess> process_;
+  EventFd stopped_;
+  LoaderBatches batches_;
+  std::shared_ptr<const net::MappedPool> pool_;
+  std::size_t stride_ = 0;
+  std::uint32_t slots_ = 0;
+  std::vector<bool> with_loader_;  // the slots that the loader may write to
+  std::int32_t pid_ = 0;           // of the interpreter
+  std::vector<char> buffer_;
+};
+
+}  // namespace penstock::python

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+// The feeders `python`, `python-queue` and `python-dataset`: a Python loader in a process of the
+// user's interpreter. The loader copies each batch into shared memory; devices read it there, or it
+// is copied into the slot if the device needs memory of this process.
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dataflow/error.h"
+#include "feeders/feeder.h"
+#include "feeders/python/loader_process.h"
+#include "feeders/remote/receive/lent_slots.h"
+
+namespace penstock::python {
+namespace {
+
+/// Slots of the shared memory beyond those that the ring may hold: one is being filled.
+constexpr std::size_t kAhead = 1;
+/// Time between two checks whether a device has finished reading a loan.
+constexpr Nanoseconds kReadBeat = std::chrono::milliseconds(1);
+/// Time between two checks for a stop request.
+constexpr Nanoseconds kBeat = std::chrono::milliseconds(100);
+
+#define PENSTOCK_LOADER_OPTIONS(loader)                                                            \
+  {"loader", loader, "what yields the batches: FILE.py:FUNCTION or MODULE:FUNCTION"},              \
+      {"args", "", "arguments of the function, as Python values: 'workers=8,path=\"x\"'"},         \
+      {"python", "python3", "interpreter that runs the loader, such as /path/to/venv/bin/python"}, \
+      {"start_timeout", "2min", "time for imports and the first batch"},                           \
+      {"batch", "", "shape of the loader's batches, NxHxWxC; default: asked from the loader"},     \
+      {"pixels", "u8", "type of its pixels: u8, f16, bf16 or f32"},                                \
+      {"planar", "false", "its batches lie in memory as [N,C,H,W]"},
+
+constexpr OptionSpec kOptions[] = {PENSTOCK_LOADER_OPTIONS("penstock:queue")};
+constexpr OptionSpec kDatasetOptions[] = {PENSTOCK_LOADER_OPTIONS("penstock:constant")};
+
+#undef PENSTOCK_LOADER_OPTIONS
+
+constexpr std::pair<std::string_view, DType> kPixels[] = {
+    {"u8", DType::u8}, {"f16", DType::f16}, {"bf16", DType::bf16}, {"f32", DType::f32}};
+
+std::string_view name_of(DType type) {
+  return std::ranges::find_if(kPixels, [&](const auto& pair) { return pair.second == type; })
+      ->first;
+}
+
+/// True if the loader makes the batches that the run asks for.
+bool is_constant(const Options& options) {
+  return !options.given("loader") && !options.given("args");
+}
+
+LoaderCommand command_of(const Options& options) {
+  return {options.text("python"), options.text("loader"), options.text("args")};
+}
+
+LoaderCommand command_of(const Options& options, const BatchSpec& spec) {
+  LoaderCommand command = command_of(options);
+  if (is_constant(options)) {
+    command.arguments = "images=" + std::to_string(spec.images) +
+                        ",height=" + std::to_string(spec.image.height) +
+                        ",width=" + std::to_string(spec.image.width) +
+                        ",channels=" + std::to_string(spec.image.channels);
+  }
+  return command;
+}
+
+std::string text_of(const LoaderBatches& batches) {
+  return std::to_string(batches.images) + "x" + std::to_string(batches.image.height) + "x" +
+         std::to_string(batches.image.width) + "x" + std::to_string(batches.image.channels);
+}
+
+/// The batches that the options state.
+LoaderBatches stated_batches(const Options& options) {
+  LoaderBatches batches;
+  const std::string& text = options.text("batch");
+  std::array<std::int32_t*, 4> parts{&batches.images, &batches.image.height, &batches.image.width,
+                                     &batches.image.channels};
+  std::size_t begin = 0;
+  for (std::int32_t* const part : parts) {
+    const std::size_t end = std::min(text.find('x', begin), text.size());
+    *part = static_cast<std::int32_t>(parse_integer(
+        std::string_view(text).substr(std::min(begin, end), end - begin), "option 'batch'"));
+    begin = end + 1;
+    if (*part < 1 || *part > 65536) {
+      throw ConfigError("option 'batch' is '" + text + "'; expected NxHxWxC, such as 64x224x224x3");
+    }
+  }
+  const std::string& pixels = options.text("pixels");
+  const auto known =
+      std::ranges::find_if(kPixels, [&](const auto& pair) { return pair.first == pixels; });
+  if (known == std::end(kPixels)) {
+    throw ConfigError("option 'pixels' is '" + pixels + "'; expected u8, f16, bf16 or f32");
+  }
+  batches.pixel = known->second;
+  batches.planar = options.flag("planar");
+  return batches;
+}
+
+/// Pixels that are no bytes are taken as they are; the device normalises bytes.
+void shape_batches(const Options& options, BatchSpec& spec) {
+  if (!options.given("batch")) return;
+  const LoaderBatches batches = stated_batches(options);
+  spec.images = batches.images;
+  spec.image = batches.image;
+  spec.pixel = batches.pixel;
+  spec.normalised = batches.pixel != DType::u8;
+  spec.planar = batches.planar;
+}
+
+class PythonLoader final : public Feeder {
+ public:
+  explicit PythonLoader(const FeederContext& context)
+      : spec_(context.spec),
+        probe_(context.probe),
+        timeout_(context.timeout),
+        getting_(probe_.stage({"get next", "loader"})),
+        converting_(probe_.stage({"convert", "loader"})),
+        images_(probe_.counter("images_received")),
+        epochs_(probe_.counter("loader_epochs")),
+        partial_(probe_.counter("batches_partial")),
+        copied_(probe_.counter("bytes_copied")),
+        lent_bytes_(probe_.counter("bytes_lent")),
+        lent_(std::make_shared<remote::LentSlots>(context.clock)),
+        process_(command_of(context.options, context.spec),
+                 context.options.duration("start_timeout"), context.data.stop) {
+    check();
+    process_.share(static_cast<std::size_t>(context.slots) + kAhead,
+                   context.options.duration("start_timeout"), context.data.stop);
+    pin_ = context.device.pin(process_.memory()->view(0, process_.memory()->bytes()));
+    probe_.note("the loader runs in Python " + process_.batches().python + ", and yields " +
+                describe());
+    if (!process_.batches().has_labels) {
+      probe_.note("the loader yields no integer labels, one for each image; all labels are 0");
+    }
+  }
+
+  void run(BatchRing& out, std::stop_token stop) override {
+    in_slot_.resize(out.slots());
+    const std::function<void()> serve = [&] {
+      if (!take_back()) lent_->wait(kReadBeat);
+    };
+    while (WriteLease lease = out.acquire(stop, serve)) {
+      const std::optional<LoaderBatch> batch = next(stop);
+      if (!batch) return;
+      lease.await();
+      fill(*batch, lease, out.accepts_foreign());
+      std::move(lease).publish();
+      images_.add(spec_.images);
+    }
+  }
+
+ private:
+  /// Throws ConfigError if the loader's batches are not those of the run.
+  void check() const {
+    const LoaderBatches& batches = process_.batches();
+    if (batches.images == spec_.images && batches.image == spec_.image &&
+        batches.pixel == spec_.pixel && batches.planar == spec_.planar) {
+      return;
+    }
+    LoaderBatches expected;
+    expected.images = spec_.images;
+    expected.image = spec_.image;
+    throw ConfigError(
+        "the loader yields " + describe() + "; the run expects " + text_of(expected) + " " +
+        std::string(name_of(spec_.pixel)) + (spec_.planar ? " [N,C,H,W]" : " [N,H,W,C]") +
+        "; leave out --batch-size, --image-size and the options batch, pixels and planar");
+  }
+
+  std::string describe() const {
+    const LoaderBatches& batches = process_.batches();
+    return text_of(batches) + " " + std::string(name_of(batches.pixel)) +
+           (batches.planar ? " [N,C,H,W]" : " [N,H,W,C]");
+  }
+
+  /// Gives the loader the slots that the readers are done with. True: there was one.
+  bool take_back() {
+    return lent_
+        ->collect([this](std::int32_t slot) {
+          process_.give_back(in_slot_[static_cast<std::size_t>(slot)]);
+        })
+        .any;
+  }
+
+  /// Waits for the next whole batch; empty: a stop was requested.
+  std::optional<LoaderBatch> next(const std::stop_token& stop) {
+    const auto waiting = std::chrono::steady_clock::now();
+    while (!stop.stop_requested()) {
+      const remote::LentSlots::News news = lent_->collect([this](std::int32_t slot) {
+        process_.give_back(in_slot_[static_cast<std::size_t>(slot)]);
+      });
+      if (const std::optional<LoaderBatch> batch = process_.next()) {
+        if (batch->begins_epoch) epochs_.add();
+        account(*batch);
+        if (!batch->is_partial) return batch;
+        note_partial(*batch);
+        continue;
+      }
+      if (std::chrono::steady_clock::now() - waiting > timeout_) {
+        process_.show_stacks();
+        poll(nullptr, 0, 200);  // until the stacks are printed
+        throw TimeoutError(
+            "the loader yielded no batch for " +
+            std::to_string(std::chrono::duration_cast<std::chrono::seconds>(timeout_).count()) +
+            " s (--timeout); its threads' stacks are above");
+      }
+      pollfd items[] = {{process_.fd(), POLLIN, 0}, {lent_->fd(), POLLIN, 0}};
+      const Nanoseconds beat = news.pending ? kReadBeat : kBeat;
+      poll(items, 2, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(beat).count()));
+    }
+    return std::nullopt;
+  }
+
+  void account(const LoaderBatch& batch) {
+    const auto count = [&](StageCounters& stage, Nanoseconds wall) {
+      if (!stage.on) return;
+      stage.items.add();
+      stage.images.add(batch.images);
+      stage.timed_items.add();
+      stage.wall_ns.add(wall.count());
+    };
+    count(getting_, batch.getting);
+    if (batch.is_partial) return;
+    count(converting_, batch.converting);
+    if (converting_.on && batch.waiting > Nanoseconds{}) converting_.wait_out.add(batch.waiting);
+  }
+
+  void note_partial(const LoaderBatch& batch) {
+    partial_.add();
+    if (std::exchange(said_partial_, true)) return;
+    probe_.note("the last batch of the loader's epoch has " + std::to_string(batch.images) +
+                " images instead of " + std::to_string(spec_.images) +
+                "; such batches are made, but not trained on");
+  }
+
+  /// Throws DataError if a label is out of range.
+  void fill(const LoaderBatch& batch, WriteLease& lease, bool lends) {
+    const std::span<const std::byte> memory = process_.slot(batch.slot);
+    const std::span<std::int32_t> labels = lease.batch().labels;
+    std::memcpy(labels.data(), memory.data() + spec_.pixel_bytes(), spec_.label_bytes());
+    for (const std::int32_t label : labels) {
+      if (label >= 0 && label < spec_.classes) continue;
+      throw DataError("a label of the loader is " + std::to_string(label) + "; expected 0 to " +
+                      std::to_string(spec_.classes - 1) +
+                      "; set --classes to the number of classes");
+    }
+    const std::span<const std::byte> pixels = memory.first(spec_.pixel_bytes());
+    lease.batch().valid = spec_.images;
+    copied_.add(static_cast<std::int64_t>(spec_.label_bytes()));
+    if (lends && pin_ != nullptr) {
+      const auto slot = static_cast<std::size_t>(lease.batch().slot);
+      in_slot_[slot] = batch.slot;
+      lent_->keep(lease.batch().slot, process_.memory());
+      lease.lend(pixels, lent_);
+      lent_bytes_.add(static_cast<std::int64_t>(pixels.size()));
+      return;
+    }
+    std::memcpy(lease.batch().pixels.data(), pixels.data(), pixels.size());
+    copied_.add(static_cast<std::int64_t>(pixels.size()));
+    process_.give_back(batch.slot);
+  }
+
+  const BatchSpec spec_;
+  Probe& probe_;
+  const Nanoseconds timeout_;
+  StageCounters &getting_, &converting_;
+  Counter &images_, &epochs_, &partial_, &copied_, &lent_bytes_;
+  const std::shared_ptr<remote::LentSlots> lent_;
+  LoaderProcess process_;
+  std::unique_ptr<MemoryPin> pin_;      // null: the device cannot read the shared memory
+  std::vector<std::uint32_t> in_slot_;  // by slot of the ring: the slot of the memory lent to it
+  bool said_partial_ = false;
+};
+
+std::optional<FeederBatches> describe(const Options& options, const std::stop_token& stop) {
+  if (options.given("batch") || is_constant(options)) return std::nullopt;
+  const LoaderProcess process(command_of(options), options.duration("start_timeout"), stop);
+  const LoaderBatches& batches = process.batches();
+  return FeederBatches{.images = batches.images,
+                       .image = batches.image,
+                       .options = {{"batch", text_of(batches)},
+                                   {"pixels", std::string(name_of(batches.pixel))},
+                                   {"planar", batches.planar ? "true" : "false"}}};
+}
+
+std::unique_ptr<Feeder> make(const FeederContext& context) {
+  return std::make_unique<PythonLoader>(context);
+}
+
+constexpr FeederEntry entry(std::string_view name, std::string_view summary,
+                            std::span<const OptionSpec> options) {
+  return {
+      .name = name,
+      .summary = summary,
+      .options = options,
+      .shape_batches = shape_batches,
+      .make = make,
+      .describe_batches = describe,
+      .outside_reserve = [](const Options&, const BatchSpec&) -> std::int64_t { return kAhead; }};
+}
+
+}  // namespace
+
+extern constinit const FeederEntry python_feeder = entry(
+    "python", "batches of your own Python loader; without loader=..., constant ones from a queue",
+    kOptions);
+extern constinit const FeederEntry python_queue_feeder =
+    entry("python-queue", "constant batches that a Python thread puts into a queue", kOptions);
+extern constinit const FeederEntry python_dataset_feeder =
+    entry("python-dataset", "constant batches of a Python generator", kDatasetOptions);
+
+}  // namespace penstock::python

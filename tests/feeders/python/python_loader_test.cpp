@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+// Python loaders in child processes: what arrives in the ring, and how faults are reported.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "dataflow/error.h"
+#include "dataflow/host_device.h"
+#include "dataflow/values/float16.h"
+#include "feeders/feeder.h"
+#include "tests/support/patience.h"
+#include "tests/support/python.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/text_files.h"
+#include "tests/support/thrown_by.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Loaders that need no package. Image i of the data has bytes i and label i.
+constexpr const char* kLoaders = R"(
+import array, os, time
+
+H, W = 4, 6
+
+def batch(first, images, channels=3, kind="B"):
+    pixels = b"".join(bytes([(first + i) % 256]) * (H * W * channels) for i in range(images))
+    view = memoryview(pixels).cast("B", (images, H, W, channels))
+    return view, array.array("i", range(first, first + images))
+
+def counting(images=2, batches=6):
+    return [batch(images * i, images) for i in range(batches)]
+
+def generator():
+    yield batch(0, 2)
+    yield batch(2, 2)
+
+def partial():
+    return [batch(0, 2), batch(2, 2), batch(4, 1)]
+
+def named():
+    class Batch:
+        pass
+    return [{"name": "x", "image": batch(2 * i, 2)[0], "label": [2 * i, 2 * i + 1]} for i in range(3)]
+
+def unlabelled():
+    return [batch(0, 2)[0]]
+
+def wrong_label():
+    pixels, labels = batch(0, 2)
+    return [(pixels, array.array("i", [1, 1000]))]
+
+def empty():
+    return []
+
+def number():
+    return 5
+
+def text():
+    return ["a", "b"]
+
+def three_dimensions():
+    return [memoryview(bytes(24)).cast("B", (2, 3, 4))]
+
+def five_channels():
+    return [memoryview(bytes(2 * 7 * 7 * 5)).cast("B", (2, 7, 7, 5))]
+
+def doubles():
+    return [memoryview(bytes(2 * H * W * 3 * 8)).cast("d", (2, H, W, 3))]
+
+def raises_at_once():
+    raise ValueError("no such data set")
+
+def raises_later():
+    yield batch(0, 2)
+    raise KeyError("sample 17")
+
+def grows():
+    yield batch(0, 2)
+    yield memoryview(bytes(2 * 8 * 8 * 3)).cast("B", (2, 8, 8, 3)), array.array("i", [0, 1])
+
+def dies():
+    yield batch(0, 2)
+    os.kill(os.getpid(), 9)
+
+def leaves():
+    yield batch(0, 2)
+    os._exit(3)
+
+def hangs():
+    yield batch(0, 2)
+    time.sleep(1000)
+
+def prints():
+    for i in range(3):
+        print("batch", i)
+        yield batch(2 * i, 2)
+
+def writes_its_pid(path):
+    with open(path, "w") as file:
+        file.write(str(os.getpid()))
+    return counting()
+
+def forks(path):
+    child = os.fork()
+    if child == 0:
+        with open(path, "w") as file:
+            file.write(str(os.getpid()))
+        while True:
+            time.sleep(1)
+    while True:
+        yield batch(0, 2)
+)";
+
+class PythonLoader : public testing::Test {
+ protected:
+  PythonLoader() { write_text(folder_.path() / "loaders.py", kLoaders); }
+
+  std::string text(const std::string& function, const std::string& more = "") const {
+    return "python:loader='" + (folder_.path() / "loaders.py").string() + ":" + function + "'" +
+           (more.empty() ? "" : "," + more);
+  }
+  Options options(const std::string& text) const {
+    return Options("python", entry_.options, parse_component(text));
+  }
+  /// What the feeder says the loader yields, as options.
+  FeederBatches describe(const std::string& text) const {
+    return entry_.describe_batches(options(text), {}).value();
+  }
+  std::unique_ptr<Feeder> make(const std::string& text, Nanoseconds timeout = 30s) {
+    const Options given = options(text);
+    if (entry_.shape_batches != nullptr) entry_.shape_batches(given, spec_);
+    return entry_.make(FeederContext{.spec = spec_,
+                                     .device = device_,
+                                     .clock = clock_,
+                                     .options = given,
+                                     .probe = probe_,
+                                     .timeout = timeout,
+                                     .slots = 2});
+  }
+
+  struct Seen {
+    std::vector<std::byte> pixels;
+    std::vector<std::int32_t> labels;
+  };
+  /// The first `count` batches. Rethrows what the feeder threw.
+  std::vector<Seen> take(Feeder& feeder, std::size_t count, bool lends = true) {
+    BatchRing ring(spec_, 2, device_, MemoryKind::host, readers_, Order::strict, clock_);
+    if (lends) ring.accept_foreign();
+    std::vector<Seen> seen;
+    std::jthread thread([&](const std::stop_token& stop) { run_to_end(feeder, ring, stop); });
+    while (seen.size() < count) {
+      const ReadLease lease = ring.next(0, {});
+      if (!lease) break;
+      const Batch& batch = lease.batch();
+      seen.push_back(
+          {{batch.pixels.begin(), batch.pixels.end()}, {batch.labels.begin(), batch.labels.end()}});
+    }
+    thread.request_stop();
+    thread.join();
+    return seen;
+  }
+  std::vector<Seen> take(const std::string& text, std::size_t count, bool lends = true) {
+    return take(*make(text), count, lends);
+  }
+  /// The first pixel of each image.
+  static std::vector<int> firsts(const std::vector<Seen>& seen) {
+    std::vector<int> result;
+    for (const Seen& batch : seen) {
+      for (std::size_t i = 0; i < batch.labels.size(); ++i) {
+        result.push_back(
+            std::to_integer<int>(batch.pixels[i * batch.pixels.size() / batch.labels.size()]));
+      }
+    }
+    return result;
+  }
+
+  const FeederEntry& entry_ = find_entry(feeder_table(), "python");
+  TempFolder folder_;
+  BatchSpec spec_{.images = 2, .image = {4, 6, 3}, .classes = 1000};
+  SteadyClock clock_;
+  HostDevice device_{clock_};
+  Probe probe_;
+  std::array<Device*, 1> readers_{&device_};
+};
+
+TEST_F(PythonLoader, BatchesArriveInOrderAndUnchanged) {
+  for (const bool lends : {true, false}) {
+    const std::vector<Seen> seen = take(text("counting"), 6, lends);
+    ASSERT_EQ(seen.size(), 6U);
+    EXPECT_EQ(firsts(seen), (std::vector{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
+    EXPECT_EQ(seen[2].labels, (std::vector<std::int32_t>{4, 5}));
+    EXPECT_EQ(seen[2].pixels.back(), std::byte{5});
+    EXPECT_GE(probe_.values().at(lends ? "bytes_lent" : "bytes_copied"), 6 * 144);
+  }
+}
+
+TEST_F(PythonLoader, EpochsFollowEachOther) {
+  EXPECT_EQ(firsts(take(text("counting", "args='batches=2'"), 5)),
+            (std::vector{0, 1, 2, 3, 0, 1, 2, 3, 0, 1}));
+  EXPECT_EQ(firsts(take(text("generator"), 3)), (std::vector{0, 1, 2, 3, 0, 1}))
+      << "a generator function is called again";
+  EXPECT_GE(probe_.values().at("loader_epochs"), 4);
+}
+
+TEST_F(PythonLoader, APartialLastBatchIsLeftOutAndCounted) {
+  EXPECT_EQ(firsts(take(text("partial"), 4)), (std::vector{0, 1, 2, 3, 0, 1, 2, 3}));
+  EXPECT_GE(probe_.values().at("batches_partial"), 1);
+}
+
+TEST_F(PythonLoader, BatchesMayBeDictionariesAndLabelsLists) {
+  const std::vector<Seen> seen = take(text("named"), 3);
+  EXPECT_EQ(firsts(seen), (std::vector{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(seen[2].labels, (std::vector<std::int32_t>{4, 5}));
+}
+
+TEST_F(PythonLoader, MissingLabelsAreZeroAndNoted) {
+  EXPECT_EQ(take(text("unlabelled"), 1).front().labels, (std::vector<std::int32_t>{0, 0}));
+  EXPECT_NE(probe_.notes().back().find("no integer labels"), std::string::npos);
+}
+
+TEST_F(PythonLoader, OutputOfTheLoaderDoesNoHarm) {
+  EXPECT_EQ(firsts(take(text("prints"), 3)), (std::vector{0, 1, 2, 3, 4, 5}));
+}
+
+TEST_F(PythonLoader, ItsBatchesAreDescribed) {
+  const FeederBatches batches = describe(text("counting", "args='images=3'"));
+  EXPECT_EQ(batches.images, 3);
+  EXPECT_EQ(batches.image, (ImageShape{4, 6, 3}));
+  const std::vector<std::pair<std::string, std::string>> expected{
+      {"batch", "3x4x6x3"}, {"pixels", "u8"}, {"planar", "false"}};
+  EXPECT_EQ(batches.options, expected);
+  EXPECT_FALSE(entry_.describe_batches(options(text("counting", "batch=2x4x6x3")), {}))
+      << "stated batches are not asked for";
+}
+
+TEST_F(PythonLoader, ArraysOfNumPyKeepTheirTypeAndOrder) {
+  if (!python_has("numpy")) GTEST_SKIP() << "no /usr/bin/python3 with numpy";
+  write_text(folder_.path() / "arrays.py", R"(
+import numpy
+def make(kind, planar):
+    shape = (2, 3, 8, 6) if planar else (2, 8, 6, 3)
+    values = numpy.arange(2 * 8 * 6 * 3).reshape(shape).astype(kind)
+    return [(values, numpy.array([[7], [8]], dtype="uint16"))]
+)");
+  for (const auto& [kind, name] :
+       {std::pair("float32", "f32"), {"float16", "f16"}, {"uint8", "u8"}}) {
+    for (const char* const planar : {"True", "False"}) {
+      SCOPED_TRACE(std::string(kind) + ", planar " + planar);
+      const std::string loader = "python:loader='" + (folder_.path() / "arrays.py").string() +
+                                 ":make',python=/usr/bin/python3,args=\"kind='" + kind +
+                                 "',planar=" + planar + "\"";
+      const FeederBatches found = describe(loader);
+      EXPECT_EQ(found.options[1].second, name);
+      EXPECT_EQ(found.options[2].second, *planar == 'T' ? "true" : "false");
+      EXPECT_EQ(found.image, (ImageShape{8, 6, 3}));
+      std::string stated = loader;
+      for (const auto& [key, value] : found.options) stated += "," + key + "=" + value;
+      const std::vector<Seen> seen = take(stated, 1);
+      ASSERT_EQ(seen.size(), 1U);
+      EXPECT_EQ(seen[0].labels, (std::vector<std::int32_t>{7, 8}));
+      for (const std::size_t i : {0, 1, 100, 287}) {
+        const std::byte* const at = seen[0].pixels.data() + i * size_of(spec_.pixel);
+        float value = 0;
+        if (spec_.pixel == DType::f32) std::memcpy(&value, at, sizeof value);
+        if (spec_.pixel == DType::u8) value = static_cast<float>(std::to_integer<int>(*at));
+        if (spec_.pixel == DType::f16) {
+          values::Fp16 half{};
+          std::memcpy(&half, at, sizeof half);
+          value = values::load(half);
+        }
+        EXPECT_EQ(value, static_cast<float>(spec_.pixel == DType::u8 ? i % 256 : i));
+      }
+    }
+  }
+}
+
+/// A loader, and words of the report.
+struct Fault {
+  const char* function;
+  const char* words;
+};
+
+TEST_F(PythonLoader, FaultsBeforeTheFirstBatchAreNamed) {
+  for (const Fault& fault : {Fault{"missing", "has no 'missing'"},
+                             {"empty", "yielded no batch"},
+                             {"number", "is of type int"},
+                             {"text", "expected an array of images"},
+                             {"three_dimensions", "uint8[2, 3, 4]"},
+                             {"five_channels", "expected [N,H,W,C]"},
+                             {"doubles", "pixels are d"},
+                             {"raises_at_once", "ValueError: no such data set"}}) {
+    const std::string said = thrown_by<Error>([&] { describe(text(fault.function)); });
+    EXPECT_NE(said.find(fault.words), std::string::npos) << fault.function << ": " << said;
+  }
+  const auto fails = [&](const std::string& loader) {
+    return thrown_by<Error>([&] { describe(loader); });
+  };
+  EXPECT_NE(fails("python:loader=nowhere.py:f").find("no file 'nowhere.py'"), std::string::npos);
+  EXPECT_NE(fails("python:loader=f").find("expected FILE.py:FUNCTION"), std::string::npos);
+  EXPECT_NE(fails(text("counting", "args='2'")).find("NAME=VALUE"), std::string::npos);
+  EXPECT_NE(fails(text("counting", "args='image=2'")).find("unexpected keyword"),
+            std::string::npos);
+  EXPECT_NE(fails(text("counting", "python=/no/python")).find("expected a Python interpreter"),
+            std::string::npos);
+}
+
+TEST_F(PythonLoader, FaultsDuringARunComeAfterTheBatchesBeforeThem) {
+  for (const Fault& fault : {Fault{"raises_later", "KeyError: 'sample 17'"},
+                             {"grows", "batch 1 of the loader has uint8[2, 8, 8, 3]"},
+                             {"dies", "was ended by signal 9"},
+                             {"leaves", "ended with status 3"},
+                             {"wrong_label", "a label of the loader is 1000"}}) {
+    const std::unique_ptr<Feeder> feeder = make(text(fault.function));
+    const std::string said = thrown_by<Error>([&] { take(*feeder, 9); });
+    EXPECT_NE(said.find(fault.words), std::string::npos) << fault.function << ": " << said;
+  }
+}
+
+TEST_F(PythonLoader, OneThatHangsEndsTheRunWithinItsTimeout) {
+  const std::unique_ptr<Feeder> feeder = make(text("hangs"), 300ms);
+  const std::string said = thrown_by<TimeoutError>([&] { take(*feeder, 9); });
+  EXPECT_NE(said.find("yielded no batch"), std::string::npos) << said;
+}
+
+TEST_F(PythonLoader, BatchesOfAnotherShapeAreRefused) {
+  const std::string said =
+      thrown_by<ConfigError>([&] { make(text("counting", "args='images=3'")); });
+  EXPECT_NE(said.find("the loader yields 3x4x6x3 u8"), std::string::npos) << said;
+  EXPECT_NE(said.find("expects 2x4x6x3 u8"), std::string::npos) << said;
+  EXPECT_THROW(make(text("counting", "batch=2x4x6")), ConfigError);
+  EXPECT_THROW(make(text("counting", "batch=2x4x6x3,pixels=f64")), ConfigError);
+}
+
+TEST_F(PythonLoader, NothingOfItOutlivesTheFeeder) {
+  for (const std::string function : {"writes_its_pid", "forks"}) {
+    const std::string path = (folder_.path() / function).string();
+    std::unique_ptr<Feeder> feeder = make(text(function, "args='path=\"" + path + "\"'"));
+    take(*feeder, 2);
+    ASSERT_TRUE(await([&] { return !read_text(path).empty(); }));
+    const int pid = std::stoi(read_text(path));
+    EXPECT_EQ(kill(pid, 0), 0);
+    feeder.reset();
+    EXPECT_TRUE(await([&] { return kill(pid, 0) != 0; })) << function;
+  }
+}
+
+}  // namespace
+}  // namespace penstock
