@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of the decoder `jpeg`. Feeders that decode offer them as theirs, and pass on what was
+// The options of the decoder `jpeg`. Feeders that decode have the same options, and pass on what was
 // typed: a decoder of pixels has other defaults.
 #pragma once
 

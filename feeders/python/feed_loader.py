@@ -2,7 +2,7 @@
 """Runs a Python loader and hands its batches to Penstock through shared memory.
 
 Penstock starts this program with the user's interpreter: SOCKET LOADER ARGUMENTS. It needs no package, and uses numpy or
-torch only if the loader's batches are theirs. README.md beside this file describes the messages.
+torch only if the batches hold their arrays. README.md beside this file describes the messages.
 """
 import array
 import ast
