@@ -274,6 +274,43 @@ def is_channels_last(pixels):
     return pixels.torch.is_contiguous(memory_format=torch.channels_last)
 
 
+def advise(loader, layout):
+    """What is remarkable about the loader's settings on this machine, in sentences."""
+    notes = []
+    workers, cores = getattr(loader, "num_workers", None), len(os.sched_getaffinity(0))
+    if isinstance(workers, int):
+        ahead = getattr(loader, "prefetch_factor", None) or 2
+        notes.append(f"the loader is a {type(loader).__name__} with num_workers={workers}"
+                     + (f", prefetch_factor={ahead}" if workers else "")
+                     + f", pin_memory={getattr(loader, 'pin_memory', False)}")
+        if workers == 0:
+            notes.append("with num_workers=0 samples are loaded between two batches, by the process that asks for them: they do "
+                         "not overlap with training; try num_workers=2 or more")
+        elif workers > cores:
+            notes.append(f"{workers} workers share {cores} usable cores; more workers than cores seldom help")
+        needed, free = workers * ahead * layout.pixel_bytes, free_bytes("/dev/shm")
+        if workers and 0 < free < needed:
+            notes.append(f"/dev/shm has {free >> 20} MiB left, and the workers' batches may take {needed >> 20} MiB: enlarge it, "
+                         "or lower num_workers or prefetch_factor")
+        cv2 = sys.modules.get("cv2")
+        if workers and cv2 is not None and cv2.getNumThreads() > 1:
+            notes.append(f"OpenCV may use {cv2.getNumThreads()} threads in each of {workers} workers on {cores} cores; call "
+                         "cv2.setNumThreads(0) in the workers")
+    if layout.dtype == "float32":
+        notes.append("the loader yields float32, four times the bytes of uint8 that are copied to the device; bytes could be "
+                     "normalised there")
+    return notes
+
+
+def free_bytes(path):
+    """Of a file system; 0: not known."""
+    try:
+        status = os.statvfs(path)
+        return status.f_bavail * status.f_frsize
+    except OSError:
+        return 0
+
+
 class Pool:
     """The slots, in memory that only this process may write to."""
 
@@ -384,7 +421,7 @@ def feed(harness, loader, arguments):
     batches = Batches(find_loader(loader), parse_arguments(arguments))
     batch, begins = batches.next()
     layout = Layout(batch)
-    harness.say(layout.describe())
+    harness.say({**layout.describe(), "notes": advise(batches.loader, layout)})
     slots = struct.unpack("<I", harness.ask())[0]
     pool = Pool(layout, slots)
     harness.say({"stride": pool.stride, "slots": slots}, [pool.fd])

@@ -26,6 +26,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMostPacket = 65536;
+constexpr std::size_t kMostNotes = 8;
 constexpr std::int32_t kMostImages = 65536, kMostSide = 16384;
 constexpr std::uint64_t kMostPool = std::uint64_t{1} << 36;  // bytes
 constexpr std::uint32_t kFirstOfEpoch = 1, kPartial = 2;
@@ -105,6 +106,11 @@ LoaderBatches read_batches(const json& hello) {
   batches.planar = hello.value("planar", false);
   batches.has_labels = hello.value("labels", false);
   batches.python = hello.value("python", "");
+  if (const auto notes = hello.find("notes"); notes != hello.end() && notes->is_array()) {
+    for (const json& note : *notes) {
+      if (note.is_string() && batches.notes.size() < kMostNotes) batches.notes.push_back(note);
+    }
+  }
   return batches;
 }
 

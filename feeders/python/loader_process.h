@@ -40,7 +40,8 @@ struct LoaderBatches {
   DType pixel = DType::u8;
   bool planar = false;  ///< [N,C,H,W]
   bool has_labels = false;
-  std::string python;  ///< the interpreter's version
+  std::string python;              ///< the interpreter's version
+  std::vector<std::string> notes;  ///< what is remarkable about the loader's settings
 
   std::size_t bytes() const noexcept;
 };

@@ -136,6 +136,7 @@ class PythonLoader final : public Feeder {
     pin_ = context.device.pin(process_.memory()->view(0, process_.memory()->bytes()));
     probe_.note("the loader runs in Python " + process_.batches().python + ", and yields " +
                 describe());
+    for (const std::string& note : process_.batches().notes) probe_.note(note);
     if (!process_.batches().has_labels) {
       probe_.note("the loader yields no integer labels, one for each image; all labels are 0");
     }

@@ -53,6 +53,20 @@ def named():
         pass
     return [{"name": "x", "image": batch(2 * i, 2)[0], "label": [2 * i, 2 * i + 1]} for i in range(3)]
 
+class DataLoader:
+    """As PyTorch's, as far as settings are concerned."""
+    prefetch_factor = 2
+    pin_memory = False
+
+    def __init__(self, workers):
+        self.num_workers = workers
+
+    def __iter__(self):
+        return iter([batch(0, 2)])
+
+def with_workers(workers):
+    return DataLoader(workers)
+
 def unlabelled():
     return [batch(0, 2)[0]]
 
@@ -227,6 +241,22 @@ TEST_F(PythonLoader, BatchesMayBeDictionariesAndLabelsLists) {
 TEST_F(PythonLoader, MissingLabelsAreZeroAndNoted) {
   EXPECT_EQ(take(text("unlabelled"), 1).front().labels, (std::vector<std::int32_t>{0, 0}));
   EXPECT_NE(probe_.notes().back().find("no integer labels"), std::string::npos);
+}
+
+TEST_F(PythonLoader, SettingsOfADataLoaderAreNoted) {
+  const auto notes = [&](const std::string& workers) {
+    const std::size_t before = probe_.notes().size();
+    make(text("with_workers", "args='workers=" + workers + "'"));
+    std::string all;
+    const std::vector<std::string> said = probe_.notes();
+    for (std::size_t i = before; i < said.size(); ++i) all += said[i] + "\n";
+    return all;
+  };
+  EXPECT_TRUE(says(notes("0"), "do not overlap with training"));
+  const std::string one = notes("1");
+  EXPECT_TRUE(says(one, "num_workers=1, prefetch_factor=2, pin_memory=False"));
+  EXPECT_FALSE(says(one, "usable cores"));
+  EXPECT_TRUE(says(notes("4096"), "4096 workers share"));
 }
 
 TEST_F(PythonLoader, OutputOfTheLoaderDoesNoHarm) {
