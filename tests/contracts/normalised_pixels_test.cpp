@@ -32,8 +32,8 @@ PlainBatch normalised(const PlainBatch& batch, const ImageShape& shape, DType ty
     const auto value = static_cast<float>((batch.pixels[i] - double{mean}) / deviation);
     values::Fp16 half{};
     values::store(half, value);
-    Bf16 brain{};
-    store(brain, value);
+    cpu::Bf16 brain{};
+    cpu::store(brain, value);
     const void* const from = type == DType::f32    ? static_cast<const void*>(&value)
                              : type == DType::bf16 ? static_cast<const void*>(&brain)
                                                    : &half;

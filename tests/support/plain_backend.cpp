@@ -155,7 +155,9 @@ class PlainBackend final : public Backend {
     if (spec.precision != Precision::f32 && spec.precision != Precision::bf16) {
       throw Unavailable("the plain executor has no " + std::string(to_string(spec.precision)));
     }
-    if (spec.batch.pixel != DType::u8) throw Unavailable("the plain executor takes bytes alone");
+    if (spec.batch.pixel != DType::u8 || spec.batch.planar) {
+      throw Unavailable("the plain executor takes bytes in the order N, H, W, C alone");
+    }
     return std::make_unique<PlainExecutable>(graph, spec);
   }
   std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice& choice, const ExecutableSpec&,
