@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <deque>
@@ -11,16 +12,117 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <sstream>
+#include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include "bench/run/child_process.h"
 #include "bench/run/run_watch.h"
+#include "dataflow/datasets/detect_source.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
+#include "feeders/image_decoding.h"
+#include "feeders/image_source.h"
 
 namespace penstock::serve {
+namespace {
+
+/// Time between two lines of progress.
+constexpr Nanoseconds kPeriod = std::chrono::seconds(5);
+
+/// Waits below this share of the time are not mentioned.
+constexpr double kNoticed = 0.1;
+
+double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
+std::string_view slower_side(const ServeTotals& totals, bool paced) {
+  const double consumers = totals.consumers_s / totals.seconds,
+               feeder = totals.feeder_s / totals.seconds;
+  if (paced && consumers < 0.5 && feeder < 0.5) return "--img-per-s is the limit";
+  if (std::max(consumers, feeder) < kNoticed) return "neither side waits";
+  return consumers > feeder ? "the consumers are the slower side"
+                            : "this producer is the slower side; give it a faster source, or "
+                              "more --processes";
+}
+
+}  // namespace
+
+std::string to_line(const ServeTotals& totals) {
+  return fmt::format("{} {} {} {} {} {}", totals.batches, totals.images, totals.bytes,
+                     totals.seconds, totals.consumers_s, totals.feeder_s);
+}
+
+ServeTotals totals_from_line(std::string_view line) {
+  std::istringstream text{std::string(line)};
+  ServeTotals totals;
+  text >> totals.batches >> totals.images >> totals.bytes >> totals.seconds >> totals.consumers_s >>
+      totals.feeder_s;
+  if (text) return totals;
+  throw Error(fmt::format("a process reported '{}'; expected six numbers", line));
+}
+
+ServeTotals sum_of(std::span<const ServeTotals> processes) {
+  ServeTotals sum;
+  for (const ServeTotals& one : processes) {
+    sum.batches += one.batches;
+    sum.images += one.images;
+    sum.bytes += one.bytes;
+    sum.seconds = std::max(sum.seconds, one.seconds);
+    sum.consumers_s += one.consumers_s / static_cast<double>(processes.size());
+    sum.feeder_s += one.feeder_s / static_cast<double>(processes.size());
+  }
+  return sum;
+}
+
+std::string describe(const ServeTotals& totals, bool paced) {
+  const double time = std::max(totals.seconds, 1e-9);
+  const std::string sent =
+      fmt::format("sent {} batches, {} images, {:.1f} MB: {:.1f} img/s, {:.1f} MB/s in {:.1f} s",
+                  totals.batches, totals.images, 1e-6 * static_cast<double>(totals.bytes),
+                  static_cast<double>(totals.images) / time,
+                  1e-6 * static_cast<double>(totals.bytes) / time, totals.seconds);
+  if (totals.batches == 0) return sent;
+  return fmt::format("{}; {:.0f} % of it waiting for consumers, {:.0f} % for batches to send: {}",
+                     sent, 100 * totals.consumers_s / time, 100 * totals.feeder_s / time,
+                     slower_side(totals, paced));
+}
+
+ServeProgress::ServeProgress(std::string name, Probe& probe, Clock& clock)
+    : name_(std::move(name)),
+      batches_(probe.counter("batches_sent")),
+      images_(probe.counter("images_sent")),
+      bytes_(probe.counter("bytes_sent")),
+      consumers_ns_(probe.counter("send_wait_ns")),
+      feeder_ns_(probe.counter("feed_wait_ns")),
+      clock_(clock),
+      start_(clock.now()) {}
+
+void ServeProgress::run(const std::stop_token& stop) const {
+  std::int64_t before = 0;
+  for (Time due = start_ + kPeriod;; due += kPeriod) {
+    clock_.sleep_until(due, stop);
+    if (stop.stop_requested()) return;
+    const std::int64_t images = images_.value();
+    const std::string line =
+        fmt::format("{}: {} batches, {:.1f} img/s{}\n", name_, batches_.value(),
+                    static_cast<double>(images - before) / seconds(kPeriod),
+                    images == before ? ", waiting for a consumer" : "");
+    std::fputs(line.c_str(), stderr);
+    before = images;
+  }
+}
+
+ServeTotals ServeProgress::totals() const {
+  return {.batches = batches_.value(),
+          .images = images_.value(),
+          .bytes = bytes_.value(),
+          .seconds = seconds(clock_.now() - start_),
+          .consumers_s = seconds(Nanoseconds(consumers_ns_.value())),
+          .feeder_s = seconds(Nanoseconds(feeder_ns_.value()))};
+}
+
 namespace {
 
 constexpr std::int64_t kMostProcesses = 1024;
@@ -204,6 +306,37 @@ int serve_processes(const Invocation& invocation, const ServeGroup& group,
                stderr);
   }
   return code;
+}
+
+namespace {
+
+constexpr auto kDecodingOptions = joined_options(kJpegOptions, kDecodePoolOptions);
+
+}  // namespace
+
+std::unique_ptr<Source> make_served_source(const FeederEntry& feeder,
+                                           const FeederContext& context) {
+  if (!feeder.decodes_samples) {
+    throw ConfigError("--encoded sends image files, and --fake-location " +
+                      std::string(feeder.name) +
+                      " makes pixels; expected queue, such as queue:source=tfrecord; or leave "
+                      "--encoded out");
+  }
+  for (const OptionSpec& option : kDecodingOptions) {
+    if (!context.options.given(option.name)) continue;
+    const std::string name(option.name);
+    throw ConfigError("--encoded sends image files as they are, and option '" + name +
+                      "' is about decoding them; give it to the consumer, as "
+                      "zmq-consume:encoded=true," +
+                      name + "=" + context.options.text(name));
+  }
+  std::unique_ptr<Source> source = make_image_source(context);
+  if (source->facts().kind == SampleKind::encoded) return source;
+  throw ConfigError(
+      "--encoded sends image files, and the source '" +
+      datasets::source_text(context.options.text("source"), context.data.directory).name +
+      "' gives pixels; expected one of encoded images, such as tfrecord; or leave "
+      "--encoded out");
 }
 
 }  // namespace penstock::serve

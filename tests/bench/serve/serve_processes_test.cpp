@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "bench/run/child_process.h"
-#include "bench/serve/serve_report.h"
+#include "bench/serve/serve_processes.h"
 #include "dataflow/error.h"
 #include "tests/support/jpeg_writer.h"
 #include "tests/support/message_puller.h"
