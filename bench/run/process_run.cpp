@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/dataset/default_dataset.h"
+#include "bench/dataset/open_dataset.h"
 #include "bench/record/environment.h"
 #include "bench/record/exit_code.h"
 #include "bench/record/machine.h"

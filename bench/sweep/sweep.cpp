@@ -7,7 +7,7 @@
 #include <array>
 #include <span>
 
-#include "bench/dataset/default_dataset.h"
+#include "bench/dataset/open_dataset.h"
 #include "dataflow/clock.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"

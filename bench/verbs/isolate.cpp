@@ -11,7 +11,7 @@
 #include "bench/cli.h"
 #include "bench/config/flags.h"
 #include "bench/config/unused_flags.h"
-#include "bench/dataset/default_dataset.h"
+#include "bench/dataset/open_dataset.h"
 #include "bench/isolate/isolate_progress.h"
 #include "bench/isolate/isolation_report.h"
 #include "bench/isolate/isolator.h"

@@ -17,7 +17,7 @@
 #include "bench/cli.h"
 #include "bench/config/flags.h"
 #include "bench/config/unused_flags.h"
-#include "bench/dataset/default_dataset.h"
+#include "bench/dataset/open_dataset.h"
 #include "bench/record/exit_code.h"
 #include "bench/record/result_json.h"
 #include "bench/record/saved_results.h"

@@ -19,7 +19,7 @@
 #include "bench/cli.h"
 #include "bench/config/training_rules.h"
 #include "bench/config/unused_flags.h"
-#include "bench/dataset/default_dataset.h"
+#include "bench/dataset/open_dataset.h"
 #include "bench/run/runner.h"
 #include "bench/serve/serve_processes.h"
 #include "dataflow/host_device.h"

@@ -19,7 +19,7 @@
 #include "bench/cli.h"
 #include "bench/config/flags.h"
 #include "bench/config/unused_flags.h"
-#include "bench/dataset/default_dataset.h"
+#include "bench/dataset/open_dataset.h"
 #include "bench/record/compare.h"
 #include "bench/record/report_text.h"
 #include "bench/record/saved_results.h"
