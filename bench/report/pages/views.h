@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+// Views of single runs for pages.
+//
 // Views of the path from source to trainer: the pipeline, supply compared with demand, and the
 // device rates from which a feeder is the bottleneck. Pure functions.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/document/document.h"
@@ -14,6 +17,32 @@
 #include "bench/statistics/estimate.h"
 
 namespace penstock::report {
+
+/// The run that represents its row: of the runs with steps that are ok or draining, the one with
+/// the median rate. Null: there is no such run.
+const Repetition* typical_run(const Row& row);
+
+/// "round 2, whose rate is the middle one". Here and below, `round` is the page's word for a round.
+std::string which_run(const Row& row, const Repetition& run, std::string_view round = "round");
+
+/// The median step time of the typical run; none without such a run.
+std::optional<double> usual_step_ms(const Row& row);
+
+/// The steps of the typical run; `ceiling` may be null. No data without a typical run.
+document::Figure step_times_of(const Row& row, const Row* ceiling,
+                               std::string_view round = "round");
+/// The rings in the typical run. No data if they were not recorded.
+document::Figure queue_occupancy_of(const Row& row, std::string_view round = "round");
+
+/// The stages of the typical run from their counters: CPU time, waits and bytes per image. No rows
+/// if they were not recorded.
+document::Table stages_of(const Row& row);
+
+/// Every repetition of every row, in collapsed sections.
+document::Section repetitions_of(const SweepResult& sweep, std::string_view round = "round");
+
+/// The environment, and the command to repeat the sweep.
+document::Document surroundings_of(const SweepResult& sweep);
 
 /// The supply of a feeder.
 struct FeederSupply {
