@@ -20,7 +20,6 @@
 #include "bench/run/device_choice.h"
 #include "bench/scaling/launch/hosts.h"
 #include "bench/scaling/launch/mpirun.h"
-#include "bench/scaling/remote_program.h"
 #include "bench/scaling/scale_runner.h"
 #include "bench/scaling/scale_views.h"
 #include "bench/sweep/result_folder.h"

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "bench/scaling/remote_program.h"
+#include "bench/scaling/launch/hosts.h"
 #include "bench/scaling/scale_runner.h"
 #include "bench/scaling/scale_views.h"
 #include "dataflow/error.h"
