@@ -22,7 +22,6 @@
 #include "bench/record/machine.h"
 #include "bench/record/result_json.h"
 #include "bench/run/process_run.h"
-#include "bench/scaling/exchange/exchange_report.h"
 #include "bench/scaling/exchange/exchange_run.h"
 #include "bench/scaling/exchange/exchange_ways.h"
 #include "dataflow/entry.h"
