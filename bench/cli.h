@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/config/run_flags.h"
+#include "bench/config/flags.h"
 #include "dataflow/entry.h"
 
 namespace penstock {
