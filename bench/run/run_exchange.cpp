@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "bench/config/exchange_rules.h"
+#include "bench/config/training_rules.h"
 #include "bench/run/process_run.h"
 #include "trainer/cluster/exchange_wait.h"
 #include "trainer/collectives/link_collective.h"
