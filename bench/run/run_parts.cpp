@@ -15,7 +15,7 @@
 #include "bench/report/step_table.h"
 #include "bench/run/checkpoint_keeper.h"
 #include "bench/run/run_exchange.h"
-#include "bench/run/slot_memory.h"
+#include "bench/run/run_setup.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/memory_limit.h"
 #include "trainer/cluster/process_models.h"

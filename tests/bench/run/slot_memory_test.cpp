@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory pages of a run's slots, and their report in the result.
-#include "bench/run/slot_memory.h"
+#include "bench/run/run_setup.h"
 
 #include <gtest/gtest.h>
 
