@@ -3,6 +3,9 @@
 // what would remove it, and how sure these answers are. Every report is a view of these findings
 // and of the sweep of runs behind them. Times per step are of all devices together, as in step
 // tables.
+//
+// Derives all findings from the measured rows: cost, cause, recommendations, doubts, and the
+// verdict in words. A pure function.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +16,7 @@
 #include "bench/isolate/cost.h"
 #include "bench/isolate/delivery.h"
 #include "bench/isolate/diagnosis.h"
+#include "bench/isolate/isolate_plan.h"
 #include "bench/isolate/ladder.h"
 #include "bench/isolate/noise.h"
 #include "bench/isolate/predictions.h"
@@ -50,5 +54,9 @@ struct Isolation {
 
 /// The noise of the blocks that the figures come from, without blocks of a ladder or verification.
 std::vector<BlockNoise> noise_of_blocks(const Measurement& measurement);
+
+/// Fills in everything that follows from `found.measurement`, and its `blocks`. Unknown results
+/// stay empty.
+void analyse(Isolation& found, const IsolatePlan& plan);
 
 }  // namespace penstock::isolate

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/isolate/analysis.h"
+#include "bench/isolate/isolation.h"
 #include "bench/isolate/noise.h"
 #include "bench/sweep/sweep_runner.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/isolate/analysis.h"
+#include "bench/isolate/isolation.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,6 @@
 #include "bench/isolate/cost.h"
 #include "bench/isolate/delivery.h"
 #include "bench/isolate/isolate_plan.h"
-#include "bench/isolate/isolation.h"
 #include "bench/isolate/verdict.h"
 #include "bench/record/report_text.h"
 
