@@ -131,16 +131,29 @@ document::Section explanations(const SweepResult& sweep) {
 
 /// The answer. Its tone comes from the worst row.
 document::Verdict verdict_lines(const SweepResult& sweep) {
+  const std::vector<document::VerdictLine> rows = verdict_of(sweep);
   document::Verdict verdict{.answers = true};
   for (std::string& sentence : answer_of(sweep)) {
-    verdict.lines.push_back({"open", std::move(sentence)});
+    const auto row = std::ranges::find(rows, sentence, &document::VerdictLine::text);
+    verdict.lines.push_back({row == rows.end() ? "open" : row->tone, std::move(sentence)});
   }
   if (verdict.lines.empty()) {
     verdict.lines.push_back({"open", "No feeder was measured beside a ceiling."});
   }
-  const std::vector<document::VerdictLine> rows = verdict_of(sweep);
   if (!rows.empty()) verdict.lines.front().tone = rows.front().tone;
   return verdict;
+}
+
+/// One sentence for each row. Empty if `answer` has all of them, because no row has a verdict or
+/// the rows have several ceilings.
+document::Section each_feeder(const SweepResult& sweep, const document::Verdict& answer) {
+  std::vector<document::VerdictLine> rows = verdict_of(sweep);
+  const bool repeats = std::ranges::all_of(rows, [&](const document::VerdictLine& row) {
+    return std::ranges::find(answer.lines, row.text, &document::VerdictLine::text) !=
+           answer.lines.end();
+  });
+  if (repeats) return {};
+  return {"Each feeder", {document::Verdict{std::move(rows)}}};
 }
 
 document::Section lines_to_paste(const SweepResult& sweep) {
@@ -165,12 +178,14 @@ document::Section stages_shown(const SweepResult& sweep, const Row* row) {
 void write_sweep_page(const SweepResult& sweep, const ReportStyle&, std::ostream& out) {
   SweepFigures figures = figures_of(sweep);
   const std::string about = sweep.rows.empty() ? "" : headline(sweep);
+  document::Verdict answer = verdict_lines(sweep);
+  document::Section feeders = each_feeder(sweep, answer);
   document::Document page{
-      verdict_lines(sweep),
+      std::move(answer),
       std::move(figures.pipeline),
       std::move(figures.supply),
       document::Paragraphs{sweep.warnings, "", document::Look::warning},
-      document::Section{"Each feeder", {document::Verdict{verdict_of(sweep)}}},
+      std::move(feeders),
       std::move(figures.cost),
       std::move(figures.curve),
       std::move(figures.split),

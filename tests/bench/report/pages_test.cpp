@@ -146,6 +146,15 @@ TEST(SweepPage, SaysTheAnswerFirstThenOneSentenceForEachRow) {
              "<h2>To measure it again"}));
 }
 
+TEST(SweepPage, DoesNotRepeatItsAnswerUnderEachFeederIfNoRowHasAVerdict) {
+  SweepResult sweep = make_sweep();
+  for (Row& row : sweep.rows) row.repetitions.resize(2);
+  summarise(sweep);
+  const std::string page = page_of(sweep);
+  EXPECT_EQ(count(page, "queue: 41.9 to 42.7 % lost in 2 rounds"), 1U);
+  EXPECT_EQ(count(page, "<h2>Each feeder"), 0U);
+}
+
 TEST(SweepPage, SaysANoteOfSeveralRowsOnce) {
   const std::string page = page_of(make_sweep());
   EXPECT_EQ(count(page, "a note about"), 1U);
