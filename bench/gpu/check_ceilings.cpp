@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/gpu/check_verbs.h"
+#include "bench/gpu/check_report.h"
 #include "bench/gpu/gemm.h"
 #include "bench/gpu/workbench.h"
 

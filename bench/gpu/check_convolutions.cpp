@@ -10,7 +10,7 @@
 #include <tuple>
 #include <vector>
 
-#include "bench/gpu/check_verbs.h"
+#include "bench/gpu/check_report.h"
 #include "bench/gpu/dnn_check.h"
 #include "trainer/backends/gpu/dnn_patterns.h"
 #include "trainer/backends/gpu/layouts.h"

@@ -7,7 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "bench/gpu/check_verbs.h"
+#include "bench/gpu/check_report.h"
 #include "bench/gpu/workbench.h"
 #include "dataflow/error.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/gpu/check_verbs.h"
+#include "bench/gpu/check_report.h"
 #include "bench/gpu/workbench.h"
 #include "dataflow/error.h"
 #include "tests/support/gpu/accesses.h"

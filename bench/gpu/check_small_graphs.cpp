@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "bench/gpu/check_verbs.h"
+#include "bench/gpu/check_report.h"
 #include "bench/gpu/workbench.h"
 #include "dataflow/error.h"
 #include "tests/support/executable_fixture.h"

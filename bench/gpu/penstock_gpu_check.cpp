@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <string>
 
-#include "bench/gpu/check_verbs.h"
+#include "bench/gpu/check_report.h"
 #include "dataflow/error.h"
 
 namespace penstock::gpu {
