@@ -3,18 +3,12 @@
 # Consumers that are killed with batches in flight: `serve` continues with the next consumer, whichever side
 # binds, and whatever the killed one left behind. Also endpoints that no other process can reach.
 # Usage: consumer_restart_test.sh PENSTOCK
-set -u
+. "$(dirname "$0")/../../support/expect.sh"
 penstock=$1
-folder=$(mktemp -d)
 serve=
 run=
 trap 'kill $serve $run 2> /dev/null; rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
 
-expect() {  # expect WHAT WANTED FOUND
-  if [ "$2" != "$3" ]; then echo "$1: expected $2, found $3"; exit 1; fi
-  echo "$1: $3"
-}
 consume() {  # consume OPTIONS BATCHES
   exec "$penstock" run --fake-location "zmq-consume:hwm=2,$1" --model null --batch-size 8 \
     --num-warmup-batches 2 --num-batches "$2" --display-every 1 --timeout 30s

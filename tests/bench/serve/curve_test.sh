@@ -2,20 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The verb `keygen`, and `serve` against `run` with its keys: only a process with the right keys feeds the run.
 # Usage: curve_test.sh PENSTOCK
-set -u
+. "$(dirname "$0")/../../support/expect.sh"
 penstock=$1
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-
-expect() {  # expect WHAT WANTED FOUND
-  if [ "$2" != "$3" ]; then echo "$1: expected $2, found $3"; exit 1; fi
-  echo "$1: $3"
-}
-said() {  # said FILE TEXT
-  grep -q -e "$2" "$1"
-  expect "$1 says '$2' (grep)" 0 $?
-}
 
 for name in consumer alice mallory; do "$penstock" keygen --out keys --name $name > /dev/null || exit 1; done
 "$penstock" keygen --out keys --name alice
