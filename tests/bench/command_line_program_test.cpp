@@ -10,6 +10,7 @@
 
 #include "bench/run/child_process.h"
 #include "bench/sweep/child_run.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -62,8 +63,8 @@ TEST_F(CommandLineProgram, HelpOfEachVerbFitsOnAScreenAndHasExamples) {
   for (const std::string& verb : verbs()) {
     const std::string help = output_of("$penstock " + verb + " --help");
     EXPECT_LE(lines_of(help).size(), 48U) << help;
-    EXPECT_NE(help.find("\nExamples:\n"), std::string::npos) << help;
-    EXPECT_NE(help.find("\nUsage: penstock " + verb), std::string::npos) << help;
+    EXPECT_TRUE(says(help, "\nExamples:\n"));
+    EXPECT_TRUE(says(help, "\nUsage: penstock " + verb));
   }
 }
 
@@ -85,12 +86,12 @@ TEST_F(CommandLineProgram, ExamplesInHelpTextsAreAccepted) {
 TEST_F(CommandLineProgram, HelpShowsTheCommonFlagsAndHelpAllShowsEachUnderAHeading) {
   const std::string few = output_of("$penstock run --help");
   const std::string all = output_of("$penstock run --help-all");
-  EXPECT_NE(few.find("penstock run --help-all"), std::string::npos) << few;
-  EXPECT_EQ(few.find("--adam-beta1"), std::string::npos);
+  EXPECT_TRUE(says(few, "penstock run --help-all"));
+  EXPECT_FALSE(says(few, "--adam-beta1"));
   for (const char* const part :
        {"--adam-beta1", "\nOptimizer:\n", "\nCheckpoints:\n", "\nData and feeding:\n",
         "\nFlags of other systems:\n", "--fake-location, --feeder VALUE"}) {
-    EXPECT_NE(all.find(part), std::string::npos) << part << " in\n" << all;
+    EXPECT_TRUE(says(all, part)) << part << " in\n" << all;
   }
 }
 
@@ -107,16 +108,15 @@ TEST_F(CommandLineProgram, EachHelpTextIsOneSentenceThatFitsOnTwoLines) {
 TEST_F(CommandLineProgram, ListsAKindOrOneComponentWithItsOptions) {
   const std::string queue = output_of("$penstock list feeder queue");
   EXPECT_TRUE(queue.starts_with("  queue ")) << queue;
-  EXPECT_NE(queue.find("\n      readahead "), std::string::npos) << queue;
-  EXPECT_EQ(queue.find("zmq-consume "), std::string::npos) << queue;
+  EXPECT_TRUE(says(queue, "\n      readahead "));
+  EXPECT_FALSE(says(queue, "zmq-consume "));
   const std::string models = output_of("$penstock list model");
-  EXPECT_NE(models.find("  resnet50 "), std::string::npos) << models;
-  EXPECT_EQ(models.find("  queue "), std::string::npos) << models;
+  EXPECT_TRUE(says(models, "  resnet50 "));
+  EXPECT_FALSE(says(models, "  queue "));
   const ChildExit kind = shell("$penstock list feeders");
   EXPECT_EQ(kind.code, 2);
-  EXPECT_NE(kind.last_words.find("expected one of feeder, "), std::string::npos) << kind.last_words;
-  EXPECT_NE(shell("$penstock list feeder quueue").last_words.find("did you mean 'queue'?"),
-            std::string::npos);
+  EXPECT_TRUE(says(kind.last_words, "expected one of feeder, "));
+  EXPECT_TRUE(says(shell("$penstock list feeder quueue").last_words, "did you mean 'queue'?"));
 }
 
 TEST_F(CommandLineProgram, BashCompletesVerbsFlagsAndComponents) {
@@ -126,13 +126,13 @@ TEST_F(CommandLineProgram, BashCompletesVerbsFlagsAndComponents) {
                            ":$PATH; COMP_WORDS=(" + words + "); COMP_CWORD=" + std::to_string(at) +
                            "; _penstock; echo \"${COMPREPLY[*]}\" ");
   };
-  EXPECT_NE(complete("penstock is", 1).find(" isolate"), std::string::npos);
-  EXPECT_NE(complete("penstock dataset co", 2).find(" convert"), std::string::npos);
-  EXPECT_NE(complete("penstock run --num-b", 2).find(" --num-batches"), std::string::npos);
-  EXPECT_NE(complete("penstock run --feeder qu", 3).find(" queue"), std::string::npos);
-  EXPECT_NE(complete("penstock run --fake-location = qu", 4).find(" queue"), std::string::npos);
-  EXPECT_NE(complete("penstock sweep --model res", 3).find(" resnet50"), std::string::npos);
-  EXPECT_NE(complete("penstock list mo", 2).find(" model"), std::string::npos);
+  EXPECT_TRUE(says(complete("penstock is", 1), " isolate"));
+  EXPECT_TRUE(says(complete("penstock dataset co", 2), " convert"));
+  EXPECT_TRUE(says(complete("penstock run --num-b", 2), " --num-batches"));
+  EXPECT_TRUE(says(complete("penstock run --feeder qu", 3), " queue"));
+  EXPECT_TRUE(says(complete("penstock run --fake-location = qu", 4), " queue"));
+  EXPECT_TRUE(says(complete("penstock sweep --model res", 3), " resnet50"));
+  EXPECT_TRUE(says(complete("penstock list mo", 2), " model"));
 }
 
 TEST_F(CommandLineProgram, ZshTakesItsScript) {
@@ -146,14 +146,14 @@ TEST_F(CommandLineProgram, HelpBecomesManPages) {
   const std::string page = output_of(
       "PATH=$(dirname $penstock):$PATH; help2man --no-info --no-discard-stderr "
       "--help-option=--help-all --version-string=1 --name='one run' 'penstock run'");
-  EXPECT_NE(page.find(".SS \"Data and feeding:\""), std::string::npos) << page;
-  EXPECT_NE(page.find("\\fB\\-\\-num\\-batches\\fR"), std::string::npos) << page;
+  EXPECT_TRUE(says(page, ".SS \"Data and feeding:\""));
+  EXPECT_TRUE(says(page, "\\fB\\-\\-num\\-batches\\fR"));
 }
 
 TEST_F(CommandLineProgram, VersionNamesTheRevision) {
   const std::string text = output_of("$penstock --version");
   EXPECT_TRUE(text.starts_with("penstock ")) << text;
-  EXPECT_NE(text.find("(revision "), std::string::npos) << text;
+  EXPECT_TRUE(says(text, "(revision "));
 }
 
 TEST_F(CommandLineProgram, AJobFileHoldsFlagsThatTypedOnesOverride) {
@@ -162,11 +162,11 @@ TEST_F(CommandLineProgram, AJobFileHoldsFlagsThatTypedOnesOverride) {
         "num-warmup-batches = 1\n\n[run]\nnum-batches = 5\n\n[sweep]\nnum-batches = [3, 4]\n"
         "feeder = [\"gpu\", \"host\"]\nrepetitions = 1\n");
   const std::string run = output_of("$penstock run --config job.toml --json --batch-size=2");
-  EXPECT_NE(run.find("\"num_batches\":5,"), std::string::npos) << run;
-  EXPECT_NE(run.find("\"batch_size\":2,"), std::string::npos) << run;
+  EXPECT_TRUE(says(run, "\"num_batches\":5,"));
+  EXPECT_TRUE(says(run, "\"batch_size\":2,"));
   const ChildExit sweep = shell("$penstock sweep --config=job.toml --out out");
   EXPECT_EQ(sweep.code, 0) << sweep.last_words;
-  EXPECT_NE(sweep.last_words.find("[4/4] "), std::string::npos) << sweep.last_words;
+  EXPECT_TRUE(says(sweep.last_words, "[4/4] "));
 }
 
 TEST_F(CommandLineProgram, ErrorsInAJobFileNameItsLine) {
@@ -177,14 +177,14 @@ TEST_F(CommandLineProgram, ErrorsInAJobFileNameItsLine) {
     return exit.last_words;
   };
   const std::string value = error_of("model = \"null\"\n\nnum-batches = \"many\"\n");
-  EXPECT_NE(value.find("--num-batches is set in job.toml, line 3"), std::string::npos) << value;
+  EXPECT_TRUE(says(value, "--num-batches is set in job.toml, line 3"));
   const std::string key = error_of("[run]\nbatch-sise = 4\n");
-  EXPECT_NE(key.find("did you mean --batch-size?"), std::string::npos) << key;
-  EXPECT_NE(key.find("job.toml, line 2"), std::string::npos) << key;
+  EXPECT_TRUE(says(key, "did you mean --batch-size?"));
+  EXPECT_TRUE(says(key, "job.toml, line 2"));
   const std::string section = error_of("\n[swep]\nbatch-size = 4\n");
-  EXPECT_NE(section.find("job.toml, line 2: section [swep]"), std::string::npos) << section;
+  EXPECT_TRUE(says(section, "job.toml, line 2: section [swep]"));
   const ChildExit missing = shell("$penstock run --config none.toml");
-  EXPECT_NE(missing.last_words.find("cannot read 'none.toml'"), std::string::npos);
+  EXPECT_TRUE(says(missing.last_words, "cannot read 'none.toml'"));
 }
 
 TEST_F(CommandLineProgram, ARunSaysWhatDiffersFromTheDefaultsAndAllIfAsked) {
@@ -192,9 +192,9 @@ TEST_F(CommandLineProgram, ARunSaysWhatDiffersFromTheDefaultsAndAllIfAsked) {
       "$penstock run --feeder gpu --device emulated:img_per_s=5000 --model null --batch-size 2 "
       "--num-batches 3 --num-warmup-batches 1 2>&1 >/dev/null";
   const std::string few = output_of(run), all = output_of(run + " --verbose");
-  EXPECT_NE(few.find(" --num-batches=3"), std::string::npos) << few;
-  EXPECT_EQ(few.find("--weight-decay"), std::string::npos) << few;
-  EXPECT_NE(all.find(" --weight-decay=4e-05"), std::string::npos) << all;
+  EXPECT_TRUE(says(few, " --num-batches=3"));
+  EXPECT_FALSE(says(few, "--weight-decay"));
+  EXPECT_TRUE(says(all, " --weight-decay=4e-05"));
 }
 
 TEST_F(CommandLineProgram, SelftestSaysNothingOnTheWayIntoAPipe) {

@@ -14,15 +14,12 @@
 #include "dataflow/machine/memory_limit.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
 
 using namespace std::chrono_literals;
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 /// A shell line with a short run; `flags` replace its default flags.
 std::string run(const std::string& flags) {
@@ -31,7 +28,7 @@ std::string run(const std::string& flags) {
        {std::string("--fake-location=cpu"), std::string("--device=emulated"),
         std::string("--model=null"), std::string("--batch-size=2"), std::string("--num-batches=20"),
         std::string("--num-warmup-batches=1"), std::string("--num-gpus=1")}) {
-    if (!contains(flags, own.substr(0, own.find('=') + 1))) line += " " + own;
+    if (!says(flags, own.substr(0, own.find('=') + 1))) line += " " + own;
   }
   return line + " " + flags;
 }
@@ -65,8 +62,8 @@ TEST_F(HostileInput, OutReplacesNothingButRegularFiles) {
   for (const char* const flag : {"--out", "--trace-file"}) {
     const ChildExit exit = shell(run(std::string(flag) + "=$D/fifo"));
     EXPECT_EQ(exit.code, 2) << exit.last_words;
-    EXPECT_TRUE(contains(exit.last_words, flag)) << exit.last_words;
-    EXPECT_TRUE(contains(exit.last_words, "fifo': it is not a regular file")) << exit.last_words;
+    EXPECT_TRUE(says(exit.last_words, flag));
+    EXPECT_TRUE(says(exit.last_words, "fifo': it is not a regular file"));
   }
   EXPECT_TRUE(std::filesystem::is_fifo(path("fifo")));
   std::filesystem::create_symlink("there.json", path("link"));
@@ -92,7 +89,7 @@ TEST_F(HostileInput, AFifoAmongTheDataIsRefusedAndNotWaitedFor) {
     const ChildExit exit = shell(line);
     EXPECT_EQ(exit.cause, ChildExit::Cause::ended) << line;
     EXPECT_TRUE(exit.code == 2 || exit.code == 6) << exit.code << " " << line;
-    EXPECT_TRUE(contains(exit.last_words, "not a regular file")) << line << ": " << exit.last_words;
+    EXPECT_TRUE(says(exit.last_words, "not a regular file")) << line << ": " << exit.last_words;
   }
 }
 
@@ -110,7 +107,7 @@ TEST_F(HostileInput, AThreadThatCannotBeStartedIsNamedAndEndsTheRun) {
         "ulimit -v " + std::to_string(kib) + "; exec " + run("--num-gpus=12 --feeder-threads=1"),
         20s);
     EXPECT_EQ(exit.cause, ChildExit::Cause::ended) << kib << ": " << exit.last_words;
-    const bool is_named = contains(exit.last_words, "cannot start");
+    const bool is_named = says(exit.last_words, "cannot start");
     EXPECT_TRUE(!is_named || exit.code != 0) << kib;
     named += is_named;
   }
@@ -137,7 +134,7 @@ TEST_F(HostileInput, AThreadBeyondTheLimitOnProcessesIsNamedAndEndsTheRun) {
     for (int threads = 1; threads <= 16; ++threads) {
       const ChildExit exit = shell(nobody + std::to_string(threads) + " " + line, 20s);
       EXPECT_EQ(exit.cause, ChildExit::Cause::ended) << threads << ": " << line;
-      const bool is_named = contains(exit.last_words, "cannot start ");
+      const bool is_named = says(exit.last_words, "cannot start ");
       EXPECT_NE(is_named, exit.code == without_limit) << threads << ": " << exit.describe();
       named += is_named;
       unlimited += exit.code == without_limit;
@@ -153,8 +150,8 @@ TEST_F(HostileInput, MemoryThatIsNotAvailableIsNotTaken) {
         "--device-slots=2000000000", "--num-batches=99999999999999"}) {
     const ChildExit exit = shell(run(flags), 20s);
     EXPECT_EQ(exit.code, 2) << flags << ": " << exit.last_words;
-    EXPECT_TRUE(contains(exit.last_words, "not enough memory: ")) << exit.last_words;
-    EXPECT_TRUE(contains(exit.last_words, " are available; ")) << exit.last_words;
+    EXPECT_TRUE(says(exit.last_words, "not enough memory: "));
+    EXPECT_TRUE(says(exit.last_words, " are available; ")) << exit.last_words;
   }
   const ChildExit devices = shell(run("--num-gpus=2000000000"), 20s);
   EXPECT_EQ(devices.code, 2) << devices.last_words;
@@ -166,16 +163,16 @@ TEST_F(HostileInput, MemoryThatIsNotAvailableIsNotTaken) {
         {"--fake-location=zmq-consume:credit=65536 --batch-size=50000", "batches under way "}}) {
     const ChildExit exit = shell(run(flags), 20s);
     EXPECT_EQ(exit.code, 2) << flags << ": " << exit.last_words;
-    EXPECT_TRUE(contains(exit.last_words, "not enough memory: ")) << exit.last_words;
-    EXPECT_TRUE(contains(exit.last_words, part)) << exit.last_words;
+    EXPECT_TRUE(says(exit.last_words, "not enough memory: "));
+    EXPECT_TRUE(says(exit.last_words, part));
   }
   const ChildExit shared = shell(
       "$P serve --shared-memory --endpoint=ipc://$D/s --batch-size=50000000 --hwm=1000000", 20s);
   EXPECT_EQ(shared.code, 2) << shared.last_words;
-  EXPECT_TRUE(contains(shared.last_words, "not enough memory: ")) << shared.last_words;
+  EXPECT_TRUE(says(shared.last_words, "not enough memory: "));
   const ChildExit serve = shell("$P serve --endpoint=ipc://$D/s --batch-size=2000000000", 20s);
   EXPECT_EQ(serve.code, 2) << serve.last_words;
-  EXPECT_TRUE(contains(serve.last_words, "not enough memory: ")) << serve.last_words;
+  EXPECT_TRUE(says(serve.last_words, "not enough memory: "));
 }
 
 // ---- standard streams
@@ -186,7 +183,7 @@ TEST_F(HostileInput, ResultsAreKeptWhereStandardOutputCannotBeWritten) {
     const ChildExit exit =
         shell(run("--num-batches=2000 --display-every=1 --out=$D/r.json " + sink));
     EXPECT_EQ(exit.code, 6) << sink << exit.last_words;
-    EXPECT_TRUE(contains(exit.last_words, "cannot write standard output: ")) << exit.last_words;
+    EXPECT_TRUE(says(exit.last_words, "cannot write standard output: "));
     EXPECT_EQ(steps_in("r.json"), 2000U);
     std::filesystem::remove(path("r.json"));
     EXPECT_EQ(shell("$P --version " + sink).code, 6);
@@ -198,7 +195,7 @@ TEST_F(HostileInput, NothingIsLostWhereStandardErrorCannotBeWritten) {
   for (const std::string& sink : {std::string("2>/dev/full"), std::string("2>&-")}) {
     const ChildExit exit = shell(run("--out=$D/r.json " + sink));
     EXPECT_EQ(exit.code, 0) << sink;
-    EXPECT_TRUE(contains(exit.output, "total images/sec")) << exit.output;
+    EXPECT_TRUE(says(exit.output, "total images/sec"));
     EXPECT_EQ(steps_in("r.json"), 20U);
     std::filesystem::remove(path("r.json"));
     EXPECT_EQ(shell("$P run --model=nothing-of-the-kind " + sink).code, 2);
@@ -210,8 +207,8 @@ TEST_F(HostileInput, NothingIsLostWhereStandardErrorCannotBeWritten) {
 TEST_F(HostileInput, AFileThatMayNotGrowIsSaidAndTheTableStillComes) {
   const ChildExit exit = shell("ulimit -f 1; exec " + run("--num-batches=500 --out=$D/r.json"));
   EXPECT_EQ(exit.code, 6) << exit.last_words;
-  EXPECT_TRUE(contains(exit.last_words, "r.json': File too large")) << exit.last_words;
-  EXPECT_TRUE(contains(exit.output, "total images/sec")) << exit.output;
+  EXPECT_TRUE(says(exit.last_words, "r.json': File too large"));
+  EXPECT_TRUE(says(exit.output, "total images/sec"));
   EXPECT_FALSE(std::filesystem::exists(path("r.json")));
 }
 
@@ -285,8 +282,8 @@ TEST_F(HostileInput, ASweepWhoseFolderIsFullNamesNoFilesAsItsOwn) {
       "ulimit -f 200; exec $P sweep --fake-location=gpu --model=null --batch-size=2 --num-gpus=1 "
       "--num-warmup-batches=1 --num-batches=2000 --repetitions=2 --out=$D/out");
   EXPECT_EQ(exit.code, 6) << exit.last_words;
-  EXPECT_FALSE(contains(exit.output, "results.json")) << exit.output;
-  EXPECT_TRUE(contains(exit.output, "out' could not be written")) << exit.output;
+  EXPECT_FALSE(says(exit.output, "results.json"));
+  EXPECT_TRUE(says(exit.output, "out' could not be written"));
 }
 
 }  // namespace

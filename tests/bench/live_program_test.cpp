@@ -12,6 +12,7 @@
 
 #include "bench/run/child_process.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -88,21 +89,20 @@ TEST(LiveProgram, ASweepHasOneLineThatIsGoneBeforeTheTable) {
   EXPECT_EQ(shown.code, 0) << shown.text;
   const std::size_t last = shown.text.rfind("\r\x1b[K");
   ASSERT_NE(last, std::string::npos) << shown.text;
-  EXPECT_NE(shown.text.find("\r\x1b[K[2/2] round 2: cpu: window "), std::string::npos)
-      << shown.text;
+  EXPECT_TRUE(says(shown.text, "\r\x1b[K[2/2] round 2: cpu: window "));
   EXPECT_GT(shown.text.find("What it costs to feed"), last) << "the table stands below";
-  EXPECT_EQ(shown.text.find("\x1b[3"), std::string::npos) << "NO_COLOR is set";
+  EXPECT_FALSE(says(shown.text, "\x1b[3")) << "NO_COLOR is set";
   EXPECT_LE(longest_line(shown.text.substr(0, last)), std::size_t{kColumns});
 }
 
 TEST(LiveProgram, ARunHasItsLineOnlyWhereItsTableGoesElsewhere) {
   const Shown table = on_terminal(with({"run"}), nullptr, "");
   EXPECT_EQ(table.code, 0) << table.text;
-  EXPECT_EQ(table.text.find("\x1b["), std::string::npos) << "the table is the live view";
-  EXPECT_NE(table.text.find("total images/sec:"), std::string::npos);
+  EXPECT_FALSE(says(table.text, "\x1b[")) << "the table is the live view";
+  EXPECT_TRUE(says(table.text, "total images/sec:"));
   const Shown line = on_terminal(with({"run"}), "/dev/null", "");
   EXPECT_EQ(line.code, 0) << line.text;
-  EXPECT_NE(line.text.find("window 20/20 steps"), std::string::npos) << line.text;
+  EXPECT_TRUE(says(line.text, "window 20/20 steps"));
   const std::size_t erased = line.text.rfind("\r\x1b[K");
   EXPECT_EQ(line.text.find("window 20/20", erased), std::string::npos) << "it is gone at the end";
 }

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/mpirun_fixture.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -63,8 +64,8 @@ TEST_F(Mpirun, PrintsOneTableAndALineForEachRank) {
   const std::size_t total = exit.output.find("total images/sec: ");
   ASSERT_NE(total, std::string::npos) << exit.output;
   EXPECT_EQ(exit.output.find("total images/sec: ", total + 1), std::string::npos) << exit.output;
-  EXPECT_NE(exit.output.find("8 global"), std::string::npos) << exit.output;
-  EXPECT_NE(exit.output.find("\nrank 1 on "), std::string::npos) << exit.output;
+  EXPECT_TRUE(says(exit.output, "8 global"));
+  EXPECT_TRUE(says(exit.output, "\nrank 1 on "));
 }
 
 TEST_F(Mpirun, RanksWithOtherFlagsAreNamedBeforeAnythingIsMeasured) {
@@ -122,8 +123,7 @@ TEST_F(Mpirun, StepsStayWhereAllAreKilledAtOnce) {
   EXPECT_GE(sweep["runs"][0]["repetitions"][0]["step_ms"].size(), 5U);
   ChildProcess hint({.arguments = {PENSTOCK_PROGRAM, "report", result().native()}, .timeout = 20s});
   EXPECT_EQ(hint.wait().code, 2);
-  EXPECT_NE(hint.wait().last_words.find(steps().native()), std::string::npos)
-      << hint.wait().last_words;
+  EXPECT_TRUE(says(hint.wait().last_words, steps().native()));
 }
 
 }  // namespace

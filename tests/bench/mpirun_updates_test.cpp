@@ -8,6 +8,7 @@
 #include "tests/support/coloured_images.h"
 #include "tests/support/entry_names.h"
 #include "tests/support/mpirun_fixture.h"
+#include "tests/support/thrown_by.h"
 #include "tests/support/update_definitions.h"
 
 namespace penstock {
@@ -130,7 +131,7 @@ TEST_F(MpirunUpdates, HorovodHasOneDeviceInEachProcess) {
   ChildProcess child({.arguments = words, .timeout = 50s});
   const ChildExit& exit = child.wait();
   EXPECT_EQ(exit.code, 2);
-  EXPECT_NE(exit.last_words.find("use replicated"), std::string::npos) << exit.last_words;
+  EXPECT_TRUE(says(exit.last_words, "use replicated"));
 }
 
 TEST_F(MpirunUpdates, APeerThatStandsStillIsNamed) {

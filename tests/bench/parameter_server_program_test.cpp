@@ -8,13 +8,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <future>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 #include <thread>
 
 #include "bench/run/child_process.h"
@@ -24,18 +22,14 @@
 #include "tests/support/patience.h"
 #include "tests/support/reserved_port.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/text_files.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
 
 using namespace std::chrono_literals;
 using Words = std::vector<std::string>;
-
-std::string content_of(const std::filesystem::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
 
 /// A run with this many servers and workers, each a child process.
 class ParameterServerProgram : public ::testing::Test {
@@ -78,10 +72,10 @@ class ParameterServerProgram : public ::testing::Test {
   /// Waits until a server of this test listens on the port.
   static bool await_server(const ReservedPort& port) {
     const std::string listens = fmt::format(" 0100007F:{:04X} 00000000:0000 0A ", port.number());
-    return await([&] { return content_of("/proc/net/tcp").find(listens) != std::string::npos; });
+    return await([&] { return read_text("/proc/net/tcp").find(listens) != std::string::npos; });
   }
   std::filesystem::path out() const { return folder_.path() / "out.json"; }
-  nlohmann::json result() const { return nlohmann::json::parse(content_of(out()), nullptr, false); }
+  nlohmann::json result() const { return nlohmann::json::parse(read_text(out()), nullptr, false); }
   TempFolder folder_;
   std::string timeout_ = "20s", ps_hosts_, worker_hosts_;
   std::vector<ReservedPort> ports_;
@@ -97,10 +91,9 @@ TEST_F(ParameterServerProgram, AWorkerOnAGpuIsRefusedWithWhatToUse) {
                 {std::string("--variable-update=") + update, std::string("--device=") + device})
               .wait();
       EXPECT_EQ(exit.code, 2) << exit.last_words;
-      EXPECT_NE(exit.last_words.find("workers send gradients from the host's memory only; use "
-                                     "--device cpu or emulated"),
-                std::string::npos)
-          << exit.last_words;
+      EXPECT_TRUE(says(exit.last_words,
+                       "workers send gradients from the host's memory only; use "
+                       "--device cpu or emulated"));
     }
   }
 }
@@ -152,8 +145,7 @@ TEST_F(ParameterServerProgram, SaysTheRuleAndCountsStaleness) {
   first.push_back("--json");
   const ChildExit& exit = start("worker", 0, first).wait();
   ASSERT_EQ(exit.code, 0) << exit.last_words;
-  EXPECT_NE(exit.last_words.find("applies each worker's gradients on arrival"), std::string::npos)
-      << exit.last_words;
+  EXPECT_TRUE(says(exit.last_words, "applies each worker's gradients on arrival"));
   const nlohmann::json measured = nlohmann::json::parse(exit.output);
   std::int64_t updates = 0;
   for (const auto& [name, count] : measured["counters"].items()) {
@@ -225,7 +217,7 @@ TEST_F(ParameterServerProgram, WorkersWithOtherFlagsAreNamedBeforeAnythingIsMeas
   const ChildExit& exit =
       start("worker", 0, {"--variable-update=byteps", "--num-batches=5"}).wait();
   EXPECT_EQ(exit.code, 2);
-  EXPECT_NE(exit.last_words.find("--num-batches=6"), std::string::npos) << exit.last_words;
+  EXPECT_TRUE(says(exit.last_words, "--num-batches=6"));
   EXPECT_EQ(server.wait().code, 5);
 }
 
@@ -237,16 +229,14 @@ TEST_F(ParameterServerProgram, WhoeverNeverComesIsNamed) {
   ASSERT_TRUE(await_server(ports_[0]));
   ChildProcess& worker = start("worker", 0, more);
   EXPECT_EQ(worker.wait().code, 5);
-  EXPECT_NE(worker.wait().last_words.find(address(ports_[1].number()) +
-                                          ") was lost while joining the other ranks: it did not "
-                                          "join within 3 s"),
-            std::string::npos)
-      << worker.wait().last_words;
+  EXPECT_TRUE(
+      says(worker.wait().last_words, address(ports_[1].number()) +
+                                         ") was lost while joining the other ranks: it did not "
+                                         "join within 3 s"));
   EXPECT_EQ(server.wait().code, 5);
-  EXPECT_NE(server.wait().last_words.find("worker task 0 (127.0.0.1:1) was lost while joining the "
-                                          "other ranks: it ended with exit code 5"),
-            std::string::npos)
-      << server.wait().last_words;
+  EXPECT_TRUE(says(server.wait().last_words,
+                   "worker task 0 (127.0.0.1:1) was lost while joining the "
+                   "other ranks: it ended with exit code 5"));
 }
 
 TEST_F(ParameterServerProgram, AWorkerThatNeverComesIsNamedByTheServer) {
@@ -257,10 +247,9 @@ TEST_F(ParameterServerProgram, AWorkerThatNeverComesIsNamedByTheServer) {
   ChildProcess& server = start("ps", 0, {"--rendezvous-timeout=3s"});
   for (ChildProcess* child : {&server, &worker}) {
     EXPECT_EQ(child->wait().code, 5);
-    EXPECT_NE(child->wait().last_words.find("worker task 1 (127.0.0.1:2) was lost while joining "
-                                            "the other ranks: it did not join within 3 s"),
-              std::string::npos)
-        << child->wait().last_words;
+    EXPECT_TRUE(says(child->wait().last_words,
+                     "worker task 1 (127.0.0.1:2) was lost while joining "
+                     "the other ranks: it did not join within 3 s"));
   }
 }
 
@@ -271,21 +260,20 @@ TEST_F(ParameterServerProgram, APortThatIsTakenIsSaidAtTheStart) {
   worker_hosts_ = "127.0.0.1:1";
   const ChildExit& exit = start("ps", 0).wait();
   EXPECT_EQ(exit.code, 2);
-  EXPECT_NE(exit.last_words.find("the port is taken by another process"), std::string::npos)
-      << exit.last_words;
+  EXPECT_TRUE(says(exit.last_words, "the port is taken by another process"));
 }
 
 TEST_F(ParameterServerProgram, FlagsThatContradictEachOtherAreRefused) {
   name_tasks(1, 1);
-  EXPECT_NE(start("ps", 1).wait().last_words.find("--task-index is 1"), std::string::npos);
+  EXPECT_TRUE(says(start("ps", 1).wait().last_words, "--task-index is 1"));
   EXPECT_EQ(start("ps", 1).wait().code, 2);
-  EXPECT_NE(start("worker", 0, {"--variable-update=sma"}).wait().last_words.find("has no servers"),
-            std::string::npos);
+  EXPECT_TRUE(
+      says(start("worker", 0, {"--variable-update=sma"}).wait().last_words, "has no servers"));
   EXPECT_EQ(start("controller", 0).wait().code, 2);
   ps_hosts_ = "0.0.0.0:2222";
-  EXPECT_NE(start("ps", 0).wait().last_words.find("insecure"), std::string::npos);
+  EXPECT_TRUE(says(start("ps", 0).wait().last_words, "insecure"));
   ps_hosts_ = "nobody.invalid:2222";
-  EXPECT_NE(start("ps", 0).wait().last_words.find("nobody.invalid"), std::string::npos);
+  EXPECT_TRUE(says(start("ps", 0).wait().last_words, "nobody.invalid"));
 }
 
 /// ZeroMQ drops messages that other programs send to a server.
@@ -343,10 +331,8 @@ TEST_P(ParameterServerFault, EndsAllInTimeAndSavesWhatWasMeasured) {
     if (i == GetParam().victim) continue;
     const ChildExit& exit = children_[i]->wait();
     EXPECT_EQ(exit.code, 5) << i << ": " << exit.last_words;
-    EXPECT_NE(exit.last_words.find(GetParam().says), std::string::npos)
-        << i << ": " << exit.last_words;
-    EXPECT_NE(exit.last_words.find("while training, at step "), std::string::npos)
-        << i << ": " << exit.last_words;
+    EXPECT_TRUE(says(exit.last_words, GetParam().says)) << i << ": " << exit.last_words;
+    EXPECT_TRUE(says(exit.last_words, "while training, at step ")) << i << ": " << exit.last_words;
   }
   EXPECT_LT(std::chrono::steady_clock::now() - before, 30s);
   kill(children_[GetParam().victim]->pid(), SIGKILL);
@@ -418,17 +404,14 @@ TEST_F(ParameterServerKeys, KeepStrangersOutWhileTheRunGoesOn) {
   ChildProcess& other = start_server(1, "two");
   const ChildExit& stranger = start_worker(0, "stranger", both()).wait();
   EXPECT_EQ(stranger.code, 2);
-  EXPECT_NE(stranger.last_words.find("does not accept the key of this side"), std::string::npos)
-      << stranger.last_words;
+  EXPECT_TRUE(says(stranger.last_words, "does not accept the key of this side"));
   const ChildExit& mistaken = start_worker(0, "workers/zero", file("stranger.key")).wait();
   EXPECT_EQ(mistaken.code, 2);
-  EXPECT_NE(mistaken.last_words.find("--curve-server-key"), std::string::npos)
-      << mistaken.last_words;
+  EXPECT_TRUE(says(mistaken.last_words, "--curve-server-key"));
   const ChildExit& plain =
       start("worker", 0, {"--variable-update=parameter_server", "--num-batches=5"}).wait();
   EXPECT_EQ(plain.code, 2);
-  EXPECT_NE(plain.last_words.find("only peers with CURVE keys"), std::string::npos)
-      << plain.last_words;
+  EXPECT_TRUE(says(plain.last_words, "only peers with CURVE keys"));
   start_worker(1, "workers/first", both());
   const ChildExit& exit = start_worker(0, "workers/zero", both()).wait();
   EXPECT_EQ(exit.code, 0) << exit.last_words;
@@ -436,8 +419,8 @@ TEST_F(ParameterServerKeys, KeepStrangersOutWhileTheRunGoesOn) {
   EXPECT_EQ(served.code, 0);
   // Each refused worker left as soon as a server had refused it.
   const std::string words = served.last_words + other.wait().last_words;
-  EXPECT_NE(words.find("refused 127.0.0.1: its key"), std::string::npos) << words;
-  EXPECT_NE(words.find(" connections"), std::string::npos) << words;
+  EXPECT_TRUE(says(words, "refused 127.0.0.1: its key"));
+  EXPECT_TRUE(says(words, " connections"));
 }
 
 TEST_F(ParameterServerKeys, OfTheWrongSideAreRefused) {
@@ -446,17 +429,14 @@ TEST_F(ParameterServerKeys, OfTheWrongSideAreRefused) {
     return child.wait().last_words;
   };
   const std::string secret = "--curve-secret=" + file("one.key_secret");
-  EXPECT_NE(words_of(start("ps", 0, {secret, "--curve-server-key=" + file("two.key")}))
-                .find("which is for workers"),
-            std::string::npos);
-  EXPECT_NE(words_of(start("worker", 0,
-                           {"--variable-update=parameter_server", secret,
-                            "--curve-allow=" + file("workers")}))
-                .find("which is for parameter servers"),
-            std::string::npos);
+  EXPECT_TRUE(says(words_of(start("ps", 0, {secret, "--curve-server-key=" + file("two.key")})),
+                   "which is for workers"));
+  EXPECT_TRUE(says(words_of(start("worker", 0,
+                                  {"--variable-update=parameter_server", secret,
+                                   "--curve-allow=" + file("workers")})),
+                   "which is for parameter servers"));
   const std::string three = both() + "," + file("stranger.key");
-  EXPECT_NE(words_of(start_worker(0, "one", three)).find("has 3 files, and --ps-hosts 2"),
-            std::string::npos);
+  EXPECT_TRUE(says(words_of(start_worker(0, "one", three)), "has 3 files, and --ps-hosts 2"));
 }
 
 }  // namespace

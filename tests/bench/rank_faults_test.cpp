@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/mpirun_fixture.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -30,7 +31,7 @@ class MpirunRankFaults : public MpirunFixture {
     ASSERT_EQ(lines.size(), 1U) << ::testing::PrintToString(lines);
     EXPECT_EQ(lines[0].find("penstock: rank " + std::to_string(victim) + " (host "), 0U)
         << lines[0];
-    EXPECT_NE(lines[0].find(line), std::string::npos) << lines[0];
+    EXPECT_TRUE(says(lines[0], line));
     for (int rank = 0; rank < size; ++rank) {
       if (rank == victim) continue;
       EXPECT_EQ(content_of(left_by(rank, "code")), "5\n") << "rank " << rank;
@@ -42,8 +43,7 @@ class MpirunRankFaults : public MpirunFixture {
     ASSERT_FALSE(json.is_discarded()) << content_of(result());
     EXPECT_EQ(json["status"], "partial");
     EXPECT_EQ(json["exit_code"], 5);
-    EXPECT_NE(json["reason"].get<std::string>().find("was lost while measuring"),
-              std::string::npos);
+    EXPECT_TRUE(says(json["reason"].get<std::string>(), "was lost while measuring"));
     EXPECT_GT(json["step_ms"].size(), 0U);
     EXPECT_GT(json["img_per_s"], 0);
     const std::string where = "results of rank " + std::to_string(saver) + " so far are in " +
@@ -101,8 +101,7 @@ TEST_P(MpirunRankFaultsBySignal, WhileJoining) {
   await_end();
   const std::vector<std::string> lines = lines_with("rank 2 (host ");
   ASSERT_EQ(lines.size(), 1U);
-  EXPECT_NE(lines[0].find("was lost while joining the other ranks" + how()), std::string::npos)
-      << lines[0];
+  EXPECT_TRUE(says(lines[0], "was lost while joining the other ranks" + how()));
   EXPECT_EQ(content_of(left_by(0, "code")), "5\n");
 }
 
@@ -145,7 +144,7 @@ TEST_P(MpirunRankFaultsBySignal, AtTheEnd) {
   ASSERT_TRUE(await_text(result(), "\"status\": \"ok\""));
   strike(2);
   expect_named(2, "was lost at the end" + how());
-  EXPECT_NE(content_of(result()).find("\"status\": \"ok\""), std::string::npos);
+  EXPECT_TRUE(says(content_of(result()), "\"status\": \"ok\""));
   close(reader);
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "dataflow/error.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -80,8 +81,7 @@ TEST(TrainingRules, OptimizerFlagsOfAnotherOptimizerAreRefused) {
     optimizer_text(config);
     FAIL() << "accepted";
   } catch (const ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find("add --optimizer momentum"), std::string::npos)
-        << error.what();
+    EXPECT_TRUE(says(std::string(error.what()), "add --optimizer momentum")) << error.what();
   }
 }
 

@@ -10,6 +10,7 @@
 #include "bench/isolate/isolation_report.h"
 #include "bench/isolate/predictions.h"
 #include "tests/bench/isolate/isolation_fixture.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -104,7 +105,6 @@ class DeliveryTest : public testing::Test {
     for (const std::string& sentence : isolate::delivery_sentences(found_)) all += sentence + "\n";
     return all;
   }
-  bool says(std::string_view text) const { return said().find(text) != std::string::npos; }
   const isolate::StageFinding& bottleneck() const {
     return diagnosis_.stages.at(*diagnosis_.bottleneck);
   }
@@ -124,14 +124,13 @@ TEST_F(DeliveryTest, ProducersThatAreAlwaysBusyAreToBlame) {
   EXPECT_NEAR(found.came_img_per_s, 1280, 1e-9);
   EXPECT_NEAR(*found.producers_img_per_s, 1280, 1e-9);
   EXPECT_EQ(bottleneck().name, "produce");
-  EXPECT_TRUE(says("its 2 producers made 1280 img/s, busy for 100 % of the time")) << said();
-  EXPECT_TRUE(says("Times are by one clock")) << said();
+  EXPECT_TRUE(says(said(), "its 2 producers made 1280 img/s, busy for 100 % of the time"));
+  EXPECT_TRUE(says(said(), "Times are by one clock"));
   ASSERT_EQ(recommendations_.size(), 1U);
   EXPECT_NEAR(recommendations_.front().img_per_s, 12800, 1e-6);
-  EXPECT_NE(recommendations_.front().text.find("20 producers like these 2, 18 more (penstock serve "
-                                               "--processes 20)"),
-            std::string::npos)
-      << recommendations_.front().text;
+  EXPECT_TRUE(says(recommendations_.front().text,
+                   "20 producers like these 2, 18 more (penstock serve "
+                   "--processes 20)"));
 }
 
 TEST_F(DeliveryTest, PartsAreMeansOfABatchAndDepthsFollowByLittle) {
@@ -161,12 +160,12 @@ TEST_F(DeliveryTest, ALinkThatIsTooSlowIsToBlameWhereProducersHaveBatchesReady) 
   EXPECT_NEAR(*found.under_way, 3, 1e-9);
   EXPECT_NEAR(*found.producers_img_per_s, 12800, 1e-9);
   EXPECT_EQ(bottleneck().workers, "network");
-  EXPECT_TRUE(says("corrected to within 35 us")) << said();
+  EXPECT_TRUE(says(said(), "corrected to within 35 us"));
   ASSERT_EQ(recommendations_.size(), 1U) << "no shared memory between machines";
-  EXPECT_NE(recommendations_.front().text.find("--encoded"), std::string::npos);
+  EXPECT_TRUE(says(recommendations_.front().text, "--encoded"));
   find({.producers = 1, .making = 5, .holding = 100, .way = 150});
   ASSERT_EQ(recommendations_.size(), 2U);
-  EXPECT_NE(recommendations_.front().text.find("--shared-memory"), std::string::npos);
+  EXPECT_TRUE(says(recommendations_.front().text, "--shared-memory"));
   EXPECT_NEAR(recommendations_.front().img_per_s, 9000, 1e-6)
       << "what the consumer does out of memory";
 }
@@ -211,13 +210,13 @@ TEST_F(DeliveryTest, NobodyIsToBlameWhereTheTrainerTakesAllItCan) {
   const isolate::DeliveryFinding& found =
       find({.holding = 95, .waits_in = 0, .waits_out = 0.98}, 0.2);
   EXPECT_EQ(found.blame, isolate::Blame::nobody);
-  EXPECT_TRUE(says("Neither the producer")) << said();
+  EXPECT_TRUE(says(said(), "Neither the producer"));
   EXPECT_TRUE(recommendations_.empty());
 }
 
 TEST_F(DeliveryTest, WithoutTimesTheTransportsOwnRateMayTell) {
   EXPECT_EQ(find({.timed = false}).blame, isolate::Blame::producer_or_network);
-  EXPECT_TRUE(says("use the format framed")) << said();
+  EXPECT_TRUE(says(said(), "use the format framed"));
   EXPECT_EQ(bottleneck().name, "send");
   EXPECT_EQ(found_.parts.size(), 2U) << "what this process sees itself";
   add_rung("network", 1.5 * 1280);
@@ -225,7 +224,7 @@ TEST_F(DeliveryTest, WithoutTimesTheTransportsOwnRateMayTell) {
   ladder_.clear();
   add_rung("network", 5 * 1280);
   EXPECT_EQ(find({.timed = false}).blame, isolate::Blame::producer);
-  EXPECT_TRUE(says("the transport alone carries 6400")) << said();
+  EXPECT_TRUE(says(said(), "the transport alone carries 6400"));
   ASSERT_FALSE(recommendations_.empty());
   EXPECT_NEAR(recommendations_.front().img_per_s, 6400, 1e-6)
       << "no more than the transport carries";
@@ -241,8 +240,8 @@ TEST_F(DeliveryTest, ATransportWithoutTheirWireTellsNothingOfTheProducers) {
 
 TEST_F(DeliveryTest, ClocksThatNobodyKnowsAreSaid) {
   find({.bound_us = -1});
-  EXPECT_TRUE(says("from the fastest one")) << said();
-  EXPECT_TRUE(says("zmq-consume:credit=N")) << said();
+  EXPECT_TRUE(says(said(), "from the fastest one"));
+  EXPECT_TRUE(says(said(), "zmq-consume:credit=N"));
 }
 
 TEST_F(DeliveryTest, ReportsCarryTheParts) {
@@ -255,10 +254,10 @@ TEST_F(DeliveryTest, ReportsCarryTheParts) {
   EXPECT_NEAR(json["delivery"]["batches_under_way"].get<double>(), 0.2, 1e-9);
   std::ostringstream text, page;
   isolate::write_isolation_text(isolation, text);
-  EXPECT_NE(text.str().find("on its way"), std::string::npos);
+  EXPECT_TRUE(says(text.str(), "on its way"));
   isolate::write_isolation_page(isolation, page);
-  EXPECT_NE(page.str().find("Producer, network, consumer"), std::string::npos);
-  EXPECT_NE(page.str().find("made (producer) 90.0 ms"), std::string::npos);
+  EXPECT_TRUE(says(page.str(), "Producer, network, consumer"));
+  EXPECT_TRUE(says(page.str(), "made (producer) 90.0 ms"));
   isolation.delivery.reset();
   EXPECT_TRUE(isolate::to_json(isolation)["delivery"].is_null());
 }

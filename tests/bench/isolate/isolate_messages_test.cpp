@@ -9,6 +9,7 @@
 
 #include "bench/run/child_process.h"
 #include "bench/sweep/child_run.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -72,7 +73,7 @@ TEST_F(IsolateMessages, AProducerThatIsHeldToARateIsToBlame) {
   EXPECT_GT(delivery["parts"][0]["percent"].get<double>(), 50);
   if (json["cost"]["verdict"] != "slower") return;
   ASSERT_FALSE(json["cures"].empty());
-  EXPECT_NE(json["cures"][0].get<std::string>().find("producers like this one"), std::string::npos)
+  EXPECT_TRUE(says(json["cures"][0].get<std::string>(), "producers like this one"))
       << json["cures"];
 }
 

@@ -6,9 +6,7 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <thread>
 
 #include "bench/run/child_process.h"
@@ -16,17 +14,13 @@
 #include "tests/support/npy_file.h"
 #include "tests/support/patience.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/text_files.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
 
 using namespace std::chrono_literals;
-
-std::string content_of(const std::filesystem::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
 
 class IsolateProgram : public testing::Test {
  protected:
@@ -48,7 +42,7 @@ class IsolateProgram : public testing::Test {
   }
 
   nlohmann::json found() const {
-    return nlohmann::json::parse(content_of(out() / "isolation.json"));
+    return nlohmann::json::parse(read_text(out() / "isolation.json"));
   }
 
   PrivateFolder scratch_;
@@ -69,8 +63,8 @@ TEST_F(IsolateProgram, AFeederOfAFifthOfTheDevicesRateIsFoundSo) {
   EXPECT_FALSE(json["verdict"][0].get<std::string>().empty());
   EXPECT_GE(json["sweep"]["runs"].size(), 3U);
   EXPECT_FALSE(json["sweep"]["runs"][1]["repetitions"][0]["step_ms"].empty());
-  EXPECT_NE(exit.output.find("input cost"), std::string::npos) << exit.output;
-  EXPECT_NE(exit.output.find("Again: penstock isolate"), std::string::npos);
+  EXPECT_TRUE(says(exit.output, "input cost"));
+  EXPECT_TRUE(says(exit.output, "Again: penstock isolate"));
   for (const char* file : {"results.json", "results.csv", "report.html"}) {
     EXPECT_TRUE(std::filesystem::exists(out() / file)) << file;
   }
@@ -97,7 +91,7 @@ TEST_F(IsolateProgram, ALadderOverAPackedSetReadsItWhereItLies) {
 TEST_F(IsolateProgram, RefusesWhatItCannotIsolate) {
   const ChildExit ceiling = isolate({"--fake-location=gpu"});
   EXPECT_EQ(ceiling.code, 2);
-  EXPECT_NE(ceiling.last_words.find("the ceiling"), std::string::npos) << ceiling.last_words;
+  EXPECT_TRUE(says(ceiling.last_words, "the ceiling"));
   EXPECT_EQ(isolate({"--fake-location=hots"}).code, 2);
   EXPECT_EQ(isolate({"--fake-location=cpu", "--num-batches=5"}).code, 2);
   EXPECT_EQ(isolate({"--fake-location=cpu", "--half-width=0"}).code, 2);
@@ -109,8 +103,8 @@ TEST_F(IsolateProgram, RefusesWhatItCannotIsolate) {
 TEST_F(IsolateProgram, ARunThatFailsIsTheAnswerWithItsReason) {
   const ChildExit exit = isolate({"--fake-location=cpu", "--num-gpus=100000"});
   EXPECT_EQ(exit.code, 6);
-  EXPECT_NE(exit.output.find("There is no answer"), std::string::npos) << exit.output;
-  EXPECT_NE(exit.output.find("--num-gpus is 100000"), std::string::npos) << exit.output;
+  EXPECT_TRUE(says(exit.output, "There is no answer"));
+  EXPECT_TRUE(says(exit.output, "--num-gpus is 100000"));
 }
 
 TEST_F(IsolateProgram, AnInterruptKeepsWhatThereIs) {
@@ -128,9 +122,9 @@ TEST_F(IsolateProgram, AnInterruptKeepsWhatThereIs) {
 TEST_F(IsolateProgram, SelftestComparesAWithA) {
   const ChildExit exit = run("selftest", {"--budget=6s", "--pairs=5"});
   EXPECT_TRUE(exit.code == 0 || exit.code == 7) << exit.last_words;
-  const auto json = nlohmann::json::parse(content_of(out() / "selftest.json"));
+  const auto json = nlohmann::json::parse(read_text(out() / "selftest.json"));
   EXPECT_EQ(json["findings"].size(), 2U);
-  EXPECT_NE(exit.output.find("A against A"), std::string::npos) << exit.output;
+  EXPECT_TRUE(says(exit.output, "A against A"));
   EXPECT_EQ(run("selftest", {"--pairs=2"}).code, 2);
 }
 

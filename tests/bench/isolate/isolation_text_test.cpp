@@ -12,6 +12,7 @@
 #include "bench/isolate/verdict.h"
 #include "bench/record/report_text.h"
 #include "tests/bench/isolate/isolation_fixture.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -38,7 +39,7 @@ TEST(IsolationText, EveryFindingHasItsTable) {
         "<- bottleneck", "host ring", "feeder threads", "--prefetch 6", "as measured",
         "over ZeroMQ (a branch)", "cold files: not measured", "What would help",
         "Doubts:", "left out", "0.11 %"}) {
-    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+    EXPECT_TRUE(says(text, part)) << part << "\n" << text;
   }
 }
 
@@ -57,7 +58,7 @@ TEST(IsolationText, WithoutAnAnswerThereAreNoTables) {
   found.verdict = {"There is no answer: the run failed."};
   const std::string text = text_of(found);
   EXPECT_EQ(text.find("There is no answer"), 0U);
-  EXPECT_EQ(text.find("starvation"), std::string::npos);
+  EXPECT_FALSE(says(text, "starvation"));
 }
 
 TEST(IsolationText, RungsWithTheSameReasonShareALine) {
@@ -67,7 +68,7 @@ TEST(IsolationText, RungsWithTheSameReasonShareALine) {
   const std::size_t at = text.find("not measured: the ladder's budget ended.");
   ASSERT_NE(at, std::string::npos) << text;
   EXPECT_EQ(text.find("not measured", at + 1), std::string::npos) << text;
-  EXPECT_EQ(text.find("added ms"), std::string::npos) << "a table without rows";
+  EXPECT_FALSE(says(text, "added ms")) << "a table without rows";
 }
 
 TEST(IsolationText, EndsThatAreNotKnownAreQuestionMarks) {

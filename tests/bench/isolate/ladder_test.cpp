@@ -13,6 +13,7 @@
 #include "tests/support/npy_file.h"
 #include "tests/support/tar_writer.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -177,7 +178,7 @@ TEST(Ladder, ARungThatDoesNotProveWhatItClaimsIsNotShown) {
   measure(sweep, rungs[2], 20);
   summarise(sweep);
   std::vector<isolate::RungFinding> found = isolate::find_rungs(sweep, rungs, {});
-  EXPECT_NE(found[1].unavailable.find("page_cache_cold"), std::string::npos);
+  EXPECT_TRUE(says(found[1].unavailable, "page_cache_cold"));
   EXPECT_FALSE(found[1].cost);
   ASSERT_TRUE(found[2].added_ms);
   EXPECT_NEAR(found[2].added_ms->value, 10, 0.5) << "against the last rung that was measured";

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "dataflow/options.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -56,7 +57,7 @@ TEST_F(MessageLadderTest, TransportFormatAndProtocolAreThoseOfTheFeeder) {
       "format=zmq_op")[3];
   EXPECT_TRUE(option(tcp, "endpoint").starts_with("tcp://127.0.0.1:")) << option(tcp, "endpoint");
   EXPECT_TRUE(serves(tcp, "--format zmq-op"));
-  EXPECT_NE(tcp.adds.find("no wire is in it"), std::string::npos) << tcp.adds;
+  EXPECT_TRUE(says(tcp.adds, "no wire is in it"));
   EXPECT_EQ(option(rungs("zmq-consume:endpoint=ipc://@feed")[3], "endpoint"),
             "ipc://@/tmp/x/ladder");
   EXPECT_TRUE(serves(rungs("zmq-consume:endpoint=ipc://feed,credit=4")[3], "--credit"));

@@ -20,6 +20,7 @@
 #include "tests/bench/isolate/isolation_fixture.h"
 #include "tests/bench/isolate/isolator_fixture.h"
 #include "tests/bench/record/sweep_rows.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -42,10 +43,6 @@ std::string seen(std::string text) {
       {"&quot;", "\""},  {"&#39;", "'"},        {"&amp;", "&"}, {"\\", ""}};
   for (const auto& [from, to] : kMarks) text = replaced(std::move(text), from, to);
   return std::regex_replace(text, std::regex("\\s+"), " ");
-}
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 /// All numbers before a word, as in "5 blocks".
@@ -107,7 +104,7 @@ void expect_reports_agree(const SweepResult& sweep) {
   const nlohmann::json json = nlohmann::json::parse(to_json(sweep).dump());
   for (const std::string& sentence : report::answer_of(sweep)) {
     for (const char* name : {"table", "markdown", "html"}) {
-      EXPECT_TRUE(has(reports.at(name), seen(sentence))) << name << " does not say: " << sentence;
+      EXPECT_TRUE(says(reports.at(name), seen(sentence))) << name << " does not say: " << sentence;
     }
   }
   for (std::size_t index = 0; index < sweep.rows.size(); ++index) {
@@ -117,7 +114,7 @@ void expect_reports_agree(const SweepResult& sweep) {
     const std::string sentence = cost_sentence(sweep, row);
     for (const auto& [name, text] : reports) {
       if (name == "table") continue;  // its answer is shorter and says the same
-      EXPECT_TRUE(has(text, seen(sentence))) << name << " does not say: " << sentence;
+      EXPECT_TRUE(says(text, seen(sentence))) << name << " does not say: " << sentence;
     }
     const statistics::Estimate& percent = row.input_cost->percent;
     const nlohmann::json& cost = json["runs"][index]["input_cost"];
@@ -126,10 +123,10 @@ void expect_reports_agree(const SweepResult& sweep) {
     EXPECT_EQ(cost["percent"]["high"], percent.high);
     if (row.input_cost->verdict == statistics::Verdict::faster) continue;
     for (const char* name : {"table", "markdown", "html"}) {
-      EXPECT_TRUE(has(reports.at(name), format_estimate(percent, 1)))
+      EXPECT_TRUE(says(reports.at(name), format_estimate(percent, 1)))
           << name << " lacks " << format_estimate(percent, 1);
     }
-    EXPECT_TRUE(has(reports.at("html"), fmt::format(": {:.1f} % (", percent.value)))
+    EXPECT_TRUE(says(reports.at("html"), fmt::format(": {:.1f} % (", percent.value)))
         << "the figure lacks " << percent.value;
   }
 }
@@ -169,7 +166,7 @@ void expect_supported(const SweepResult& sweep, std::size_t rounds, int& false_a
 /// The sentence of the answer that names feeders without cost; empty: none.
 std::string free_sentence_of(const std::vector<std::string>& answer) {
   for (const std::string& sentence : answer) {
-    if (has(sentence, "nothing measurable")) return sentence;
+    if (says(sentence, "nothing measurable")) return sentence;
   }
   return "";
 }
@@ -178,7 +175,7 @@ void expect_answer_supported(const SweepResult& sweep) {
   const std::vector<std::string> answer = report::answer_of(sweep);
   ASSERT_FALSE(answer.empty());
   const double ceiling = sweep.rows[0].img_per_s->median;
-  EXPECT_TRUE(has(answer.front(), report::fixed_text(ceiling, 0) + " img/s")) << answer.front();
+  EXPECT_TRUE(says(answer.front(), report::fixed_text(ceiling, 0) + " img/s"));
   const auto slower = std::count_if(sweep.rows.begin(), sweep.rows.end(), [](const Row& row) {
     return !row.is_ceiling && row.input_cost->verdict == statistics::Verdict::slower;
   });
@@ -190,9 +187,9 @@ void expect_answer_supported(const SweepResult& sweep) {
         "{} img/s ({} %)", report::fixed_text(ceiling * (1 - cost.percent.value / 100), 0),
         report::fixed_text(100 - cost.percent.value, 0));
     const std::string with = slower > 1 ? supply + " with " + label : supply;
-    EXPECT_EQ(has(answer.front(), with), cost.verdict == statistics::Verdict::slower)
+    EXPECT_EQ(says(answer.front(), with), cost.verdict == statistics::Verdict::slower)
         << with << ": " << answer.front();
-    EXPECT_EQ(has(free_sentence_of(answer), label), cost.verdict == statistics::Verdict::equal)
+    EXPECT_EQ(says(free_sentence_of(answer), label), cost.verdict == statistics::Verdict::equal)
         << label;
     const bool open = cost.verdict == statistics::Verdict::undecided ||
                       cost.verdict == statistics::Verdict::faster;
@@ -259,13 +256,13 @@ TEST(SweepStatements, TheHeadlineSaysEachOfSeveralDevicesAndRowsAlone) {
     return headline(sweep);
   };
   const std::string one = headline_for(1);
-  EXPECT_TRUE(has(one, " device of 1785.7 img/s that trains ")) << one;
-  EXPECT_TRUE(has(one, ": 1 configuration, in at most 3 runs. ")) << one;
-  EXPECT_FALSE(has(one, " each")) << one;
+  EXPECT_TRUE(says(one, " device of 1785.7 img/s that trains "));
+  EXPECT_TRUE(says(one, ": 1 configuration, in at most 3 runs. "));
+  EXPECT_FALSE(says(one, " each"));
   sweep.rows.push_back(make_long_row("host", 0.02));
   const std::string two = headline_for(2);
-  EXPECT_TRUE(has(two, " devices of 1785.7 img/s each that train ")) << two;
-  EXPECT_TRUE(has(two, ": 2 configurations compared, in at most 3 runs each. ")) << two;
+  EXPECT_TRUE(says(two, " devices of 1785.7 img/s each that train "));
+  EXPECT_TRUE(says(two, ": 2 configurations compared, in at most 3 runs each. "));
 }
 
 TEST(SweepStatements, OfSeveralTrainersAreThoseOfEachRow) {
@@ -334,7 +331,7 @@ TEST(SweepStatements, OneRoundHasNoInterval) {
   EXPECT_EQ(cost_sentence(sweep, sweep.rows[2]),
             "queue: 37.5 % lost in one round; a verdict takes 3 or more.");
   for (const auto& [name, text] : reports_of(sweep)) {
-    EXPECT_FALSE(has(text, "37.5 (37.5")) << name;
+    EXPECT_FALSE(says(text, "37.5 (37.5")) << name;
   }
 }
 
@@ -391,8 +388,8 @@ class IsolateStatements : public IsolatorTest {
   void expect_agreement(const isolate::Isolation& found) const {
     const Isolated reports = reports_of(found);
     for (const std::string& sentence : found.verdict) {
-      EXPECT_TRUE(has(reports.text, seen(sentence))) << "the terminal does not say: " << sentence;
-      EXPECT_TRUE(has(reports.page, seen(sentence))) << "the page does not say: " << sentence;
+      EXPECT_TRUE(says(reports.text, seen(sentence))) << "the terminal does not say: " << sentence;
+      EXPECT_TRUE(says(reports.page, seen(sentence))) << "the page does not say: " << sentence;
     }
     EXPECT_EQ(reports.json["verdict"], nlohmann::json(found.verdict));
     ASSERT_TRUE(found.cost);
@@ -402,14 +399,14 @@ class IsolateStatements : public IsolatorTest {
     const bool blames = found.cost->verdict == statistics::Verdict::slower;
     if (!blames) {
       EXPECT_TRUE(reports.json["bottleneck"].is_null());
-      EXPECT_FALSE(has(reports.text, "<- ")) << reports.text;
-      EXPECT_FALSE(has(reports.page, ">bottleneck<"));
+      EXPECT_FALSE(says(reports.text, "<- "));
+      EXPECT_FALSE(says(reports.page, ">bottleneck<"));
       EXPECT_TRUE(found.predictions.recommendations.empty());
     }
     if (found.cost->verdict == statistics::Verdict::undecided) {
-      EXPECT_FALSE(has(reports.text, "too slow")) << reports.text;
-      EXPECT_FALSE(has(reports.text, "Neither the producer")) << reports.text;
-      EXPECT_FALSE(has(reports.text, "ms longer")) << reports.text;
+      EXPECT_FALSE(says(reports.text, "too slow"));
+      EXPECT_FALSE(says(reports.text, "Neither the producer"));
+      EXPECT_FALSE(says(reports.text, "ms longer"));
     }
   }
 

@@ -13,6 +13,7 @@
 #include "bench/sweep/sweep.h"
 #include "dataflow/error.h"
 #include "tests/bench/record/sweep_rows.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -85,12 +86,12 @@ TEST(Compare, NoisyOrFewRepetitionsDecideNothingAndSayWhatWould) {
   const SweepResult b = sweep_of_rows({row_at("queue", times(noisy, 0.95))});
   const Comparison wide = compare(a, b, {});
   EXPECT_EQ(wide.rows[0].verdict, statistics::Verdict::undecided);
-  EXPECT_NE(wide.rows[0].reason.find("repetitions each would"), std::string::npos);
+  EXPECT_TRUE(says(wide.rows[0].reason, "repetitions each would"));
   EXPECT_EQ(exit_code_of(wide), 7);
   const SweepResult one = sweep_of_rows({row_at("queue", {500})});
   const Comparison few = compare(one, one, {});
   EXPECT_EQ(few.rows[0].verdict, statistics::Verdict::undecided);
-  EXPECT_NE(few.rows[0].reason.find("at least 3 each"), std::string::npos) << few.rows[0].reason;
+  EXPECT_TRUE(says(few.rows[0].reason, "at least 3 each"));
   EXPECT_TRUE(std::isinf(few.rows[0].change_percent.high));
 }
 
@@ -102,7 +103,7 @@ TEST(Compare, RowsThatDrainOrFailAreUndecided) {
   summarise(after);
   const Comparison comparison = compare(steady(), after, {});
   EXPECT_EQ(comparison.rows[1].verdict, statistics::Verdict::undecided);
-  EXPECT_NE(comparison.rows[1].reason.find("draining after"), std::string::npos);
+  EXPECT_TRUE(says(comparison.rows[1].reason, "draining after"));
 }
 
 TEST(Compare, RefusesOtherWorkloadsByNamingWhatDiffers) {
@@ -239,10 +240,8 @@ std::string written(const Comparison& comparison, const char* format) {
 TEST(CompareText, IsWrittenForPeopleAndPrograms) {
   const Comparison comparison = compare(steady(), steady(0.9), {});
   const std::string text = written(comparison, "text");
-  EXPECT_NE(text.find("queue          500.0         450.0        -10.0 [-10.1, -9.9]"),
-            std::string::npos)
-      << text;
-  EXPECT_NE(written(comparison, "markdown").find("| slower |"), std::string::npos);
+  EXPECT_TRUE(says(text, "queue          500.0         450.0        -10.0 [-10.1, -9.9]"));
+  EXPECT_TRUE(says(written(comparison, "markdown"), "| slower |"));
   const auto json = nlohmann::json::parse(written(comparison, "json"));
   EXPECT_EQ(json["exit_code"], 1);
   EXPECT_EQ(json["rows"][1]["verdict"], "slower");

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/thrown_by.h"
+
 namespace penstock {
 namespace {
 
@@ -14,7 +16,7 @@ TEST(Environment, SaysWhatThisMachineAndProgramAre) {
   EXPECT_GT(environment.memory_bytes, 1U << 20);
   EXPECT_TRUE(environment.kernel.starts_with("Linux ")) << environment.kernel;
   EXPECT_FALSE(environment.revision.empty());
-  EXPECT_NE(environment.compiler_flags.find("-std=c++20"), std::string::npos);
+  EXPECT_TRUE(says(environment.compiler_flags, "-std=c++20"));
   EXPECT_TRUE(environment.libraries.contains("fmt"));
   EXPECT_TRUE(environment.libraries.contains("glibc"));
   EXPECT_EQ(environment.date.size(), std::string("2026-01-02T03:04:05Z").size());
@@ -43,9 +45,9 @@ TEST(Environment, WarnsWhereNumbersMayLie) {
   environment.steal_percent = 7.5;
   const std::vector<std::string> warnings = warnings_of(environment);
   ASSERT_EQ(warnings.size(), 3U);
-  EXPECT_NE(warnings[0].find("'powersave'"), std::string::npos);
-  EXPECT_NE(warnings[1].find("3.5 on 4 usable cores"), std::string::npos);
-  EXPECT_NE(warnings[2].find("7.5 %"), std::string::npos);
+  EXPECT_TRUE(says(warnings[0], "'powersave'"));
+  EXPECT_TRUE(says(warnings[1], "3.5 on 4 usable cores"));
+  EXPECT_TRUE(says(warnings[2], "7.5 %"));
 }
 
 }  // namespace

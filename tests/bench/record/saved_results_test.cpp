@@ -16,6 +16,7 @@
 #include "tests/bench/record/sweep_rows.h"
 #include "tests/support/json_schema.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -71,8 +72,8 @@ std::string refusal(const std::function<void(Json&)>& damage) {
 
 void expect_refusal(const std::function<void(Json&)>& damage, const std::string& words) {
   const std::string text = refusal(damage);
-  EXPECT_NE(text.find(words), std::string::npos) << text;
-  EXPECT_NE(text.find("cannot read 'that.json'"), std::string::npos) << text;
+  EXPECT_TRUE(says(text, words));
+  EXPECT_TRUE(says(text, "cannot read 'that.json'"));
 }
 
 TEST(SavedResults, ASweepIsReadBackWhole) {
@@ -109,13 +110,13 @@ TEST(ResultsSchema, DemandsEveryKeyAndKnowsNoOther) {
   for (const auto& [name, value] : run.items()) {
     Json other = run;
     other.erase(name);
-    EXPECT_NE(schema.mismatch(other).find("no " + name), std::string::npos) << name;
+    EXPECT_TRUE(says(schema.mismatch(other), "no " + name)) << name;
     other[name] = value.is_object() ? Json(1) : Json::object();
     EXPECT_NE(schema.mismatch(other), "") << name;
   }
   Json more = run;
   more["queues"][0]["colour"] = 1;
-  EXPECT_NE(schema.mismatch(more).find("colour: not in the schema"), std::string::npos);
+  EXPECT_TRUE(says(schema.mismatch(more), "colour: not in the schema"));
 }
 
 TEST(ResultsSchema, SaysWhatEachKeyMeans) {

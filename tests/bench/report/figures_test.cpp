@@ -15,6 +15,7 @@
 #include "bench/report/figures/svg.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -44,10 +45,6 @@ std::string faults_of(const Figures& figures) {
   }
   EXPECT_EQ(pclose(pipe), 0) << output;
   return output;
-}
-
-bool has(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
 }
 
 report::SupplyDemand make_supply() {
@@ -133,9 +130,9 @@ TEST(Figures, SayInASentenceThatThereIsNothingToShow) {
   EXPECT_EQ(faults_of(figures), "");
   for (const auto& [name, draw] : figures) {
     const std::string text = draw(kWide);
-    EXPECT_TRUE(has(text, "<text")) << name;
-    EXPECT_TRUE(has(text, ".</text>")) << name << ": a sentence";
-    EXPECT_FALSE(has(text, "<line")) << name << ": no axes without data";
+    EXPECT_TRUE(says(text, "<text")) << name;
+    EXPECT_TRUE(says(text, ".</text>")) << name << ": a sentence";
+    EXPECT_FALSE(says(text, "<line")) << name << ": no axes without data";
   }
 }
 
@@ -153,20 +150,20 @@ TEST(Figures, TimeSharesAreWellFormedWhateverTheyHold) {
             "");
   const std::string figure = report::time_shares_figure(
       "a batch", {made, {"on its way", {10, 9, 11, 3}, "transfer"}}, kWide);
-  EXPECT_TRUE(has(figure, "made (producer) 90.0 ms (88.0 to 92.0) (90 %)")) << figure;
-  EXPECT_TRUE(has(figure, "100 ms")) << figure;
+  EXPECT_TRUE(says(figure, "made (producer) 90.0 ms (88.0 to 92.0) (90 %)"));
+  EXPECT_TRUE(says(figure, "100 ms"));
 }
 
 TEST(Figures, ShowEveryInterval) {
   const std::string waterfall = report::waterfall_figure(make_waterfall(), kWide);
-  EXPECT_TRUE(has(waterfall, "+30.1 ms (28.7 to 31.5)")) << waterfall;
-  EXPECT_TRUE(has(waterfall, "class=\"whisker\""));
+  EXPECT_TRUE(says(waterfall, "+30.1 ms (28.7 to 31.5)"));
+  EXPECT_TRUE(says(waterfall, "class=\"whisker\""));
   EXPECT_TRUE(
-      has(report::cost_split_figure({make_split()}, kWide), "starvation 24.9 ms (24.0 to 25.8)"));
-  EXPECT_TRUE(has(report::cost_dots_figure({{"queue", {43.5, 38, 49, 3}, {}}}, kWide),
-                  "43.5 % (38.0 to 49.0)"));
+      says(report::cost_split_figure({make_split()}, kWide), "starvation 24.9 ms (24.0 to 25.8)"));
+  EXPECT_TRUE(says(report::cost_dots_figure({{"queue", {43.5, 38, 49, 3}, {}}}, kWide),
+                   "43.5 % (38.0 to 49.0)"));
   EXPECT_TRUE(
-      has(report::supply_demand_figure(make_supply(), kWide), "4 cores needed: 3.8 (3.5 to 4.3)"));
+      says(report::supply_demand_figure(make_supply(), kWide), "4 cores needed: 3.8 (3.5 to 4.3)"));
 }
 
 std::vector<report::PipelineStage> make_pipeline() {
@@ -180,7 +177,7 @@ TEST(Pipeline, HasEachStagesRateOnItsArrowAndMarksTheNarrowPlaceOnce) {
   for (const report::FigureSize& size : {kWide, kNarrow}) {
     const std::string figure = report::pipeline_figure(make_pipeline(), 3571, size);
     for (const char* part : {"60,952", "2,105", "53,333", "3,571", "2 decode threads", "busy 96 %"})
-      EXPECT_TRUE(has(figure, part)) << part;
+      EXPECT_TRUE(says(figure, part)) << part;
     const std::size_t mark = figure.find(">narrow place<");
     ASSERT_NE(mark, std::string::npos);
     EXPECT_EQ(figure.find(">narrow place<", mark + 1), std::string::npos);
@@ -200,19 +197,19 @@ TEST(Pipeline, IsWellFormedWhateverItHolds) {
                        {"no-demand", draw(make_pipeline(), 0)},
                        {"nothing", draw({}, 0)}}),
             "");
-  EXPECT_TRUE(has(report::pipeline_figure({}, 0, kWide), "was not recorded"));
+  EXPECT_TRUE(says(report::pipeline_figure({}, 0, kWide), "was not recorded"));
 }
 
 TEST(SupplyBars, SayTheShareAndTearWhatIsManyTimesTheDemand) {
   const std::vector<report::SupplyBar> bars = {{"queue", {2031, 2003, 2059, 5}, 3571},
                                                {"cpu", {63700, 63000, 64000, 5}, 3571}};
   const std::string figure = report::supply_bars_figure(bars, kWide);
-  EXPECT_TRUE(has(figure, "2,031 of 3,571 img/s (57 %)"));
-  EXPECT_TRUE(has(figure, "torn bars are longer"));
-  EXPECT_TRUE(has(figure, "class=\"tear\""));
+  EXPECT_TRUE(says(figure, "2,031 of 3,571 img/s (57 %)"));
+  EXPECT_TRUE(says(figure, "torn bars are longer"));
+  EXPECT_TRUE(says(figure, "class=\"tear\""));
   const std::string whole = report::supply_bars_figure({bars.front()}, kWide);
-  EXPECT_FALSE(has(whole, "class=\"tear\""));
-  EXPECT_FALSE(has(whole, "more than is wanted"));
+  EXPECT_FALSE(says(whole, "class=\"tear\""));
+  EXPECT_FALSE(says(whole, "more than is wanted"));
 }
 
 TEST(SupplyBars, AreWellFormedWhateverTheyHold) {
@@ -230,23 +227,22 @@ TEST(SupplyBars, AreWellFormedWhateverTheyHold) {
 TEST(CostDots, MarkAnIntervalThatTheAxisCuts) {
   const std::string cut =
       report::cost_dots_figure({{"queue", {22.8, -58, 75, 3}, {20.8, 22.8, 24.8}}}, kWide);
-  EXPECT_TRUE(has(cut, "<polygon")) << "an arrowhead";
-  EXPECT_TRUE(has(cut, "95 % interval"));
+  EXPECT_TRUE(says(cut, "<polygon")) << "an arrowhead";
+  EXPECT_TRUE(says(cut, "95 % interval"));
   const std::string whole =
       report::cost_dots_figure({{"queue", {22.8, 20.8, 24.8, 3, true}, {20.8, 22.8, 24.8}}}, kWide);
-  EXPECT_FALSE(has(whole, "<polygon"));
-  EXPECT_TRUE(has(whole, "lowest to highest round"));
+  EXPECT_FALSE(says(whole, "<polygon"));
+  EXPECT_TRUE(says(whole, "lowest to highest round"));
 }
 
 TEST(Waterfall, DrawsWhatTakesLessAsAGainAndSaysWhatWasNotMeasured) {
   const std::string figure = report::waterfall_figure(make_waterfall(), kWide);
-  EXPECT_TRUE(has(figure, "class=\"gain\""));
-  EXPECT_TRUE(has(figure,
-                  "\xE2\x88\x92"
-                  "8.20 ms"))
-      << figure;
-  EXPECT_TRUE(has(figure, "not measured"));
-  EXPECT_FALSE(has(figure, "does not begin at 0"));
+  EXPECT_TRUE(says(figure, "class=\"gain\""));
+  EXPECT_TRUE(says(figure,
+                   "\xE2\x88\x92"
+                   "8.20 ms"));
+  EXPECT_TRUE(says(figure, "not measured"));
+  EXPECT_FALSE(says(figure, "does not begin at 0"));
 }
 
 TEST(Waterfall, SaysWhereItsAxisDoesNotBeginAtZero) {
@@ -255,35 +251,35 @@ TEST(Waterfall, SaysWhereItsAxisDoesNotBeginAtZero) {
                             .from_ms = 35.8,
                             .added_ms = statistics::Estimate{0.2, 0.1, 0.3, 5},
                             .over_device = true});
-  EXPECT_TRUE(has(report::waterfall_figure(waterfall, kWide), "does not begin at 0"));
+  EXPECT_TRUE(says(report::waterfall_figure(waterfall, kWide), "does not begin at 0"));
 }
 
 TEST(SupplyDemand, MarksWhatIsExtrapolatedAndWhatCannotBeReached) {
   report::SupplyDemand data = make_supply();
-  EXPECT_TRUE(has(report::supply_demand_figure(data, kWide), ">extrapolated</text>"));
-  EXPECT_TRUE(has(report::supply_demand_figure(data, kWide), "class=\"shade\""));
+  EXPECT_TRUE(says(report::supply_demand_figure(data, kWide), ">extrapolated</text>"));
+  EXPECT_TRUE(says(report::supply_demand_figure(data, kWide), "class=\"shade\""));
   data.needed->reachable = false;
   data.needed->peak_img_per_s = {2900, 2500, 3300, 5};
-  EXPECT_TRUE(has(report::supply_demand_figure(data, kWide),
-                  "not reachable: peak 2,900 img/s (2,500 to 3,300)"));
+  EXPECT_TRUE(says(report::supply_demand_figure(data, kWide),
+                   "not reachable: peak 2,900 img/s (2,500 to 3,300)"));
 }
 
 TEST(StepTimes, CountsStepsThatAreTooLongForTheFigure) {
   std::vector<double> steps(400, 10);
   steps[7] = 1000;
   const std::string figure = report::step_times_figure({steps, {}, {}, {}, {}, {}}, kWide);
-  EXPECT_TRUE(has(figure, "longest 1,000 ms. 1 above")) << figure.substr(0, 400);
+  EXPECT_TRUE(says(figure, "longest 1,000 ms. 1 above")) << figure.substr(0, 400);
   EXPECT_LT(figure.size(), 40000U) << "long windows are drawn in columns";
 }
 
 TEST(StepTimes, ShowIdlenessWhereItsCauseIsNotKnownAndNoComputingWhereNeitherIs) {
   const std::string idle = report::step_times_figure({{60, 60}, {}, {}, {}, {24, 24}, {}}, kWide);
-  EXPECT_TRUE(has(idle, ">idle</text>"));
-  EXPECT_TRUE(has(idle, ">computing</text>"));
-  EXPECT_FALSE(has(idle, ">no batch ready</text>"));
+  EXPECT_TRUE(says(idle, ">idle</text>"));
+  EXPECT_TRUE(says(idle, ">computing</text>"));
+  EXPECT_FALSE(says(idle, ">no batch ready</text>"));
   const std::string neither = report::step_times_figure({{60, 60}, {}, {}, {}, {}, {}}, kWide);
-  EXPECT_FALSE(has(neither, ">computing</text>"));
-  EXPECT_TRUE(has(neither, ">the whole step</text>"));
+  EXPECT_FALSE(says(neither, ">computing</text>"));
+  EXPECT_TRUE(says(neither, ">the whole step</text>"));
 }
 
 report::ScalingCurves make_curves(bool doublings) {
@@ -327,19 +323,19 @@ TEST(ScalingCurves, AreWellFormedWhateverTheyShow) {
 TEST(ScalingCurves, BeginAtTheOriginWhereTheyShould) {
   const std::string linear = report::scaling_curves_figure(make_curves(false), kWide);
   const std::string doublings = report::scaling_curves_figure(make_curves(true), kWide);
-  EXPECT_TRUE(has(linear, ">0</text>"));
-  EXPECT_TRUE(has(doublings, ">8</text>"));
-  EXPECT_TRUE(has(doublings, "projected"));
-  EXPECT_TRUE(has(linear, "curve-ideal"));
+  EXPECT_TRUE(says(linear, ">0</text>"));
+  EXPECT_TRUE(says(doublings, ">8</text>"));
+  EXPECT_TRUE(says(doublings, "projected"));
+  EXPECT_TRUE(says(linear, "curve-ideal"));
 }
 
 TEST(Figures, BringTheirStyleOnlyAsFiles) {
   const std::string inlined = report::waterfall_figure(make_waterfall(), kWide);
   const std::string file =
       report::waterfall_figure(make_waterfall(), {.width = 720, .standalone = true});
-  EXPECT_FALSE(has(inlined, "<style>"));
-  EXPECT_TRUE(has(file, "prefers-color-scheme:dark"));
-  EXPECT_FALSE(has(file, "url(")) << "nothing is fetched";
+  EXPECT_FALSE(says(inlined, "<style>"));
+  EXPECT_TRUE(says(file, "prefers-color-scheme:dark"));
+  EXPECT_FALSE(says(file, "url(")) << "nothing is fetched";
 }
 
 TEST(Markup, LeavesNothingThatAParserWouldTrip) {

@@ -15,6 +15,7 @@
 #include "tests/bench/isolate/isolation_fixture.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -158,8 +159,7 @@ TEST(SweepPage, DoesNotRepeatItsAnswerUnderEachFeederIfNoRowHasAVerdict) {
 TEST(SweepPage, SaysANoteOfSeveralRowsOnce) {
   const std::string page = page_of(make_sweep());
   EXPECT_EQ(count(page, "a note about"), 1U);
-  EXPECT_NE(page.find("zmq-consume; queue: a note about &lt;b&gt;data&lt;/b&gt;."),
-            std::string::npos);
+  EXPECT_TRUE(says(page, "zmq-consume; queue: a note about &lt;b&gt;data&lt;/b&gt;."));
 }
 
 TEST(SweepPage, LetsNoTextBecomeMarkup) {
@@ -176,13 +176,13 @@ TEST(SweepPage, LetsNoTextBecomeMarkup) {
 }
 
 TEST(SweepPage, DoesWithoutRowsAndWithoutRuns) {
-  EXPECT_NE(page_of(SweepResult{}).find("No feeder was measured"), std::string::npos);
+  EXPECT_TRUE(says(page_of(SweepResult{}), "No feeder was measured"));
   SweepResult sweep = make_sweep();
   for (Row& row : sweep.rows) row.repetitions.clear();
   summarise(sweep);
   const std::string page = page_of(sweep);
   EXPECT_EQ(count(page, "<svg"), 0U);
-  EXPECT_NE(page.find("no cost is known, not measured."), std::string::npos);
+  EXPECT_TRUE(says(page, "no cost is known, not measured."));
 }
 
 TEST(SweepFigures, AreFilesAndThoseOfEarlierRunsDoNotStay) {
@@ -235,13 +235,13 @@ TEST(IsolationPage, SaysTheVerdictFirstThenWhatHelpsThenWhy) {
 
 TEST(IsolationPage, ShowsWhatRungsLackAndThatSomeTakeLess) {
   const std::string page = page_of(make_isolation());
-  EXPECT_NE(page.find("cold files: not measured: pages stay resident"), std::string::npos);
-  EXPECT_NE(page.find("class=\"gain\""), std::string::npos);
+  EXPECT_TRUE(says(page, "cold files: not measured: pages stay resident"));
+  EXPECT_TRUE(says(page, "class=\"gain\""));
 }
 
 TEST(IsolationPage, DoesWithNothing) {
   const std::string page = page_of(isolate::Isolation{});
-  EXPECT_NE(page.find("Nothing could be concluded."), std::string::npos);
+  EXPECT_TRUE(says(page, "Nothing could be concluded."));
   EXPECT_EQ(count(page, "<svg"), 0U);
   EXPECT_TRUE(page.ends_with("</html>\n"));
 }

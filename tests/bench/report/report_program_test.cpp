@@ -13,6 +13,7 @@
 #include "dataflow/entry.h"
 #include "tests/bench/record/sweep_rows.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -58,7 +59,7 @@ TEST_F(ReportProgram, ShowsSavedResultsInEveryForm) {
     EXPECT_EQ(exit.code, 0) << report->name << ": " << exit.last_words;
     EXPECT_FALSE(exit.output.empty()) << report->name;
   }
-  EXPECT_NE(penstock({"report", file}).output.find("800.1 (800.0..800.2)"), std::string::npos);
+  EXPECT_TRUE(says(penstock({"report", file}).output, "800.1 (800.0..800.2)"));
   const ChildExit exit = penstock({"report", file, "--format=json", "--out", path("b.json")});
   EXPECT_EQ(exit.code, 0) << exit.last_words;
   EXPECT_TRUE(exit.output.empty());
@@ -72,12 +73,12 @@ TEST_F(ReportProgram, ComparesWithTheExitCodesOfTheTable) {
   const std::string before = save("a.json", 800), slower = save("b.json", 700);
   const ChildExit regression = penstock({"report", "compare", before, slower});
   EXPECT_EQ(regression.code, 1) << regression.last_words;
-  EXPECT_NE(regression.output.find("-12.5 ["), std::string::npos) << regression.output;
+  EXPECT_TRUE(says(regression.output, "-12.5 ["));
   EXPECT_EQ(penstock({"report", "compare", slower, before}).code, 0);
   EXPECT_EQ(penstock({"report", "compare", before, slower, "--margin=20"}).code, 0);
   const ChildExit other = penstock({"report", "compare", before, save("c.json", 800, "trivial")});
   EXPECT_EQ(other.code, 7);
-  EXPECT_NE(other.output.find("model: null -> trivial"), std::string::npos) << other.output;
+  EXPECT_TRUE(says(other.output, "model: null -> trivial"));
   const ChildExit json = penstock({"report", "compare", before, slower, "--format=json"});
   EXPECT_EQ(nlohmann::json::parse(json.output)["exit_code"], 1);
 }
@@ -86,8 +87,8 @@ TEST_F(ReportProgram, RefusesWhatItCannotReadByName) {
   std::ofstream(path("bad.json")) << "{\"schema\": 99, \"runs\": []}";
   const ChildExit newer = penstock({"report", path("bad.json")});
   EXPECT_EQ(newer.code, 6);
-  EXPECT_NE(newer.last_words.find("bad.json"), std::string::npos);
-  EXPECT_NE(newer.last_words.find("schema 99"), std::string::npos) << newer.last_words;
+  EXPECT_TRUE(says(newer.last_words, "bad.json"));
+  EXPECT_TRUE(says(newer.last_words, "schema 99"));
   EXPECT_EQ(penstock({"report", path("absent.json")}).code, 2);
   EXPECT_EQ(penstock({"report"}).code, 2);
   EXPECT_EQ(penstock({"report", "compare", path("bad.json")}).code, 2);
@@ -106,7 +107,7 @@ TEST_F(ReportProgram, RunsOnLinesAreRepetitions) {
   file.close();
   const ChildExit exit = penstock({"report", "compare", path("runs.jsonl"), path("runs.jsonl")});
   EXPECT_EQ(exit.code, 7) << exit.output << exit.last_words;
-  EXPECT_NE(exit.output.find("at least 3 each"), std::string::npos) << exit.output;
+  EXPECT_TRUE(says(exit.output, "at least 3 each"));
 }
 
 TEST_F(ReportProgram, ARunPrintsAnyReport) {
@@ -114,7 +115,7 @@ TEST_F(ReportProgram, ARunPrintsAnyReport) {
   words.insert(words.end(), kShortRun.begin(), kShortRun.end());
   const ChildExit exit = penstock(words);
   EXPECT_EQ(exit.code, 0) << exit.last_words;
-  EXPECT_NE(exit.output.find("Total img/sec on 1 GPU(s): "), std::string::npos) << exit.output;
+  EXPECT_TRUE(says(exit.output, "Total img/sec on 1 GPU(s): "));
   words.emplace_back("--json");
   EXPECT_EQ(penstock(words).code, 2) << "two forms";
 }
@@ -127,7 +128,7 @@ TEST_F(ReportProgram, ASweepComparesWithItsBaseline) {
   words.insert(words.end(), {"--baseline", path("out")});
   const ChildExit exit = penstock(words);
   EXPECT_EQ(exit.code, 7) << "one repetition decides nothing; " << exit.last_words;
-  EXPECT_NE(exit.output.find("undecided"), std::string::npos) << exit.output;
+  EXPECT_TRUE(says(exit.output, "undecided"));
   words.back() = path("absent");
   EXPECT_EQ(penstock(words).code, 2);
 }

@@ -10,6 +10,7 @@
 #include "bench/record/result_json.h"
 #include "bench/report/report.h"
 #include "tests/bench/record/sweep_rows.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -164,11 +165,10 @@ TEST(CsvReport, QuotesAndRoundsNothing) {
 TEST(HtmlReport, EscapesEveryText) {
   const std::string html = written("html");
   for (const char* raw : {"<script>", "<CPU>", "<i>careful", "<b>", "alert(\"1\")"}) {
-    EXPECT_EQ(html.find(raw), std::string::npos) << raw;
+    EXPECT_FALSE(says(html, raw)) << raw;
   }
-  EXPECT_NE(html.find("&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt; &amp; &#39;x&#39;"),
-            std::string::npos);
-  EXPECT_NE(html.find("&#39;gpu,&lt;b&gt;&#39;"), std::string::npos) << "the command";
+  EXPECT_TRUE(says(html, "&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt; &amp; &#39;x&#39;"));
+  EXPECT_TRUE(says(html, "&#39;gpu,&lt;b&gt;&#39;")) << "the command";
 }
 
 TEST(HtmlReport, NeedsNoOtherFile) {
@@ -178,9 +178,9 @@ TEST(HtmlReport, NeedsNoOtherFile) {
     html.erase(at, kName.size());
   }
   for (const char* reference : {"src=", "href=", "url(", "@import", "http:"}) {
-    EXPECT_EQ(html.find(reference), std::string::npos) << reference;
+    EXPECT_FALSE(says(html, reference)) << reference;
   }
-  EXPECT_NE(html.find("prefers-color-scheme: dark"), std::string::npos);
+  EXPECT_TRUE(says(html, "prefers-color-scheme: dark"));
   EXPECT_TRUE(html.ends_with("</html>\n"));
 }
 
@@ -194,14 +194,12 @@ TEST(TableReport, KeepsToTheWidthOfTheTerminal) {
 
 TEST(TableReport, HasARowForEachConfigurationAndSaysWhatStatusesMean) {
   const std::string table = written("table");
-  EXPECT_NE(
-      table.find("cpu     750.0 (742.5..757.5)    25.0 (25.0..25.0)  33.33         30.0    ok"),
-      std::string::npos)
-      << table;
-  EXPECT_NE(table.find("failed: "), std::string::npos);
-  EXPECT_NE(table.find("skipped: "), std::string::npos);
-  EXPECT_EQ(table.find("draining"), std::string::npos) << "no row is";
-  EXPECT_NE(table.find("Warning: <i>careful</i>."), std::string::npos);
+  EXPECT_TRUE(
+      says(table, "cpu     750.0 (742.5..757.5)    25.0 (25.0..25.0)  33.33         30.0    ok"));
+  EXPECT_TRUE(says(table, "failed: "));
+  EXPECT_TRUE(says(table, "skipped: "));
+  EXPECT_FALSE(says(table, "draining")) << "no row is";
+  EXPECT_TRUE(says(table, "Warning: <i>careful</i>."));
 }
 
 TEST(TableReport, SaysOnceWhatIsRemarkableAboutAllRowsThatRan) {
@@ -213,14 +211,14 @@ TEST(TableReport, SaysOnceWhatIsRemarkableAboutAllRowsThatRan) {
   std::ostringstream text;
   find_entry(report::report_table(), "table").write(sweep, {}, text);
   const std::string table = text.str();
-  EXPECT_NE(table.find("all rows: devices are slow."), std::string::npos) << table;
+  EXPECT_TRUE(says(table, "all rows: devices are slow."));
   EXPECT_EQ(table.find("devices are slow"), table.rfind("devices are slow")) << table;
-  EXPECT_NE(table.find("row of cpu"), std::string::npos) << table;
+  EXPECT_TRUE(says(table, "row of cpu"));
 }
 
 TEST(TableReport, IsColouredOnRequestOnly) {
-  EXPECT_EQ(written("table").find('\x1b'), std::string::npos);
-  EXPECT_NE(written("table", {100, true}).find("\x1b[31mfailed\x1b[0m"), std::string::npos);
+  EXPECT_FALSE(says(written("table"), "\x1b"));
+  EXPECT_TRUE(says(written("table", {100, true}), "\x1b[31mfailed\x1b[0m"));
 }
 
 TEST(MarkdownReport, HasCellsThatEndWhereTheyShould) {

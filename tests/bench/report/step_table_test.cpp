@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "tests/support/thrown_by.h"
+
 namespace penstock {
 namespace {
 
@@ -54,13 +56,13 @@ TEST(StepTable, TheHeaderSaysWhatTheRunDoes) {
 TEST(StepTable, LinesAboutVariablesAreThoseThatTheirUpdateHas) {
   const std::string staged = header_of("queue", "parameter_server:staged=true");
   EXPECT_TRUE(has_line(staged, "Staged vars: True"));
-  EXPECT_EQ(staged.find("AllReduce"), std::string::npos);
-  EXPECT_EQ(staged.find("Sync"), std::string::npos) << "there are no processes to wait for";
+  EXPECT_FALSE(says(staged, "AllReduce"));
+  EXPECT_FALSE(says(staged, "Sync")) << "there are no processes to wait for";
   EXPECT_TRUE(has_line(header_of("queue", "parameter_server", true), "Sync:        True"));
   EXPECT_TRUE(
       has_line(header_of("queue", "parameter_server:sync=false", true), "Sync:        False"));
   for (const char* update : {"horovod", "independent", "byteps"}) {
-    EXPECT_EQ(header_of("queue", update).find("AllReduce"), std::string::npos) << update;
+    EXPECT_FALSE(says(header_of("queue", update), "AllReduce")) << update;
   }
   EXPECT_TRUE(has_line(header_of("queue", "distributed_all_reduce"), "AllReduce:   None"));
 }
@@ -99,8 +101,8 @@ TEST(StepTable, AccuracyAddsTwoColumnsOfThreeDecimals) {
 TEST(StepTable, ForwardOnlyIsAModeWithAccuracies) {
   RunConfig config;
   config.forward_only = true;
-  EXPECT_NE(report::format_header({config}).find("Mode:        forward only\n"), std::string::npos);
-  EXPECT_NE(report::format_title(config).find("top_1_accuracy"), std::string::npos);
+  EXPECT_TRUE(says(report::format_header({config}), "Mode:        forward only\n"));
+  EXPECT_TRUE(says(report::format_title(config), "top_1_accuracy"));
 }
 
 TEST(StepTable, EvaluationsPrintRatesAndThenAccuracies) {
@@ -132,8 +134,7 @@ TEST(StepTable, ATotalThatDoesNotLastSaysSoInItsLine) {
   RunResult result;
   result.img_per_s = 1999.97;
   result.status = Status::draining;
-  EXPECT_NE(report::format_total(result).find("\ntotal images/sec: 1999.97 (not sustained)\n"),
-            std::string::npos);
+  EXPECT_TRUE(says(report::format_total(result), "\ntotal images/sec: 1999.97 (not sustained)\n"));
 }
 
 }  // namespace

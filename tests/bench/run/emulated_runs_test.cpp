@@ -9,6 +9,7 @@
 #include "bench/run/runner.h"
 #include "tests/bench/run/simulated_run.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -113,8 +114,7 @@ TEST_F(EmulatedRuns, ARecordedRunIsReplayedWithItsOwnTimesNotItsFeeders) {
     EXPECT_NEAR(replayed.step_ms[step], own, 1e-5) << step;
   }
   ASSERT_FALSE(replayed.notes.empty());
-  EXPECT_NE(replayed.notes.front().find("replays 119 step times"), std::string::npos)
-      << replayed.notes.front();
+  EXPECT_TRUE(says(replayed.notes.front(), "replays 119 step times"));
 }
 
 }  // namespace

@@ -83,7 +83,7 @@ TEST_F(Evaluation, ItsBatchesMayBeOfAnotherSize) {
   Script script;
   const RunResult other = run(script);
   ASSERT_EQ(other.exit_code, 0) << other.reason;
-  EXPECT_NE(script.lines.find("4 4 4 1 of 13"), std::string::npos) << script.lines;
+  EXPECT_TRUE(says(script.lines, "4 4 4 1 of 13"));
   EXPECT_EQ(other.evaluations.at(0).top1, as_training.evaluations.at(0).top1);
 }
 

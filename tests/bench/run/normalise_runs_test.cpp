@@ -9,6 +9,7 @@
 #include "dataflow/error.h"
 #include "tests/support/coloured_images.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -81,8 +82,8 @@ TEST_F(NormaliseRuns, OtherWordsAreRefused) {
     }
     return std::string("accepted");
   };
-  EXPECT_NE(refusal("queue:normalise=f64").find("expected device, f32 or f16"), std::string::npos);
-  EXPECT_NE(refusal("cpu:normalise=f32").find("normalise"), std::string::npos);
+  EXPECT_TRUE(says(refusal("queue:normalise=f64"), "expected device, f32 or f16"));
+  EXPECT_TRUE(says(refusal("cpu:normalise=f32"), "normalise"));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "dataflow/error.h"
 #include "tests/support/coloured_images.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -105,8 +106,8 @@ TEST_F(PageCacheTest, ASetThatDoesNotFitIsNotWarmed) {
     FAIL() << "read it";
   } catch (const ConfigError& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find("34.4 GB"), std::string::npos) << text;
-    EXPECT_NE(text.find("17.2 GB"), std::string::npos) << text;
+    EXPECT_TRUE(says(text, "34.4 GB"));
+    EXPECT_TRUE(says(text, "17.2 GB"));
   }
 }
 
@@ -143,7 +144,7 @@ TEST(PageCacheReport, ColdAndWarmAreWhatResidencySays) {
     EXPECT_EQ(result.facts.at("page_cache_files_checked"), 2500);
     EXPECT_EQ(result.img_per_s, 123);
     EXPECT_EQ(result.notes.size(), c.fact == 1 ? 1U : 2U);
-    EXPECT_NE(notes_of(result).find("2500 of 5000 files"), std::string::npos) << notes_of(result);
+    EXPECT_TRUE(says(notes_of(result), "2500 of 5000 files"));
   }
 }
 
@@ -166,7 +167,7 @@ TEST(PageCacheReport, WhatTheKernelDoesNotTellIsNotClaimed) {
   add_page_cache(result, PageCache::warm, unknown, unknown, 10);
   EXPECT_EQ(result.facts.at("page_cache_warm"), 0);
   EXPECT_FALSE(result.facts.contains("page_cache_resident_percent_before"));
-  EXPECT_NE(notes_of(result).find("10 of 10 files"), std::string::npos) << notes_of(result);
+  EXPECT_TRUE(says(notes_of(result), "10 of 10 files"));
 }
 
 // ---- whole runs -------------------------------------------------------------
@@ -249,7 +250,7 @@ TEST_F(PageCacheRun, FeedersWithoutFilesSayThatItHasNoEffect) {
     const RunResult result = run();
     ASSERT_EQ(result.exit_code, 0) << result.reason;
     EXPECT_FALSE(result.facts.contains("page_cache_cold"));
-    EXPECT_NE(notes_of(result).find("has no effect"), std::string::npos) << notes_of(result);
+    EXPECT_TRUE(says(notes_of(result), "has no effect"));
   }
 }
 
@@ -259,7 +260,7 @@ TEST_F(PageCacheRun, ASetThatDoesNotFitFailsTheRunBeforeItBegins) {
   const RunResult result = run();
   EXPECT_EQ(result.status, Status::failed);
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_NE(result.reason.find("for --page-cache warm"), std::string::npos) << result.reason;
+  EXPECT_TRUE(says(result.reason, "for --page-cache warm"));
 }
 
 TEST_F(PageCacheRun, OtherWordsAndEvaluationsAreRefused) {

@@ -71,13 +71,13 @@ TEST_F(JoinRun, RefusesAnotherNumberOfProcessesThanWasAskedFor) {
 TEST_F(JoinRun, RefusesWhatSeveralProcessesCannotDoTogether) {
   config_.variable_update = "horovod";
   config_.extend_window = true;
-  EXPECT_NE(refusal(four_).find("--extend-window"), std::string::npos);
+  EXPECT_TRUE(says(refusal(four_), "--extend-window"));
   config_.extend_window = false;
   config_.train_dir = "here";
-  EXPECT_NE(refusal(four_).find("--train-dir"), std::string::npos);
+  EXPECT_TRUE(says(refusal(four_), "--train-dir"));
   config_.train_dir.clear();
   config_.eval_during_training_every_n_steps = 5;
-  EXPECT_NE(refusal(four_).find("--eval"), std::string::npos);
+  EXPECT_TRUE(says(refusal(four_), "--eval"));
 }
 
 TEST(CheckAlike, NamesTheRanksAndTheFlagsThatDiffer) {
@@ -91,12 +91,12 @@ TEST(CheckAlike, NamesTheRanksAndTheFlagsThatDiffer) {
   other.prefetch = 5;
   ScriptedProcesses unlike({same, describe(other)});
   const std::string message = thrown_by<ConfigError>([&] { check_alike(unlike, config); });
-  EXPECT_NE(message.find("rank 2 has"), std::string::npos) << message;
-  EXPECT_NE(message.find("--batch-size=64"), std::string::npos) << message;
-  EXPECT_NE(message.find("--prefetch=5"), std::string::npos) << message;
-  EXPECT_NE(message.find(" on rank 0"), std::string::npos) << message;
-  EXPECT_NE(message.find("--batch-size=32"), std::string::npos) << message;
-  EXPECT_EQ(message.find("rank 1 has"), std::string::npos) << message;
+  EXPECT_TRUE(says(message, "rank 2 has"));
+  EXPECT_TRUE(says(message, "--batch-size=64"));
+  EXPECT_TRUE(says(message, "--prefetch=5"));
+  EXPECT_TRUE(says(message, " on rank 0"));
+  EXPECT_TRUE(says(message, "--batch-size=32"));
+  EXPECT_FALSE(says(message, "rank 1 has"));
 }
 
 TEST(AwaitAllReady, RefusesRanksThatFoundDifferentNumbersOfExamples) {
@@ -104,7 +104,7 @@ TEST(AwaitAllReady, RefusesRanksThatFoundDifferentNumbersOfExamples) {
   EXPECT_NO_THROW(await_all_ready(alike, 80));
   ScriptedProcesses unlike({"80", "79"});
   const std::string message = thrown_by<ConfigError>([&] { await_all_ready(unlike, 80); });
-  EXPECT_NE(message.find("79 on rank 2 and 80 on rank 0"), std::string::npos) << message;
+  EXPECT_TRUE(says(message, "79 on rank 2 and 80 on rank 0"));
 }
 
 RunResult result_of_rank_0() {
@@ -135,9 +135,7 @@ TEST(GatherRanks, RatesAreAllImagesOverTheLongestWindow) {
   ASSERT_EQ(result.ranks.size(), 3U);
   EXPECT_EQ(result.ranks[2].host, "c");
   const std::string lines = format_ranks(result);
-  EXPECT_NE(lines.find("rank 1 on b: 100.00 images/sec\nrank 2 on c: 80.00 images/sec\n"),
-            std::string::npos)
-      << lines;
+  EXPECT_TRUE(says(lines, "rank 1 on b: 100.00 images/sec\nrank 2 on c: 80.00 images/sec\n"));
 }
 
 TEST(GatherRanks, SaysWhereRatesAreOfOneRankAlone) {
@@ -148,7 +146,7 @@ TEST(GatherRanks, SaysWhereRatesAreOfOneRankAlone) {
   EXPECT_EQ(result.exit_code, 5);
   EXPECT_DOUBLE_EQ(result.img_per_s, 100);
   ASSERT_EQ(result.notes.size(), 1U);
-  EXPECT_NE(result.notes[0].find("rank 0 only"), std::string::npos);
+  EXPECT_TRUE(says(result.notes[0], "rank 0 only"));
   RunResult stopped = result_of_rank_0();
   stopped.exit_code = 130;
   gather_ranks(nobody, stopped);

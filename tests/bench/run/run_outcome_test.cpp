@@ -8,6 +8,7 @@
 #include <string>
 
 #include "dataflow/error.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -46,7 +47,7 @@ TEST(RunOutcome, IsFailedIfTheDataEndDuringWarmUp) {
       outcome_of(RunEnd{.data_ended = true, .warm_up_steps = 2, .wanted_warm_up_steps = 5});
   EXPECT_EQ(outcome.status, Status::failed);
   EXPECT_EQ(outcome.exit_code, 6);
-  EXPECT_NE(outcome.reason.find("2 of 5 steps"), std::string::npos);
+  EXPECT_TRUE(says(outcome.reason, "2 of 5 steps"));
 }
 
 TEST(RunOutcome, KeepsAnExtendedWindowWhoseDataEndAfterTheStepsAskedFor) {
@@ -56,21 +57,20 @@ TEST(RunOutcome, KeepsAnExtendedWindowWhoseDataEndAfterTheStepsAskedFor) {
                                             .asked_steps = 8,
                                             .wanted_steps = 20});
   EXPECT_EQ(outcome.status, Status::ok);
-  EXPECT_NE(outcome.note.find("after 9 of 20 steps"), std::string::npos);
+  EXPECT_TRUE(says(outcome.note, "after 9 of 20 steps"));
 }
 
 TEST(RunOutcome, IsDrainingIfTheReserveFell) {
   WindowReserve reserve{.counted = {.consumed = 20, .start = 10, .end = 0}, .start = 10};
   const Outcome outcome = outcome_of(reserve);
   EXPECT_EQ(outcome.status, Status::draining);
-  EXPECT_NE(outcome.reason.find("measure at least 201 steps, or let --extend-window do it"),
-            std::string::npos);
+  EXPECT_TRUE(says(outcome.reason, "measure at least 201 steps, or let --extend-window do it"));
 }
 
 TEST(RunOutcome, NotesAReserveThatIsLargeButDidNotFallExceptForACeiling) {
   WindowReserve reserve{.counted = {.consumed = 10, .start = 4, .end = 4}, .start = 4, .end = 4};
   EXPECT_EQ(outcome_of(reserve).status, Status::ok);
-  EXPECT_NE(outcome_of(reserve).note.find("4 were ready"), std::string::npos);
+  EXPECT_TRUE(says(outcome_of(reserve).note, "4 were ready"));
   reserve.costs_something = false;
   EXPECT_EQ(outcome_of(reserve).note, "");
 }
@@ -83,7 +83,7 @@ TEST(RunOutcome, TrustsTheProducersTimesOverHalfTheWindowOnly) {
   EXPECT_EQ(reserve.at_producer->consumed, 50);
   const Outcome outcome = outcome_of(reserve);
   EXPECT_EQ(outcome.status, Status::draining);
-  EXPECT_NE(outcome.reason.find("the producer sent 20 batches while 50"), std::string::npos);
+  EXPECT_TRUE(says(outcome.reason, "the producer sent 20 batches while 50"));
 }
 
 }  // namespace

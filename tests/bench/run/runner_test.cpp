@@ -11,6 +11,7 @@
 #include "bench/record/statistics.h"
 #include "dataflow/error.h"
 #include "tests/bench/run/simulated_run.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -163,7 +164,7 @@ TEST_F(RunnerTest, AWindowThatLivesOnTheReserveIsDraining) {
   config_.prefetch = 10;
   const RunResult result = run(&kThrottled);
   EXPECT_EQ(result.status, Status::draining);
-  EXPECT_NE(result.reason.find("batches were ready"), std::string::npos) << result.reason;
+  EXPECT_TRUE(says(result.reason, "batches were ready"));
 }
 
 TEST_F(RunnerTest, AShortWindowWhoseReserveDidNotFallHasARateWithABound) {
@@ -206,9 +207,7 @@ TEST_F(RunnerTest, AProducerThatSaysWhenItSentItsBatchesBoundsWhatSocketsHid) {
   sent = 12;
   const RunResult fell_behind = run(&feeder);
   EXPECT_EQ(fell_behind.status, Status::draining);
-  EXPECT_NE(fell_behind.reason.find("the producer sent 12 batches while 16 were trained on"),
-            std::string::npos)
-      << fell_behind.reason;
+  EXPECT_TRUE(says(fell_behind.reason, "the producer sent 12 batches while 16 were trained on"));
 }
 
 TEST_F(RunnerTest, AnExtendedWindowOutlastsTheReserve) {
@@ -263,7 +262,7 @@ TEST_F(RunnerTest, DataThatEndEarlyMakeAPartialResult) {
   const RunResult result = run(&kThrottled);
   EXPECT_EQ(result.status, Status::partial);
   EXPECT_EQ(result.exit_code, 6);
-  EXPECT_NE(result.reason.find("data ended"), std::string::npos) << result.reason;
+  EXPECT_TRUE(says(result.reason, "data ended"));
   EXPECT_LE(result.step_ms.size(), 20U);
 }
 
@@ -282,7 +281,7 @@ TEST_F(RunnerTest, DataThatEndDuringWarmUpAreAFailure) {
     const RunResult two = run(&kThrottled);
     EXPECT_EQ(two.status, Status::failed) << update;
     EXPECT_EQ(two.exit_code, 6) << update;
-    EXPECT_NE(two.reason.find(" of 10 steps; give more data"), std::string::npos) << two.reason;
+    EXPECT_TRUE(says(two.reason, " of 10 steps; give more data"));
   }
 }
 
@@ -302,7 +301,7 @@ TEST_F(RunnerTest, DataThatEndInTheExtensionOfAWindowAreEnough) {
   const RunResult result = run(&kThrottled);
   EXPECT_EQ(result.status, Status::draining) << "the rings were full, and are empty";
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_EQ(result.reason.find("--extend-window"), std::string::npos) << "it is given";
+  EXPECT_FALSE(says(result.reason, "--extend-window")) << "it is given";
   EXPECT_EQ(result.reserve_end, 0);
   EXPECT_EQ(result.step_ms.size(), 70U);
   EXPECT_TRUE(notes_say(result, "the feeder's data ended after 70 of "));

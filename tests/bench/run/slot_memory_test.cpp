@@ -8,6 +8,7 @@
 
 #include "dataflow/host_device.h"
 #include "tests/bench/run/simulated_run.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -70,7 +71,7 @@ TEST(SlotMemory, ADriversMemoryStaysItsOwnAndOneNoteSaysSo) {
   }
   EXPECT_EQ(device.allocations, 2);
   ASSERT_EQ(probe.notes().size(), 1U);
-  EXPECT_NE(probe.notes()[0].find("--huge-pages has no effect"), std::string::npos);
+  EXPECT_TRUE(says(probe.notes()[0], "--huge-pages has no effect"));
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "bench/scaling/exchange/exchange_run.h"
 #include "bench/scaling/exchange/exchange_ways.h"
 #include "dataflow/error.h"
+#include "tests/support/thrown_by.h"
 #include "tests/support/virtual_clock.h"
 #include "trainer/collectives/link_collective.h"
 #include "trainer/collectives/threads.h"
@@ -255,7 +256,7 @@ TEST(ExchangeRun, AWrongSumEndsItBeforeAnythingIsMeasured) {
   } catch (const Error& error) {
     const std::string message = error.what();
     EXPECT_TRUE(message.starts_with("idle added wrongly: element 0 of 3 on rank ")) << message;
-    EXPECT_NE(message.find("expected 3; nothing was measured"), std::string::npos) << message;
+    EXPECT_TRUE(says(message, "expected 3; nothing was measured"));
   }
 }
 
@@ -318,7 +319,7 @@ TEST(ExchangeReport, TheTableHasARowForEachWay) {
            "note: 2 ranks share 1 usable cores and take turns on them.\n",
            "Stopped: this is what was measured by then.\n",
        }) {
-    EXPECT_NE(text.find(part), std::string::npos) << part << "\nin\n" << text;
+    EXPECT_TRUE(says(text, part)) << part << "\nin\n" << text;
   }
 }
 
@@ -331,8 +332,8 @@ TEST(ExchangeReport, SpeedsAreAgainstMpiOfTheSameIteration) {
   EXPECT_EQ(json["rows"][0]["speed_against_mpi"]["high"], 3.0);
   std::ostringstream out;
   scaling::write_exchange_text(report, out);
-  EXPECT_NE(out.str().find("2.00 (1.00..3.00)"), std::string::npos) << out.str();
-  EXPECT_NE(out.str().find("x mpi: how often as fast"), std::string::npos) << out.str();
+  EXPECT_TRUE(says(out.str(), "2.00 (1.00..3.00)"));
+  EXPECT_TRUE(says(out.str(), "x mpi: how often as fast"));
 }
 
 TEST(ExchangeReport, TheJsonHasEveryTimeAndSaysThatItIsPartial) {

@@ -11,6 +11,7 @@
 #include "dataflow/error.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -48,13 +49,11 @@ TEST(Hosts, HostFileOfMpirunHasSlots) {
 
 TEST(Hosts, FileOfTwoKindsIsRefusedWithTheLine) {
   const std::string text = refusal([] { scaling::parse_host_file("a slots=4\nx y\n", "hosts"); });
-  EXPECT_NE(text.find("hosts line 2"), std::string::npos) << text;
-  EXPECT_NE(refusal([] { scaling::parse_host_file("a cores=4\n", "hosts"); }).find("cores=4"),
-            std::string::npos);
-  EXPECT_NE(refusal([] { scaling::parse_host_file("# nothing\n", "hosts"); }).find("no machine"),
-            std::string::npos);
-  EXPECT_NE(refusal([] { scaling::read_host_file("/nowhere/hosts"); }).find("/nowhere/hosts"),
-            std::string::npos);
+  EXPECT_TRUE(says(text, "hosts line 2"));
+  EXPECT_TRUE(says(refusal([] { scaling::parse_host_file("a cores=4\n", "hosts"); }), "cores=4"));
+  EXPECT_TRUE(
+      says(refusal([] { scaling::parse_host_file("# nothing\n", "hosts"); }), "no machine"));
+  EXPECT_TRUE(says(refusal([] { scaling::read_host_file("/nowhere/hosts"); }), "/nowhere/hosts"));
 }
 
 TEST(Hosts, FirstMachineIsFilledFirstAndTheLastMayHaveFewer) {
@@ -68,7 +67,7 @@ TEST(Hosts, FirstMachineIsFilledFirstAndTheLastMayHaveFewer) {
 TEST(Hosts, MoreRanksThanRoomAreRefused) {
   const std::string text =
       refusal([] { scaling::place_ranks(scaling::parse_host_list("a:1,b:2"), 4, 1); });
-  EXPECT_NE(text.find("4 ranks do not fit: 2 machines take 3"), std::string::npos) << text;
+  EXPECT_TRUE(says(text, "4 ranks do not fit: 2 machines take 3"));
 }
 
 TEST(Hosts, UnknownMachinesAreAllNamed) {
@@ -76,7 +75,7 @@ TEST(Hosts, UnknownMachinesAreAllNamed) {
   const Hosts hosts{{"localhost", "", 1}, {"one.invalid", "", 1}, {"localhost", "two.invalid", 1}};
   const std::string agent(scaling::kPlainSsh);
   const std::string text = refusal([&] { scaling::expect_known(hosts, agent); });
-  EXPECT_NE(text.find("machines one.invalid, two.invalid"), std::string::npos) << text;
+  EXPECT_TRUE(says(text, "machines one.invalid, two.invalid"));
   EXPECT_NO_THROW(scaling::expect_known(Hosts{{"localhost", "127.0.0.1", 1}}, agent));
   EXPECT_NO_THROW(scaling::expect_known(Hosts{{"one.invalid", "", 1}}, "an agent of its own"));
 }
@@ -127,8 +126,8 @@ TEST(Reach, OneThatDoesNotAnswerIsNamed) {
     FAIL() << "nothing was thrown";
   } catch (const Unavailable& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find("cannot reach node7"), std::string::npos) << text;
-    EXPECT_NE(text.find("no route"), std::string::npos) << text;
+    EXPECT_TRUE(says(text, "cannot reach node7"));
+    EXPECT_TRUE(says(text, "no route"));
   }
 }
 

@@ -11,6 +11,7 @@
 #include "tests/support/patience.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -69,14 +70,13 @@ TEST_F(MpirunLaunch, TwoRanksGiveOneResult) {
   const nlohmann::json result = nlohmann::json::parse(exit.output);
   EXPECT_EQ(result["config"]["num_processes"], 2);
   EXPECT_EQ(result["config"]["variable_update"], "horovod");
-  EXPECT_NE(exit.last_words.find("penstock launch: mpirun -np 2"), std::string::npos)
-      << exit.last_words;
+  EXPECT_TRUE(says(exit.last_words, "penstock launch: mpirun -np 2"));
 }
 
 TEST_F(MpirunLaunch, ExitCodeIsTheRunsOwn) {
   const ChildExit exit = exit_of(run({"--model=no-such-model"}));
   EXPECT_EQ(exit.code, 2) << exit.last_words;
-  EXPECT_NE(exit.last_words.find("no-such-model"), std::string::npos) << exit.last_words;
+  EXPECT_TRUE(says(exit.last_words, "no-such-model"));
 }
 
 TEST_F(MpirunLaunch, AnInterruptionSavesAndLeavesNoProcess) {
@@ -105,10 +105,9 @@ TEST_F(LaunchProgram, PrintsTheCommandAndStartsNothing) {
   const ChildExit exit =
       exit_of({"-np", "2", "--print", "--hosts", "localhost:2", "run", "--seed=7"});
   EXPECT_EQ(exit.code, 0) << exit.last_words;
-  EXPECT_NE(exit.output.find("mpirun -np 2"), std::string::npos) << exit.output;
-  EXPECT_NE(exit.output.find("--host localhost:2"), std::string::npos) << exit.output;
-  EXPECT_NE(exit.output.find(" run --seed=7 --variable-update=horovod\n"), std::string::npos)
-      << exit.output;
+  EXPECT_TRUE(says(exit.output, "mpirun -np 2"));
+  EXPECT_TRUE(says(exit.output, "--host localhost:2"));
+  EXPECT_TRUE(says(exit.output, " run --seed=7 --variable-update=horovod\n"));
 }
 
 TEST_F(LaunchProgram, SaysWhatCannotBeBeforeAnythingStarts) {
@@ -123,7 +122,7 @@ TEST_F(LaunchProgram, SaysWhatCannotBeBeforeAnythingStarts) {
   for (const auto& [words, expected] : cases) {
     const ChildExit exit = exit_of(words);
     EXPECT_EQ(exit.code, 2) << expected;
-    EXPECT_NE(exit.last_words.find(expected), std::string::npos) << exit.last_words;
+    EXPECT_TRUE(says(exit.last_words, expected));
   }
 }
 
@@ -133,8 +132,7 @@ TEST_F(LaunchProgram, WithoutMpirunItSaysHowToInstallIt) {
   const ChildExit exit = exit_of(run({}));
   setenv("PATH", path.c_str(), 1);
   EXPECT_EQ(exit.code, 3) << exit.last_words;
-  EXPECT_NE(exit.last_words.find("apt-get install openmpi-bin"), std::string::npos)
-      << exit.last_words;
+  EXPECT_TRUE(says(exit.last_words, "apt-get install openmpi-bin"));
 }
 
 TEST_F(LaunchProgram, RefusesToBeLaunchedItself) {
@@ -144,8 +142,7 @@ TEST_F(LaunchProgram, RefusesToBeLaunchedItself) {
   unsetenv("OMPI_COMM_WORLD_RANK");
   unsetenv("OMPI_COMM_WORLD_SIZE");
   EXPECT_EQ(exit.code, 2) << exit.last_words;
-  EXPECT_NE(exit.last_words.find("mpirun has started 2 of it"), std::string::npos)
-      << exit.last_words;
+  EXPECT_TRUE(says(exit.last_words, "mpirun has started 2 of it"));
 }
 
 }  // namespace

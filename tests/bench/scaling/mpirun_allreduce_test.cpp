@@ -6,6 +6,7 @@
 
 #include "tests/support/entry_names.h"
 #include "tests/support/mpirun_fixture.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -99,7 +100,7 @@ TEST_F(MpirunAllReduce, RanksWithOtherFlagsAreNamed) {
   ChildProcess child({.arguments = words, .timeout = 50s});
   const ChildExit& exit = child.wait();
   EXPECT_EQ(exit.code, 2) << exit.last_words;
-  EXPECT_NE(exit.last_words.find("--algorithm=tree"), std::string::npos) << exit.last_words;
+  EXPECT_TRUE(says(exit.last_words, "--algorithm=tree"));
 }
 
 TEST_F(MpirunAllReduce, RunsSayHowTheirRanksExchangeAndTrainAlikeByEachWay) {

@@ -9,6 +9,7 @@
 #include "bench/sweep/result_folder.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -34,18 +35,18 @@ TEST(ProjectProgram, ProjectsWhatARunPrinted) {
                                    "--ranks", "1,4,64", "--out", (folder / "out").native()});
   ASSERT_EQ(exit.code, 0) << exit.last_words;
   EXPECT_TRUE(exit.output.starts_with("Projected, not measured: resnet50")) << exit.output;
-  EXPECT_NE(exit.output.find("derived from the graph"), std::string::npos) << exit.output;
+  EXPECT_TRUE(says(exit.output, "derived from the graph"));
   const auto files = files_below(folder / "out");
   const std::string& csv = files.at("projection.csv");
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 1 + 3 * 5) << csv;
   const FolderLock lock(folder / "out");
   const ChildExit locked = penstock({"project", record, "--out", (folder / "out").native()});
   EXPECT_EQ(locked.code, 2) << locked.last_words;
-  EXPECT_NE(locked.last_words.find("another process writes"), std::string::npos);
+  EXPECT_TRUE(says(locked.last_words, "another process writes"));
   const nlohmann::json json = nlohmann::json::parse(files.at("projection.json"));
   EXPECT_EQ(json["rows"].size(), 15U);
   EXPECT_EQ(json["rows"][2]["hosts"], 16);
-  EXPECT_NE(files.at("projection.svg").find("projected, not measured"), std::string::npos);
+  EXPECT_TRUE(says(files.at("projection.svg"), "projected, not measured"));
 
   const ChildExit some =
       penstock({"project", record, "--ranks=8", "--exchange=ps,ring", "--format=csv"});
@@ -55,8 +56,8 @@ TEST(ProjectProgram, ProjectsWhatARunPrinted) {
 TEST(ProjectProgram, ChecksItsFormulaAgainstPublishedFigures) {
   const ChildExit exit = penstock({"project", "--check"});
   ASSERT_EQ(exit.code, 0) << exit.last_words;
-  EXPECT_NE(exit.output.find("These were not used for any constant"), std::string::npos);
-  EXPECT_EQ(exit.output.find("nan"), std::string::npos) << exit.output;
+  EXPECT_TRUE(says(exit.output, "These were not used for any constant"));
+  EXPECT_FALSE(says(exit.output, "nan"));
 }
 
 TEST(ProjectProgram, SaysWhatItCannotProject) {

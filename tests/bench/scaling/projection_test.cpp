@@ -12,6 +12,7 @@
 #include "bench/scaling/projection/topology.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
+#include "tests/support/thrown_by.h"
 #include "trainer/model.h"
 
 namespace penstock {
@@ -33,7 +34,7 @@ RunResult record() {
   return run;
 }
 
-bool says(const scaling::MeasuredStep& step, const std::string& text) {
+bool notes(const scaling::MeasuredStep& step, const std::string& text) {
   return std::any_of(step.notes.begin(), step.notes.end(),
                      [&](const std::string& note) { return note.find(text) != std::string::npos; });
 }
@@ -42,7 +43,7 @@ TEST(MeasuredStep, WaitingIsTakenOff) {
   const scaling::MeasuredStep step = scaling::measured_step(record());
   EXPECT_NEAR(step.compute_ms(), 101 - 6 - 6, 1e-9);  // without the first step
   EXPECT_NEAR(step.jitter_ms, 2, 1e-9);
-  EXPECT_TRUE(says(step, "taken off the record's steps of 101.00 ms: 6.00 ms"));
+  EXPECT_TRUE(notes(step, "taken off the record's steps of 101.00 ms: 6.00 ms"));
   EXPECT_FALSE(step.feeder_img_per_s.has_value());
 }
 
@@ -54,16 +55,16 @@ TEST(MeasuredStep, BucketsThatWereMeasuredAreTaken) {
   ASSERT_EQ(step.buckets.size(), 2U);
   EXPECT_DOUBLE_EQ(step.buckets[1].bytes, 25 * 0x1p20);
   EXPECT_DOUBLE_EQ(step.buckets[0].lead_ms, 50);
-  EXPECT_TRUE(says(step, "measured, 2 of them"));
-  EXPECT_FALSE(says(step, "bus bandwidth"));  // one device has no bus
-  run.config.num_gpus = 2;                    // 26 MiB in 11 ms
+  EXPECT_TRUE(notes(step, "measured, 2 of them"));
+  EXPECT_FALSE(notes(step, "bus bandwidth"));  // one device has no bus
+  run.config.num_gpus = 2;                     // 26 MiB in 11 ms
   EXPECT_TRUE(
-      says(scaling::measured_step(run), "over 2 devices reached a bus bandwidth of 2.48 GB/s"));
+      notes(scaling::measured_step(run), "over 2 devices reached a bus bandwidth of 2.48 GB/s"));
 }
 
 TEST(MeasuredStep, BucketsThatWereNotAreDerivedAndItIsSaid) {
   const scaling::MeasuredStep step = scaling::measured_step(record());
-  EXPECT_TRUE(says(step, "derived from the graph"));
+  EXPECT_TRUE(notes(step, "derived from the graph"));
   double bytes = 0;
   for (const scaling::ReadyBucket& bucket : step.buckets) bytes += bucket.bytes;
   EXPECT_DOUBLE_EQ(bytes, 4.0 * 25557032);  // ResNet-50
@@ -207,8 +208,7 @@ TEST(Projection, EveryRowSaysThatItIsProjected) {
        ++at)
     ++marks;
   EXPECT_EQ(marks, projection.rows.size());
-  EXPECT_NE(scaling::projection_figure(projection, {}).find(scaling::kProjected),
-            std::string::npos);
+  EXPECT_TRUE(says(scaling::projection_figure(projection, {}), scaling::kProjected));
 }
 
 TEST(Check, FitFindsTheConstantsThatMadeTheFigures) {
@@ -266,8 +266,8 @@ TEST(Check, TextKeepsFittedAndPredictedApart) {
   scaling::write_check_text(std::span(&checked, 1), out);
   const std::string text = out.str();
   EXPECT_LT(text.rfind("\n  fitted"), text.find("\n  predicted")) << text;
-  EXPECT_NE(text.find("2 fitted points: "), std::string::npos) << text;
-  EXPECT_NE(text.find("3 predicted points: "), std::string::npos) << text;
+  EXPECT_TRUE(says(text, "2 fitted points: "));
+  EXPECT_TRUE(says(text, "3 predicted points: "));
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "tests/support/jpeg_writer.h"
 #include "tests/support/message_puller.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -111,10 +112,8 @@ TEST_F(ServeProcesses, EachImageIsSentOnce) {
   for (const auto& [file, count] : times) EXPECT_EQ(count, 1);
   const ChildExit& exit = child.wait();
   EXPECT_EQ(exit.code, 0) << exit.last_words;
-  EXPECT_NE(exit.last_words.find("3 of 3 processes in all sent 12 batches, 41 images"),
-            std::string::npos)
-      << exit.last_words;
-  EXPECT_EQ(exit.last_words.find("given twice"), std::string::npos) << exit.last_words;
+  EXPECT_TRUE(says(exit.last_words, "3 of 3 processes in all sent 12 batches, 41 images"));
+  EXPECT_FALSE(says(exit.last_words, "given twice"));
 }
 
 TEST_F(ServeProcesses, AnInterruptEndsAll) {
@@ -125,7 +124,7 @@ TEST_F(ServeProcesses, AnInterruptEndsAll) {
   const ChildExit& exit = child.stop();  // SIGINT to the first process and its group
   EXPECT_EQ(exit.code, 130) << exit.last_words;
   expect_gone(pids);
-  EXPECT_NE(exit.last_words.find("3 of 3 processes in all"), std::string::npos) << exit.last_words;
+  EXPECT_TRUE(says(exit.last_words, "3 of 3 processes in all"));
 }
 
 TEST_F(ServeProcesses, ADeathIsReportedAndEndsAll) {
@@ -136,7 +135,7 @@ TEST_F(ServeProcesses, ADeathIsReportedAndEndsAll) {
   kill(*pids.begin(), SIGKILL);
   const ChildExit& exit = child.wait();
   EXPECT_EQ(exit.code, 6) << exit.last_words;
-  EXPECT_NE(exit.last_words.find("was ended by signal 9"), std::string::npos) << exit.last_words;
+  EXPECT_TRUE(says(exit.last_words, "was ended by signal 9"));
   expect_gone(pids);
 }
 
@@ -174,7 +173,7 @@ TEST_F(ServeProcesses, WhatCannotBeIsRefused) {
     return exit.last_words;
   };
   const auto expect_said = [](const std::string& text, std::string_view part) {
-    EXPECT_NE(text.find(part), std::string::npos) << text;
+    EXPECT_TRUE(says(text, part));
   };
   expect_said(refusal({"--processes=3", "--bind"}), "let the consumer bind");
   expect_said(refusal({"--processes=3", "--num-batches=2"}), "fewer --processes");
@@ -197,11 +196,11 @@ TEST(ServeReport, TheSlowerSideIsNamed) {
             "sent 10 batches, 40 images, 4.0 MB: 20.0 img/s, 2.0 MB/s in 2.0 s; 75 % of it waiting "
             "for consumers, 20 % for batches to send: the consumers are the slower side");
   std::swap(totals.consumers_s, totals.feeder_s);
-  EXPECT_NE(describe(totals, false).find("this producer is the slower side"), std::string::npos);
+  EXPECT_TRUE(says(describe(totals, false), "this producer is the slower side"));
   totals.feeder_s = 0.1;
   totals.consumers_s = 0;
-  EXPECT_NE(describe(totals, true).find("--img-per-s is the limit"), std::string::npos);
-  EXPECT_NE(describe(totals, false).find("neither side waits"), std::string::npos);
+  EXPECT_TRUE(says(describe(totals, true), "--img-per-s is the limit"));
+  EXPECT_TRUE(says(describe(totals, false), "neither side waits"));
   EXPECT_EQ(describe(serve::ServeTotals{}, false),
             "sent 0 batches, 0 images, 0.0 MB: 0.0 img/s, 0.0 MB/s in 0.0 s");
 }

@@ -9,9 +9,10 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "bench/record/result_json.h"
+#include "tests/support/text_files.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -25,12 +26,6 @@ constexpr OptionSpec kReceiverOptions[] = {{"endpoint", "ipc://testpipe", ""},
 constexpr FeederEntry kPlain{.name = "plain"};
 constexpr FeederEntry kReceiver{
     .name = "receiver", .needs_producer = true, .options = kReceiverOptions};
-
-std::string content_of(const std::filesystem::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
 
 class ChildRun : public testing::Test {
  protected:
@@ -67,9 +62,9 @@ TEST_F(ChildRun, HandsOverTheWholeConfiguration) {
   config_.num_gpus = 3;
   config_.seed = 99;
   run_in_child(config_, kPlain, program("printf '%s\\n' \"$@\" > $dir/arguments"), {});
-  const std::string arguments = content_of(path("arguments"));
+  const std::string arguments = read_text(path("arguments"));
   for (const std::string& flag : to_flags(config_)) {
-    EXPECT_NE(arguments.find(flag + "\n"), std::string::npos) << flag;
+    EXPECT_TRUE(says(arguments, flag + "\n")) << flag;
   }
   EXPECT_TRUE(arguments.starts_with("run\n--json\n")) << arguments;
 }
@@ -79,9 +74,8 @@ TEST_F(ChildRun, RubbishIsAFailedRun) {
   const RunResult result = run_in_child(config_, kPlain, options, {});
   EXPECT_EQ(result.status, Status::failed);
   EXPECT_EQ(result.exit_code, 6);
-  EXPECT_NE(result.reason.find("printed no JSON object but 'Segmentation fauld"),
-            std::string::npos);
-  EXPECT_NE(result.reason.find("it said: why"), std::string::npos) << result.reason;
+  EXPECT_TRUE(says(result.reason, "printed no JSON object but 'Segmentation fauld"));
+  EXPECT_TRUE(says(result.reason, "it said: why"));
   EXPECT_FALSE(result.started.empty());
 }
 
@@ -97,11 +91,11 @@ TEST_F(ChildRun, OtherJsonIsAFailedRun) {
 TEST_F(ChildRun, ACrashIsAFailedRunEvenBehindAResult) {
   const RunResult silent = run_in_child(config_, kPlain, program("kill -SEGV $$"), {});
   EXPECT_EQ(silent.status, Status::failed);
-  EXPECT_NE(silent.reason.find("signal 11"), std::string::npos) << silent.reason;
+  EXPECT_TRUE(says(silent.reason, "signal 11"));
   const RunResult late =
       run_in_child(config_, kPlain, program("cat $dir/result.json; kill -ABRT $$"), {});
   EXPECT_EQ(late.status, Status::failed);
-  EXPECT_NE(late.reason.find("signal 6"), std::string::npos) << late.reason;
+  EXPECT_TRUE(says(late.reason, "signal 6"));
 }
 
 TEST_F(ChildRun, NotesOfARunAreNotTheReasonOfItsEnd) {
@@ -133,7 +127,7 @@ TEST_F(ChildRun, ATimeoutIsAFailedRun) {
   const RunResult result = run_in_child(config_, kPlain, options, {});
   EXPECT_EQ(result.status, Status::failed);
   EXPECT_EQ(result.exit_code, 5);
-  EXPECT_NE(result.reason.find("did not end in time"), std::string::npos) << result.reason;
+  EXPECT_TRUE(says(result.reason, "did not end in time"));
 }
 
 TEST_F(ChildRun, AStopIsAPartialRun) {
@@ -149,7 +143,7 @@ TEST_F(ChildRun, AMissingProgramIsAFailedRun) {
   const RunResult result =
       run_in_child(config_, kPlain, {.program = "/no/such/program", .timeout = 1s}, {});
   EXPECT_EQ(result.status, Status::failed);
-  EXPECT_NE(result.reason.find("/no/such/program"), std::string::npos) << result.reason;
+  EXPECT_TRUE(says(result.reason, "/no/such/program"));
 }
 
 TEST_F(ChildRun, StartsAProducerAndStopsIt) {
@@ -165,21 +159,19 @@ TEST_F(ChildRun, StartsAProducerAndStopsIt) {
   EXPECT_EQ(result.status, Status::ok) << result.reason;
   EXPECT_EQ(result.config.fake_location, "receiver:hwm=3");
   ASSERT_EQ(result.notes.size(), 1U);
-  EXPECT_NE(result.notes[0].find("fed by `penstock serve"), std::string::npos);
+  EXPECT_TRUE(says(result.notes[0], "fed by `penstock serve"));
 
-  const std::string serve = content_of(path("serve")), run = content_of(path("run"));
+  const std::string serve = read_text(path("serve")), run = read_text(path("run"));
   for (const char* flag : {"--fake-location=host\n", "--model=null\n", "--batch-size=17\n",
                            "--hwm=3\n", "--bind=false\n"}) {
-    EXPECT_NE(serve.find(flag), std::string::npos) << flag << serve;
+    EXPECT_TRUE(says(serve, flag)) << flag << serve;
   }
   const std::size_t begin = serve.find("ipc://");
   const std::string endpoint = serve.substr(begin, serve.find('\n', begin) - begin);
-  EXPECT_NE(run.find("--fake-location=receiver:hwm=3,endpoint='" + endpoint + "',bind=true\n"),
-            std::string::npos)
-      << run;
+  EXPECT_TRUE(says(run, "--fake-location=receiver:hwm=3,endpoint='" + endpoint + "',bind=true\n"));
   EXPECT_FALSE(std::filesystem::exists(
       std::filesystem::path(endpoint.substr(std::string("ipc://").size())).parent_path()));
-  const pid_t producer = std::stoi(content_of(path("pid")));
+  const pid_t producer = std::stoi(read_text(path("pid")));
   EXPECT_TRUE(kill(producer, 0) != 0 && errno == ESRCH);
 }
 
@@ -189,8 +181,7 @@ TEST_F(ChildRun, AProducerThatEndsEndsTheRun) {
   const RunResult result = run_in_child(config_, kReceiver, options, {});
   EXPECT_EQ(result.status, Status::failed);
   EXPECT_EQ(result.exit_code, 4);
-  EXPECT_NE(result.reason.find("exited with code 6; it said: no images"), std::string::npos)
-      << result.reason;
+  EXPECT_TRUE(says(result.reason, "exited with code 6; it said: no images"));
 }
 
 TEST_F(ChildRun, NeedsNoProducerWhereOneIsNamed) {

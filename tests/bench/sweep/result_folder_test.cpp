@@ -39,10 +39,8 @@ TEST(ResultFolder, TwoWritersOfOneFolderMeet) {
   auto first = std::make_unique<ResultFolder>(scratch.path() / "out");
   std::filesystem::create_symlink("out", scratch.path() / "link");
   for (const char* const name : {"out", "link"}) {
-    EXPECT_NE(thrown_by<ConfigError>([&] {
-                ResultFolder(scratch.path() / name);
-              }).find("another process writes its results"),
-              std::string::npos)
+    EXPECT_TRUE(says(thrown_by<ConfigError>([&] { ResultFolder(scratch.path() / name); }),
+                     "another process writes its results"))
         << name;
   }
   first.reset();
@@ -56,8 +54,8 @@ TEST(ResultFolder, NamesAFolderThatCannotBe) {
     const ResultFolder folder(scratch.path() / "file" / "out");
     FAIL() << "made";
   } catch (const ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find("file/out"), std::string::npos) << error.what();
-    EXPECT_NE(std::string(error.what()).find("--out"), std::string::npos) << error.what();
+    EXPECT_TRUE(says(std::string(error.what()), "file/out")) << error.what();
+    EXPECT_TRUE(says(std::string(error.what()), "--out")) << error.what();
   }
 }
 

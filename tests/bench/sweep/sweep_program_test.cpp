@@ -11,28 +11,22 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "bench/run/child_process.h"
 #include "bench/sweep/child_run.h"
+#include "tests/support/text_files.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
 
 using namespace std::chrono_literals;
 
-std::string content_of(const std::filesystem::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
-
 /// Is there a process with `text` among its arguments?
 bool is_running_with(const std::string& text) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    if (content_of(entry.path() / "cmdline").find(text) != std::string::npos) return true;
+    if (read_text(entry.path() / "cmdline").find(text) != std::string::npos) return true;
   }
   return false;
 }
@@ -66,7 +60,7 @@ class SweepProgram : public testing::Test {
   }
 
   nlohmann::json results() const {
-    return nlohmann::json::parse(content_of(out() / "results.json"));
+    return nlohmann::json::parse(read_text(out() / "results.json"));
   }
 
   std::size_t repetitions() const {
@@ -91,17 +85,17 @@ TEST_F(SweepProgram, MeasuresEveryConfigurationAndWritesEveryReport) {
     EXPECT_NE(run["status"], "skipped") << run["reason"];
   }
   EXPECT_EQ(json["sweep"]["rounds"].size(), 3U);
-  EXPECT_NE(exit.output.find("feeder  prefetch  img/s"), std::string::npos) << exit.output;
+  EXPECT_TRUE(says(exit.output, "feeder  prefetch  img/s"));
   for (const char* file : {"results.csv", "results.md", "report.html"}) {
     EXPECT_TRUE(std::filesystem::exists(out() / file)) << file;
   }
-  EXPECT_NE(exit.last_words.find("[18/18] round 3: "), std::string::npos) << exit.last_words;
+  EXPECT_TRUE(says(exit.last_words, "[18/18] round 3: "));
 }
 
 TEST_F(SweepProgram, RefusesSlipsBeforeAnythingStarts) {
   const ChildExit feeder = sweep({"--fake-location=gpu,hots"});
   EXPECT_EQ(feeder.code, 2);
-  EXPECT_NE(feeder.last_words.find("did you mean 'host'?"), std::string::npos) << feeder.last_words;
+  EXPECT_TRUE(says(feeder.last_words, "did you mean 'host'?"));
   const ChildExit device = sweep({"--fake-location=gpu", "--device=emulated:img_per_s=-1"});
   EXPECT_EQ(device.code, 2) << device.last_words;
   EXPECT_EQ(sweep({"--repetitions=0"}).code, 2);
@@ -111,16 +105,14 @@ TEST_F(SweepProgram, RefusesSlipsBeforeAnythingStarts) {
 TEST_F(SweepProgram, ComparesOurDecoderWithTheOneThatOthersHaveUnlessTold) {
   ChildProcess help({.arguments = {PENSTOCK_PROGRAM, "sweep", "--help"}, .timeout = 20s});
   const std::string text = help.wait().output;
-  EXPECT_NE(text.find("gpu,host,cpu,queue,queue:engine=libjpeg,zmq-consume"), std::string::npos)
-      << text;
+  EXPECT_TRUE(says(text, "gpu,host,cpu,queue,queue:engine=libjpeg,zmq-consume"));
 }
 
 TEST_F(SweepProgram, AbsentComponentsAreSkippedRows) {
   const ChildExit exit = sweep({"--fake-location=gpu,zmq-serve", "--repetitions=1"});
   EXPECT_EQ(exit.code, 0) << exit.last_words;
   EXPECT_EQ(results()["runs"][1]["status"], "skipped");
-  EXPECT_NE(exit.output.find("Warning: 1 repetition of each row"), std::string::npos)
-      << exit.output;
+  EXPECT_TRUE(says(exit.output, "Warning: 1 repetition of each row"));
   EXPECT_EQ(sweep({"--fake-location=zmq-serve"}).code, 3) << "nothing can run";
 }
 
@@ -130,15 +122,14 @@ TEST_F(SweepProgram, FailedRowsAreWrittenAndTold) {
   const nlohmann::json json = results();
   EXPECT_EQ(json["runs"][0]["repetitions"][0]["exit_code"], 0);
   EXPECT_EQ(json["runs"][1]["status"], "failed");
-  EXPECT_NE(json["runs"][1]["reason"].get<std::string>().find("--num-gpus is 100000"),
-            std::string::npos);
+  EXPECT_TRUE(says(json["runs"][1]["reason"].get<std::string>(), "--num-gpus is 100000"));
 }
 
 TEST_F(SweepProgram, AFolderThatCannotBeWrittenIsSaidFirst) {
   const ChildExit exit = sweep({"--fake-location=gpu", "--out=/proc/here"});
   EXPECT_EQ(exit.code, 2);
-  EXPECT_NE(exit.last_words.find("/proc/here"), std::string::npos) << exit.last_words;
-  EXPECT_EQ(exit.last_words.find("round"), std::string::npos) << "nothing ran";
+  EXPECT_TRUE(says(exit.last_words, "/proc/here"));
+  EXPECT_FALSE(says(exit.last_words, "round")) << "nothing ran";
 }
 
 TEST_F(SweepProgram, AFullDiskKeepsEarlierResultsAndTheTable) {
@@ -150,9 +141,9 @@ TEST_F(SweepProgram, AFullDiskKeepsEarlierResultsAndTheTable) {
   ChildProcess child({.arguments = words, .timeout = 50s});
   const ChildExit& exit = child.wait();
   EXPECT_EQ(exit.code, 6) << exit.last_words;
-  EXPECT_NE(exit.last_words.find("cannot write"), std::string::npos) << exit.last_words;
-  EXPECT_NE(exit.last_words.find("[8/8]"), std::string::npos) << "the sweep goes on";
-  EXPECT_NE(exit.output.find("feeder  img/s"), std::string::npos) << exit.output;
+  EXPECT_TRUE(says(exit.last_words, "cannot write"));
+  EXPECT_TRUE(says(exit.last_words, "[8/8]")) << "the sweep goes on";
+  EXPECT_TRUE(says(exit.output, "feeder  img/s"));
   EXPECT_GT(repetitions(), 0U);
   EXPECT_LT(repetitions(), 8U);
 }

@@ -56,18 +56,16 @@ TEST(Sweep, OneValueIsAConstantAndTheLastListOfAKeyHolds) {
 
 TEST(Sweep, RefusesWhatTheKeyRefusesByItsFlag) {
   Sweep sweep;
-  EXPECT_NE(thrown_by<ConfigError>([&] { sweep.set("num_gpus", "1,0"); }).find("--num-gpus is 0"),
-            std::string::npos);
-  EXPECT_NE(thrown_by<ConfigError>([&] { sweep.set("num_gpus", "1,,2"); }).find("empty element"),
-            std::string::npos);
-  EXPECT_NE(
-      thrown_by<ConfigError>([&] { sweep.set("fake_location", "gpu,,cpu"); }).find("empty element"),
-      std::string::npos);
-  EXPECT_NE(thrown_by<ConfigError>([&] { sweep.set("num_gpus", "2,1,2"); }).find("lists '2' twice"),
-            std::string::npos);
-  EXPECT_NE(
-      thrown_by<ConfigError>([&] { sweep.set("num_gpu", "2"); }).find("did you mean 'num_gpus'"),
-      std::string::npos);
+  EXPECT_TRUE(
+      says(thrown_by<ConfigError>([&] { sweep.set("num_gpus", "1,0"); }), "--num-gpus is 0"));
+  EXPECT_TRUE(
+      says(thrown_by<ConfigError>([&] { sweep.set("num_gpus", "1,,2"); }), "empty element"));
+  EXPECT_TRUE(says(thrown_by<ConfigError>([&] { sweep.set("fake_location", "gpu,,cpu"); }),
+                   "empty element"));
+  EXPECT_TRUE(
+      says(thrown_by<ConfigError>([&] { sweep.set("num_gpus", "2,1,2"); }), "lists '2' twice"));
+  EXPECT_TRUE(
+      says(thrown_by<ConfigError>([&] { sweep.set("num_gpu", "2"); }), "did you mean 'num_gpus'"));
 }
 
 TEST(Sweep, RefusesMoreConfigurationsThanAnyoneWaitsFor) {
@@ -99,16 +97,15 @@ TEST(UnavailableReason, IsEmptyForWhatIsHere) { EXPECT_EQ(unavailable_reason({})
 TEST(UnavailableReason, TellsWhatIsKnownButAbsent) {
   RunConfig config;
   config.fake_location = "zmq-serve";
-  EXPECT_NE(unavailable_reason(config).find("'zmq-serve' is known, but"), std::string::npos);
+  EXPECT_TRUE(says(unavailable_reason(config), "'zmq-serve' is known, but"));
 }
 
 TEST(UnavailableReason, ThrowsForSlipsEvenBesideAbsentComponents) {
   RunConfig config;
   config.fake_location = "zmq-serve";
   config.model = "resnet5O";
-  EXPECT_NE(
-      thrown_by<ConfigError>([&] { unavailable_reason(config); }).find("did you mean 'resnet50'"),
-      std::string::npos);
+  EXPECT_TRUE(
+      says(thrown_by<ConfigError>([&] { unavailable_reason(config); }), "did you mean 'resnet50'"));
   config.model = "resnet50:depth=18";
   EXPECT_THROW(unavailable_reason(config), ConfigError);
   config.model = "resnet50";
