@@ -96,7 +96,7 @@ struct FeederEntry {
   /// The feeder reads DataPlan::directory. The directory is created or checked before the feeder.
   bool reads_files = false;
   /// The feeder decodes the samples of a source. Its options include those of
-  /// feeders/image_source.h and feeders/image_decoding.h, and no others.
+  /// feeders/image_decoding.h, and no others.
   bool decodes_samples = false;
   /// Batches cost nothing to supply: the cost of other feeders is measured against this rate.
   bool is_ceiling = false;

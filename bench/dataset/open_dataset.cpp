@@ -5,7 +5,6 @@
 
 #include <cstdio>
 
-#include "dataflow/datasets/detect_source.h"
 #include "dataflow/datasets/shard_list.h"
 #include "dataflow/options.h"
 

@@ -3,10 +3,9 @@
 
 #include <string>
 
-#include "dataflow/datasets/detect_source.h"
+#include "dataflow/datasets/shard_list.h"
 #include "dataflow/error.h"
 #include "feeders/image_decoding.h"
-#include "feeders/image_source.h"
 
 namespace penstock::serve {
 namespace {
