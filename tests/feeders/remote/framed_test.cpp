@@ -6,7 +6,6 @@
 
 #include "dataflow/error.h"
 #include "feeders/remote/wire/batch_message.h"
-#include "feeders/remote/wire/framed_text.h"
 #include "tests/support/framed_messages.h"
 #include "tests/support/thrown_by.h"
 
