@@ -5,6 +5,7 @@
 #include "dataflow/error.h"
 #include "tests/feeders/decode_queue_fixture.h"
 #include "tests/support/allocation_count.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -73,8 +74,8 @@ TEST_F(DecodeQueueTest, DamagedFilesFailOrAreSkippedByName) {
                DataError);
   std::string notes;
   for (const std::string& note : probe_.notes()) notes += note + "\n";
-  EXPECT_NE(notes.find(name_of(7)), std::string::npos) << notes;
-  EXPECT_NE(notes.find(name_of(33)), std::string::npos) << notes;
+  EXPECT_TRUE(says(notes, name_of(7)));
+  EXPECT_TRUE(says(notes, name_of(33)));
 }
 
 TEST_F(DecodeQueueTest, TheSteadyStateAllocatesNothing) {
@@ -110,7 +111,7 @@ TEST_F(DecodeQueueTest, HoweverFilesAreReadAndWhereverThreadsRunPixelsAreTheSame
   EXPECT_TRUE(probe_.facts().contains("decode_thread_0_core"));
   std::string notes;
   for (const std::string& note : probe_.notes()) notes += note + "\n";
-  EXPECT_NE(notes.find("decode threads: thread 0 on core "), std::string::npos) << notes;
+  EXPECT_TRUE(says(notes, "decode threads: thread 0 on core "));
 }
 
 TEST_F(DecodeQueueTest, WrongOptionsAndMissingDataAreRefusedBeforeAnythingStarts) {

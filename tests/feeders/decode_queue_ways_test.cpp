@@ -3,6 +3,7 @@
 #include "dataflow/error.h"
 #include "dataflow/images/normalisation.h"
 #include "tests/feeders/decode_queue_fixture.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -59,8 +60,7 @@ TEST_F(DecodeQueueTest, ASetThatIsTooLargeForMemoryIsSaid) {
   EXPECT_EQ(pass(text).size(), 10 * spec_.row_bytes());
   EXPECT_EQ(make(text, 1)->extent().examples, 10U);
   ASSERT_FALSE(probe_.notes().empty());
-  EXPECT_NE(probe_.notes().front().find("10 of 60 images"), std::string::npos)
-      << probe_.notes().front();
+  EXPECT_TRUE(says(probe_.notes().front(), "10 of 60 images"));
 }
 
 TEST_F(DecodeQueueTest, DamagedFilesAreBadSamplesInMemoryToo) {

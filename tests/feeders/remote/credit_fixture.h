@@ -247,12 +247,6 @@ inline bool reaches(const Consumer& consumer, const std::string& counter, std::i
   return await([&] { return consumer.counter(counter) >= value; });
 }
 
-inline std::string all_notes(const Consumer& consumer) {
-  std::string text;
-  for (const std::string& note : consumer.notes()) text += note + "\n";
-  return text;
-}
-
 inline constexpr BadSamplePolicy kSkip{.action = BadSamplePolicy::Action::skip};
 
 class CreditConsume : public ZmqConsume {

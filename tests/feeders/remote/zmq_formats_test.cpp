@@ -149,7 +149,7 @@ TEST_F(ZmqFormats, FortranOrderIsRefusedByItsName) {
   EXPECT_EQ(consumer.next(), 3U);
   consumer.stop();
   ASSERT_FALSE(consumer.notes().empty());
-  EXPECT_TRUE(contains(consumer.notes()[0], "in Fortran order")) << consumer.notes()[0];
+  EXPECT_TRUE(says(consumer.notes()[0], "in Fortran order"));
 }
 
 }  // namespace
