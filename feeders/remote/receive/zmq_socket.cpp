@@ -24,7 +24,7 @@
 #include <zmq.hpp>
 
 #include "dataflow/error.h"
-#include "dataflow/machine/event_fd.h"
+#include "dataflow/machine/file_descriptor.h"
 #include "dataflow/machine/workers.h"
 #include "dataflow/net/socket_file.h"
 
