@@ -22,21 +22,6 @@ std::vector<std::byte> text_bytes(std::string_view text) {
   return {bytes.begin(), bytes.end()};
 }
 
-TEST_F(ZmqConsume, EveryBatchArrivesOnceInOrder) {
-  RunningConsumer consumer("endpoint=" + endpoint());
-  Producer producer(endpoint(), false);
-  std::jthread sending([&] {
-    for (std::uint64_t i = 0; i < 25; ++i) producer.send(message_of(kSmall, i));
-  });
-  for (std::uint64_t i = 0; i < 25; ++i) EXPECT_EQ(consumer.next(), i);
-  consumer.stop();
-  EXPECT_EQ(consumer.counter("messages_received"), 25);
-  EXPECT_EQ(consumer.counter("messages_rejected"), 0);
-  EXPECT_EQ(consumer.counter("images_received"), 100);
-  EXPECT_EQ(consumer.counter("bytes_received"),
-            static_cast<std::int64_t>(25 * message_of(kSmall, 0).size()));
-}
-
 TEST_F(ZmqConsume, CountsWhatItReceivesAndUnpacksAndItsWaits) {
   RunningConsumer consumer("endpoint=" + endpoint());
   const auto waits = [&] {

@@ -71,16 +71,6 @@ TEST_F(ZmqReceivers, WhereTheOrderCountsAFailureComesBehindWhatWasGood) {
   EXPECT_TRUE(says(thrown_by<DataError>([&] { consumer.next(); }), "message 5"));
 }
 
-TEST_F(ZmqReceivers, BadMessagesBeyondTheLimitFailTheRun) {
-  RunningConsumer consumer(several(), 20s, {BadSamplePolicy::Action::skip, 20}, {.slots = 6});
-  std::jthread pushing([&](const std::stop_token& stop) {
-    Producer producer(endpoint(), false);
-    producer.abandon();
-    while (!stop.stop_requested()) producer.try_send(rubbish());
-  });
-  EXPECT_TRUE(says(thrown_by<DataError>([&] { consumer.next(); }), "limit=20"));
-}
-
 TEST_F(ZmqReceivers, SilenceEndsAllOfThem) {
   EXPECT_TRUE(is_prompt(kPrompt, [&] {
     RunningConsumer consumer(several(), 200ms, {}, {.slots = 6});
