@@ -6,11 +6,10 @@
 #include <string>
 #include <utility>
 
+#include "dataflow/images/normalisation.h"
 #include "dataflow/source.h"
 #include "feeders/feeder.h"
 #include "feeders/image_decoding.h"
-#include "feeders/image_source.h"
-#include "feeders/normalise_option.h"
 
 namespace penstock {
 namespace {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
@@ -86,7 +87,14 @@ class Feeder {
 };
 
 /// Body of the feeder's thread: calls run(), then closes the ring or fails it with the exception.
-void run_to_end(Feeder& feeder, BatchRing& out, std::stop_token stop) noexcept;
+inline void run_to_end(Feeder& feeder, BatchRing& out, std::stop_token stop) noexcept {
+  try {
+    feeder.run(out, std::move(stop));
+    out.close();
+  } catch (...) {
+    out.fail(std::current_exception());
+  }
+}
 
 struct FeederEntry {
   std::string_view name{}, summary{};
@@ -96,7 +104,7 @@ struct FeederEntry {
   /// The feeder reads DataPlan::directory. The directory is created or checked before the feeder.
   bool reads_files = false;
   /// The feeder decodes the samples of a source. Its options include those of
-  /// feeders/image_source.h and feeders/image_decoding.h, and no others.
+  /// feeders/image_decoding.h, and no others.
   bool decodes_samples = false;
   /// Batches cost nothing to supply: the cost of other feeders is measured against this rate.
   bool is_ceiling = false;

@@ -8,7 +8,6 @@
 #include "dataflow/images/normalisation.h"
 #include "dataflow/pace.h"
 #include "feeders/feeder.h"
-#include "feeders/normalise_option.h"
 #include "feeders/synthetic_pixels.h"
 
 namespace penstock {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by the feeders that decode images: their decoding options and the DecodePool built from
-// them.
+// Shared by the feeders that read or decode images: their options, and the Source and the
+// DecodePool built from them.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <stop_token>
@@ -16,10 +17,11 @@
 #include "dataflow/decoder.h"
 #include "dataflow/images/decode_pool.h"
 #include "dataflow/images/jpeg_options.h"
+#include "dataflow/images/normalisation.h"
 #include "dataflow/machine/thread_places.h"
 #include "dataflow/options.h"
+#include "dataflow/source.h"
 #include "feeders/feeder.h"
-#include "feeders/normalise_option.h"
 
 namespace penstock {
 
@@ -89,5 +91,26 @@ class ImageDecoding {
   const std::optional<std::int32_t> slot_node_;
   std::optional<DecodePool> pool_;
 };
+
+// ---- sources ----------------------------------------------------------------
+
+// Shared by the feeders that read images of data sets: their source options and the Source built
+// from them.
+
+inline constexpr OptionSpec kSourceOptions[] = {
+    {"source", "auto",
+     "data-set format, such as memory:limit=512MiB; auto: by file names in --data-dir; with "
+     "decode=raw: memory"},
+    {"io", "",
+     "how to read files: pread, direct (O_DIRECT, bypasses the page cache) or uring (io_uring); "
+     "default: read() for image files, mmap for packed ones"},
+    {"readahead", "0",
+     "samples to read ahead, in as many threads (at most 32), for storage with high latency"},
+    {"repeat_cached_sample", "false",
+     "repeat the first sample from memory: measures decoding without storage"},
+};
+
+/// Creates the source that the options of the feeder `queue` name. Throws ConfigError.
+std::unique_ptr<Source> make_image_source(const FeederContext& context);
 
 }  // namespace penstock

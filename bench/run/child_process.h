@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "dataflow/clock.h"
-#include "dataflow/machine/event_fd.h"
 #include "dataflow/machine/file_descriptor.h"
 
 namespace penstock {

@@ -16,7 +16,6 @@
 
 #include "bench/run/runner.h"
 #include "dataflow/clock.h"
-#include "dataflow/machine/event_fd.h"
 #include "dataflow/machine/file_descriptor.h"
 
 namespace penstock {

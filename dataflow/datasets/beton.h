@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "dataflow/datasets/column_choice.h"
+#include "dataflow/datasets/record_source.h"
 
 namespace penstock::datasets {
 

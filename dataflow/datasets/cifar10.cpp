@@ -14,7 +14,7 @@
 #include "dataflow/datasets/dataset_writer.h"
 #include "dataflow/datasets/record_source.h"
 #include "dataflow/error.h"
-#include "dataflow/values/pickle.h"
+#include "dataflow/values/value_tree.h"
 
 namespace penstock::datasets {
 namespace {

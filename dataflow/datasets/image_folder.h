@@ -51,4 +51,25 @@ void read_image_file(const std::string& path, std::vector<std::byte>& bytes);
 /// functions above do.
 ImageFiles open_image_folder(const DataPlan& plan, const Options& options);
 
+// ---- images in one folder ---------------------------------------------------
+
+// Lists images that are all in one folder, as in ImageNet's validation set, with a text file of
+// their labels. The lines of the text file have one of two forms:
+//
+//   NAME LABEL    for each image, in any order (Caffe's val.txt)
+//   LABEL         for each image, in byte order of the names (ImageNet's ground truth;
+//                 TensorFlow's list of synsets)
+//
+// A label is a whole number or any other word. Words become the labels 0, 1, ... in byte order.
+
+struct FlatImages {
+  std::string directory, labels;  ///< the folder, the text file
+  std::int64_t label_base = 0;    ///< number of the first class
+  std::int32_t classes = 1000;    ///< labels must be below it
+};
+
+/// The images, sorted by label and then by name. Throws ConfigError with file and line if the text
+/// file does not match the folder.
+ImageFiles list_flat_images(const FlatImages& images);
+
 }  // namespace penstock::datasets

@@ -17,8 +17,7 @@
 #include "dataflow/datasets/record_source.h"
 #include "dataflow/datasets/shard_list.h"
 #include "dataflow/error.h"
-#include "dataflow/values/datapoint.h"
-#include "dataflow/values/pickle.h"
+#include "dataflow/values/value_tree.h"
 
 namespace penstock::datasets {
 namespace {

@@ -16,7 +16,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "dataflow/datasets/column_choice.h"
 #include "dataflow/datasets/dataset_writer.h"
 #include "dataflow/datasets/record_source.h"
 #include "dataflow/error.h"

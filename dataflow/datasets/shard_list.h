@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the files of a packed data set from the value of --data-dir: a folder, a file, or a list
-// with braces as in shells and WebDataset.
+// with braces as in shells and WebDataset. Finds the source that can read them by their names.
 #pragma once
 
 #include <string>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dataflow/file_list.h"
+#include "dataflow/options.h"
 #include "dataflow/source.h"
 
 namespace penstock::datasets {
@@ -30,5 +31,18 @@ bool has_both_sets(const std::string& folder);
 /// "train-00000-of-01024".
 FileList list_shards(const DataPlan& plan, bool (*accepts)(std::string_view name),
                      std::string_view format, std::string_view example);
+
+// ---- formats ----------------------------------------------------------------
+
+// Finds the source that can read the data at a place, from file names alone.
+
+/// The source for `place`: "image-folder", "tfrecord", .... `place` is a folder, a file, or a list
+/// with braces as for list_shards(). Throws ConfigError if it does not exist, if its format is
+/// unknown, or if it mixes files of several formats.
+std::string detect_source(const std::string& place);
+
+/// The component that `text` names, with its options. "auto" selects the source by what `place`
+/// holds.
+ComponentText source_text(const std::string& text, const std::string& place);
 
 }  // namespace penstock::datasets

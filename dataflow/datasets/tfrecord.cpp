@@ -26,7 +26,7 @@
 #include "dataflow/datasets/stream_source.h"
 #include "dataflow/error.h"
 #include "dataflow/values/crc32c.h"
-#include "dataflow/values/datapoint.h"
+#include "dataflow/values/value_tree.h"
 
 namespace penstock::datasets {
 namespace {

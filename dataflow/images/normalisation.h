@@ -11,6 +11,7 @@
 
 #include "dataflow/batch.h"
 #include "dataflow/decoder.h"
+#include "dataflow/options.h"
 
 namespace penstock {
 
@@ -48,7 +49,22 @@ void normalise(std::span<const std::uint8_t> pixels, std::int32_t channels, DTyp
                std::byte* to);
 
 /// A decoder for rows without gaps whose type is f32 or f16. `decoder` writes the image's bytes
-/// into a reused buffer, and dataflow/images/normalisation.h converts them into the row.
+/// into a reused buffer, and normalise() converts them into the row.
 std::unique_ptr<Decoder> make_normalising_decoder(std::unique_ptr<Decoder> decoder);
+
+// ---- the option of feeders --------------------------------------------------
+
+/// Of feeders that can normalise pixels on the host.
+inline constexpr OptionSpec kNormaliseOption{
+    "normalise", "device",
+    "where pixels are normalised: device (bytes are copied), or on the CPU to f32 or f16 (4 or 2 "
+    "times as many bytes are copied)"};
+
+/// Adjusts the batch spec to the option. Throws ConfigError if the value is unknown.
+void normalise_batches(const Options& options, BatchSpec& batches);
+
+/// Throws ConfigError if `batches` differ from what the option says. This happens in producers for
+/// other processes, which send bytes.
+void check_normalised(const Options& options, const BatchSpec& batches);
 
 }  // namespace penstock

@@ -15,7 +15,7 @@
 
 #include "dataflow/clock.h"
 #include "dataflow/error.h"
-#include "dataflow/machine/event_fd.h"
+#include "dataflow/machine/file_descriptor.h"
 #include "dataflow/net/curve_setup.h"
 #include "dataflow/net/socket_security.h"
 

@@ -12,7 +12,7 @@
 #include <zmq.hpp>
 
 #include "dataflow/error.h"
-#include "dataflow/machine/event_fd.h"
+#include "dataflow/machine/file_descriptor.h"
 
 namespace penstock::net {
 namespace {

@@ -3,7 +3,7 @@
 // side's identity to the other; a CurveGate accepts only clients with known keys.
 //
 // Keys are made in memory at the start of a run, and the parent process hands them to the others,
-// or they are read from files (curve_certificate.h). Sockets and contexts are libzmq's own handles.
+// or they are read from files (curve_setup.h). Sockets and contexts are libzmq's own handles.
 // Set up a socket before it binds or connects.
 //
 // Thread-safety: a CurveGate has its own thread; any thread may call its members.

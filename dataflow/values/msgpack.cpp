@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dataflow/values/msgpack.h"
+#include "dataflow/values/value_tree.h"
 
 #include <bit>
 #include <limits>

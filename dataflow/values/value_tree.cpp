@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/values/value_tree.h"
 
+#include <string>
 #include <utility>
+
+#include "dataflow/error.h"
 
 namespace penstock::values {
 
@@ -33,6 +36,45 @@ std::optional<std::int64_t> integer_of(const Value& value) {
   const bool single = value.kind == ValueKind::array && !value.array.data.empty() &&
                       value.array.data.size() == value.array.type.bytes;
   return single ? numpy_integer(value.array.type, value.array.data) : std::nullopt;
+}
+
+// ---- tensorpack's datapoints ------------------------------------------------
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& problem) {
+  throw DataError("a datapoint that cannot be used: " + problem +
+                  "; expected a list of an image (uint8 array or bytes) and a label (a whole "
+                  "number)");
+}
+
+}  // namespace
+
+Datapoint parse_datapoint(std::span<const std::byte> bytes) {
+  // An image's datapoint needs no more values; more would only cost memory.
+  constexpr ValueLimits kLimits{.values = 1024, .depth = 8};
+  Datapoint point;
+  point.tree = is_pickle(bytes) ? parse_pickle(bytes, kLimits) : parse_msgpack(bytes, kLimits);
+  const Value& root = point.tree.root();
+  const bool pair = root.kind == ValueKind::list || root.kind == ValueKind::tuple;
+  if (!pair || root.items.size() != 2) refuse("it is no list of two");
+  const Value &image = point.tree.at(root.items[0]), &label = point.tree.at(root.items[1]);
+  if (image.kind == ValueKind::bytes) {
+    point.image = image.bytes;
+  } else if (image.kind == ValueKind::array && image.array.type.kind == 'u' &&
+             image.array.type.bytes == 1) {
+    if (image.array.fortran_order && image.array.shape.size() > 1) {
+      refuse("its image is in Fortran's order");
+    }
+    point.image = image.array.data;
+    point.shape = image.array.shape;
+  } else {
+    refuse("its first part is no image");
+  }
+  const std::optional<std::int64_t> number = integer_of(label);
+  if (!number) refuse("its second part is no label");
+  point.label = *number;
+  return point;
 }
 
 }  // namespace penstock::values

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The content of a pickle or a MessagePack message as plain values that point into its bytes. The
-// parsers (pickle.h, msgpack.h) make it. Nothing in it is ever executed.
+// The content of a pickle or a MessagePack message as plain values that point into its bytes, and
+// the parsers that make it. Nothing in it is ever executed.
 #pragma once
 
 #include <cstddef>
@@ -74,5 +74,48 @@ class ValueTree {
 std::string_view text_of(const Value& value);
 /// The value of an integer, or of an array with one whole number.
 std::optional<std::int64_t> integer_of(const Value& value);
+
+// ---- MessagePack --------------------------------------------------------------
+
+// https://github.com/msgpack/msgpack/blob/master/spec.md, with NumPy arrays and numbers as the
+// Python package msgpack-numpy writes them. Text and bytes are views of the input. Extension types
+// are unsupported.
+
+/// The value of a message, which must take up all of `bytes`. `bytes` must outlive the result.
+/// MessagePack arrays become lists and maps become dicts; a map of msgpack-numpy becomes an array
+/// or a number. Throws DataError with the offset for anything else. The input's length and the
+/// limits bound the memory.
+ValueTree parse_msgpack(std::span<const std::byte> bytes, const ValueLimits& limits = {});
+
+// ---- Python's pickles --------------------------------------------------------
+
+// Plain values and NumPy arrays: protocols 2 to 5, of Python 2 and 3. The parser executes nothing:
+// it knows the names of the few functions that NumPy's own pickles call, and refuses every other
+// name. Bytes are views of the input, except if protocol 2 of Python 3 stores them as text.
+//
+// Supported values: None, bool, int up to 64 bits, float, str, bytes, bytearray, list, tuple, dict,
+// ndarray and NumPy's scalars of plain numbers.
+
+/// True if the bytes begin like a pickle of protocol 2 or later.
+bool is_pickle(std::span<const std::byte> bytes) noexcept;
+
+/// The value of a pickle, which must take up all of `bytes`. `bytes` must outlive the result.
+/// Throws DataError that names the opcode and its offset for anything else. The input's length and
+/// the limits bound the memory.
+ValueTree parse_pickle(std::span<const std::byte> bytes, const ValueLimits& limits = {});
+
+// ---- tensorpack's datapoints ------------------------------------------------
+
+/// An image and its label, as tensorpack's serializers write them: a list of two in a pickle or in
+/// MessagePack. The image is a uint8 array, or bytes.
+struct Datapoint {
+  ValueTree tree;  ///< holds the image if `image` is not a view of the input
+  std::span<const std::byte> image;
+  std::vector<std::int64_t> shape;  ///< of an array; one dimension, or none: an encoded image
+  std::int64_t label = 0;
+};
+
+/// `bytes` must outlive the result. Throws DataError for anything else.
+Datapoint parse_datapoint(std::span<const std::byte> bytes);
 
 }  // namespace penstock::values

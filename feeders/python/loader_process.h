@@ -19,7 +19,6 @@
 
 #include "dataflow/batch.h"
 #include "dataflow/clock.h"
-#include "dataflow/machine/event_fd.h"
 #include "dataflow/machine/file_descriptor.h"
 #include "dataflow/net/shared_memory/mapped_pool.h"
 #include "feeders/remote/receive/producer_process.h"

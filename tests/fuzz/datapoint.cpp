@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Datapoints of tensorpack, in pickles and in MessagePack.
-#include "dataflow/values/datapoint.h"
+#include "dataflow/values/value_tree.h"
 
 #include "tests/fuzz/target.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pickles: parse one and follow every value to its parts.
-#include "dataflow/values/pickle.h"
+#include "dataflow/values/value_tree.h"
 
 #include <cstdint>
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "feeders/remote/wire/framed.h"
-#include "feeders/remote/wire/framed_text.h"
 
 namespace penstock {
 

@@ -48,11 +48,6 @@ class Feed : public Consumer {
     }
   }
 
-  std::string all_notes() const {
-    std::string text;
-    for (const std::string& note : notes()) text += note + "\n";
-    return text;
-  }
   /// Where it listens, with the port that libzmq chose.
   std::string address() const {
     const std::string note = notes().at(0);

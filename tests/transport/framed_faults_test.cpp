@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each way in which a framed message can be wrong, and what becomes of numbers that come twice,
-// late or never: the rest goes on, and what producers sent is what was received, refused or is
+// Each way in which a framed message can be wrong, and what becomes of the number of a producer
+// that starts anew: the rest goes on, and what producers sent is what was received, refused or is
 // missing.
 #include <algorithm>
-#include <numeric>
-#include <random>
 
 #include "tests/transport/feed.h"
 #include "tests/transport/raw_producer.h"
@@ -141,73 +139,6 @@ TEST_P(ZmqFramedFaults, AreCountedAndNamedAndTheRestGoesOn) {
 std::string fault_name(const ::testing::TestParamInfo<FramedFault>& one) { return one.param.name; }
 
 INSTANTIATE_TEST_SUITE_P(All, ZmqFramedFaults, ::testing::ValuesIn(kFaults), fault_name);
-
-TEST_F(ZmqFramed, NumbersThatComeTwiceAreUsedOnce) {
-  constexpr std::int32_t kSent = 20;
-  Feed feed("hwm=2,endpoint=" + endpoint() + ",producers=1");
-  RawProducer producer(endpoint(), RawProducer::Side::connects);
-  const std::jthread sending([&] {
-    for (std::int32_t batch = 0; batch < kSent; ++batch) {
-      for (int times = 0; times < 2; ++times) {
-        producer.send(message_of(Format::framed, kTiny, {0, batch}));
-      }
-    }
-    producer.send(framed_end(kTiny, {0, kSent}));
-  });
-  Ledger accounts;
-  feed.read(kSent, accounts);
-  EXPECT_EQ(feed.next(), std::nullopt);
-  feed.stop();
-  accounts.expect_once(0, 0, kSent);
-  EXPECT_EQ(feed.counter("batches_duplicate"), kSent);
-  EXPECT_EQ(feed.counter("messages_rejected"), kSent);
-  EXPECT_EQ(feed.counter("images_sent"), kSent * kTiny.images);
-  EXPECT_EQ(feed.counter("images_missing"), 0);
-  expect_sums(feed);
-}
-
-TEST_F(ZmqFramed, NumbersInAnyOrderAreAllUsed) {
-  constexpr std::int32_t kSent = 200;
-  Feed feed("hwm=2,endpoint=" + endpoint());
-  RawProducer producer(endpoint(), RawProducer::Side::connects);
-  std::vector<std::int32_t> order(kSent);
-  std::iota(order.begin(), order.end(), 0);
-  std::shuffle(order.begin(), order.end(), std::mt19937(20261122));
-  const std::jthread sending([&] {
-    for (const std::int32_t batch : order) {
-      producer.send(message_of(Format::framed, kTiny, {0, batch}));
-    }
-  });
-  Ledger accounts;
-  feed.read(kSent, accounts);
-  feed.stop();
-  accounts.expect_once(0, 0, kSent);
-  EXPECT_EQ(feed.counter("messages_rejected"), 0) << feed.all_notes();
-  EXPECT_EQ(feed.counter("images_missing"), 0);
-  EXPECT_EQ(feed.counter("images_sent"), kSent * kTiny.images);
-  expect_sums(feed);
-}
-
-TEST_F(ZmqFramed, NumbersThatNeverComeAreMissing) {
-  constexpr std::int32_t kSent = 30;
-  Feed feed("hwm=2,endpoint=" + endpoint() + ",producers=1");
-  RawProducer producer(endpoint(), RawProducer::Side::connects);
-  const std::jthread sending([&] {
-    for (std::int32_t batch = 0; batch < kSent; ++batch) {
-      if (batch % 3 != 1) producer.send(message_of(Format::framed, kTiny, {0, batch}));
-    }
-    producer.send(framed_end(kTiny, {0, kSent + 5}));  // and the last five
-  });
-  Ledger accounts;
-  feed.read(kSent - kSent / 3, accounts);
-  EXPECT_EQ(feed.next(), std::nullopt);
-  feed.stop();
-  EXPECT_EQ(accounts.disorders(), 0);
-  EXPECT_EQ(feed.counter("batches_missing"), kSent / 3 + 5);
-  EXPECT_EQ(feed.counter("images_sent"), (kSent + 5) * kTiny.images);
-  EXPECT_EQ(feed.counter("messages_rejected"), 0) << feed.all_notes();
-  expect_sums(feed);
-}
 
 /// A producer that starts anew under its old number and counts from 0 is refused until it is cut
 /// off; under a new number it is another producer.

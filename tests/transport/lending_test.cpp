@@ -91,7 +91,7 @@ TEST_F(ZmqLending, AProducerThatIsKilledWhileItsBatchesAreRead) {
   ASSERT_TRUE(await([&] { return feed.counter("producers_lost") == 1; }));
   EXPECT_GE(feed.counter("leases_cut_short"), 3);
   EXPECT_LE(feed.counter("leases_cut_short"), static_cast<std::int64_t>(kSlots));
-  EXPECT_TRUE(contains(feed.all_notes(), "are in its memory")) << feed.all_notes();
+  EXPECT_TRUE(says(feed.all_notes(), "are in its memory"));
   EXPECT_TRUE(all_are_there());
   feed.stop();
   EXPECT_TRUE(all_are_there());

@@ -232,13 +232,6 @@ inline Message framed_message(FramedFields fields, Message frames) {
   frames.insert(frames.begin(), framed_header(fields));
   return frames;
 }
-inline Message framed_end(const BatchSpec& spec, BatchName behind_the_last) {
-  FramedFields fields = framed_fields(spec, behind_the_last);
-  fields.kind = 3;
-  fields.encoding = fields.images = fields.height = fields.width = fields.channels = 0;
-  return framed_message(fields, {});
-}
-
 inline Message message_of(Format format, const BatchSpec& spec, BatchName name) {
   if (format == Format::framed) {
     FramedFields fields = framed_fields(spec, name);

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "dataflow/clock.h"
-#include "dataflow/machine/event_fd.h"
+#include "dataflow/machine/file_descriptor.h"
 #include "dataflow/net/message_sockets.h"
 #include "dataflow/net/zmq_security.h"
 #include "dataflow/probe.h"

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "dataflow/error.h"
-#include "dataflow/machine/event_fd.h"
+#include "dataflow/machine/file_descriptor.h"
 #include "dataflow/net/shared_memory/unix_name.h"
 
 namespace penstock::net {

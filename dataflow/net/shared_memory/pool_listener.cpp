@@ -13,7 +13,6 @@
 #include <thread>
 
 #include "dataflow/error.h"
-#include "dataflow/machine/event_fd.h"
 #include "dataflow/machine/file_descriptor.h"
 #include "dataflow/net/shared_memory/unix_name.h"
 

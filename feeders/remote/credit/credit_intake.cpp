@@ -18,7 +18,7 @@
 #include "feeders/remote/credit/credit_peers.h"
 #include "feeders/remote/receive/message_intake.h"
 #include "feeders/remote/receive/zmq_socket.h"
-#include "feeders/remote/wire/framed_text.h"
+#include "feeders/remote/wire/framed.h"
 
 namespace penstock::remote {
 namespace {

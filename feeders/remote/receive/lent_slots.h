@@ -16,7 +16,7 @@
 
 #include "dataflow/batch_ring.h"
 #include "dataflow/clock.h"
-#include "dataflow/machine/event_fd.h"
+#include "dataflow/machine/file_descriptor.h"
 
 namespace penstock::remote {
 

@@ -12,7 +12,7 @@
 #include "dataflow/error.h"
 #include "dataflow/stage_timer.h"
 #include "feeders/image_decoding.h"
-#include "feeders/remote/receive/zmq_message.h"
+#include "feeders/remote/receive/zmq_socket.h"
 
 namespace penstock::remote {
 

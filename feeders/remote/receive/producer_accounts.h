@@ -34,7 +34,6 @@
 #include "feeders/remote/receive/delivery_times.h"
 #include "feeders/remote/wire/framed.h"
 #include "feeders/remote/wire/framed_header.h"
-#include "feeders/remote/wire/framed_text.h"
 
 namespace penstock::remote {
 

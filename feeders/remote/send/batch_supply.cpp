@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "dataflow/error.h"
-#include "dataflow/machine/event_fd.h"
+#include "dataflow/machine/file_descriptor.h"
 #include "dataflow/pace.h"
 #include "feeders/remote/receive/clock_bounds.h"
 

@@ -12,7 +12,7 @@
 #include "dataflow/net/shared_memory/pool_listener.h"
 #include "feeders/remote/receive/clock_bounds.h"
 #include "feeders/remote/send/frame_memory.h"
-#include "feeders/remote/wire/framed_text.h"
+#include "feeders/remote/wire/framed.h"
 #include "feeders/remote/wire/zmq_op.h"
 
 namespace penstock::remote {

@@ -7,7 +7,7 @@
 #include <zmq.hpp>
 
 #include "dataflow/error.h"
-#include "feeders/remote/wire/framed_text.h"
+#include "feeders/remote/wire/framed.h"
 
 namespace penstock::remote {
 

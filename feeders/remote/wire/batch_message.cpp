@@ -9,8 +9,7 @@
 
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
-#include "dataflow/values/msgpack.h"
-#include "dataflow/values/pickle.h"
+#include "dataflow/values/value_tree.h"
 #include "feeders/remote/wire/framed.h"
 #include "feeders/remote/wire/zmq_op.h"
 

@@ -158,14 +158,13 @@ TEST_F(ImageManifestTest, GivesTheSamplesOfTheListing) {
   EXPECT_EQ(written.bytes, fs::file_size(saved()));
   const auto named = open(saved());
   EXPECT_EQ(all_of(*named), listed);
-  EXPECT_TRUE(says(named->facts().note, "780 images is that of '" + saved()))
-      << named->facts().note;
+  EXPECT_TRUE(says(named->facts().note, "780 images is that of '" + saved()));
   ASSERT_EQ(named->facts().files->size(), 780U);
   EXPECT_EQ(named->facts().files->path(779), plan_.directory + "/c139/9.JPEG");
 
   datasets::write_manifest(plan_.directory, datasets::default_manifest(plan_.directory));
   const auto found = open("");
-  EXPECT_TRUE(says(found->facts().note, ".penstock-manifest")) << found->facts().note;
+  EXPECT_TRUE(says(found->facts().note, ".penstock-manifest"));
   EXPECT_EQ(all_of(*found), listed);
   EXPECT_EQ(open("off")->facts().note, "");
   for (const fs::directory_entry& entry : fs::directory_iterator(folder_.path())) {
@@ -177,7 +176,7 @@ TEST_F(ImageManifestTest, AChangedFolderIsNoticed) {
   const std::string beside = datasets::default_manifest(plan_.directory);
   const auto expect = [&](const std::string& reason) {
     const std::string error = refusal(saved());
-    EXPECT_TRUE(says(error, reason)) << error;
+    EXPECT_TRUE(says(error, reason));
     EXPECT_TRUE(says(error, saved()) && says(error, "penstock dataset index")) << error;
     const auto listed = open("auto");
     EXPECT_TRUE(says(listed->facts().note, "was not used") && says(listed->facts().note, reason))
@@ -211,19 +210,18 @@ TEST_F(ImageManifestTest, AChangedFolderIsNoticed) {
 TEST_F(ImageManifestTest, ADamagedOrMissingOneIsRefusedByNameOrDoneWithout) {
   const std::string missing = refusal(saved());
   EXPECT_TRUE(says(missing, "'" + saved() + "'") && says(missing, "does not exist")) << missing;
-  EXPECT_TRUE(says(missing, "--out " + saved())) << missing;
+  EXPECT_TRUE(says(missing, "--out " + saved()));
   const std::string beside = datasets::default_manifest(plan_.directory);
   datasets::write_manifest(plan_.directory, beside);
   std::string bytes = read_text(beside);
   bytes[bytes.size() / 2] ^= 1;
   write_text(beside, bytes);
-  EXPECT_TRUE(says(refusal(beside), "it is damaged: its checksum")) << refusal(beside);
-  EXPECT_TRUE(says(open("")->facts().note, "it is damaged: its checksum"))
-      << open("")->facts().note;
+  EXPECT_TRUE(says(refusal(beside), "it is damaged: its checksum"));
+  EXPECT_TRUE(says(open("")->facts().note, "it is damaged: its checksum"));
   EXPECT_EQ(open("")->facts().size, 780U);
   write_text(beside, "");
-  EXPECT_TRUE(says(refusal(beside), "it is no manifest")) << refusal(beside);
-  EXPECT_TRUE(says(refusal(plan_.directory), "not a regular file")) << refusal(plan_.directory);
+  EXPECT_TRUE(says(refusal(beside), "it is no manifest"));
+  EXPECT_TRUE(says(refusal(plan_.directory), "not a regular file"));
 }
 
 TEST_F(ImageManifestTest, AStopLeavesNothingBehind) {
@@ -239,9 +237,9 @@ TEST_F(ImageManifestTest, AStopLeavesNothingBehind) {
 TEST_F(ImageManifestTest, WrongUsesAreRefused) {
   datasets::write_manifest(plan_.directory, saved());
   plan_.classes = 39;
-  EXPECT_TRUE(says(refusal(saved()), "40 classes")) << refusal(saved());
+  EXPECT_TRUE(says(refusal(saved()), "40 classes"));
   plan_.directory += "/nothing";
-  EXPECT_TRUE(says(refusal(saved()), "does not exist")) << refusal(saved());
+  EXPECT_TRUE(says(refusal(saved()), "does not exist"));
   EXPECT_THROW(datasets::write_manifest(plan_.directory, saved()), ConfigError);
   plan_.directory = (folder_ / "images").string();
   EXPECT_TRUE(says(thrown_by<DataError>([&] {

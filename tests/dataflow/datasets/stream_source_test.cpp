@@ -172,8 +172,8 @@ TEST_F(StreamSourceTest, DamageIsNamedAndCounted) {
     EXPECT_LE(left, most_left);
     ASSERT_EQ(errors.size(), problems.size());
     for (std::size_t i = 0; i < errors.size(); ++i) {
-      EXPECT_TRUE(says(errors[i], shard + "' at byte ")) << errors[i];
-      EXPECT_TRUE(says(errors[i], problems[i])) << errors[i];
+      EXPECT_TRUE(says(errors[i], shard + "' at byte "));
+      EXPECT_TRUE(says(errors[i], problems[i]));
     }
   };
   damage(whole.substr(0, whole.size() / 2), samples_.size() - 2, {"cut off"});
@@ -196,7 +196,7 @@ TEST_F(StreamSourceTest, ASampleThatGoesAwayIsDamageAsWell) {
   const std::size_t left = read(*source, &errors).size();
   EXPECT_EQ(left + errors.size(), 2 * samples_.size());
   EXPECT_GT(errors.size(), 2U);
-  EXPECT_TRUE(says(errors.back(), "it no longer exists")) << errors.back();
+  EXPECT_TRUE(says(errors.back(), "it no longer exists"));
 }
 
 TEST_F(StreamSourceTest, WhatDecompressesToMuchIsRefusedBeforeItIs) {
@@ -210,7 +210,7 @@ TEST_F(StreamSourceTest, WhatDecompressesToMuchIsRefusedBeforeItIs) {
   EXPECT_EQ(read(*open("webdataset:max_record=1MiB"), &errors),
             (std::vector<PackedSample>{{1, "A"}}));
   ASSERT_EQ(errors.size(), 1U);
-  EXPECT_TRUE(says(errors[0], "a file of 67108864 bytes, and max_record is 1048576")) << errors[0];
+  EXPECT_TRUE(says(errors[0], "a file of 67108864 bytes, and max_record is 1048576"));
 
   pack("tfrecord");
   edit("train-00000-of-00001", [](std::string& bytes) {
@@ -223,8 +223,7 @@ TEST_F(StreamSourceTest, WhatDecompressesToMuchIsRefusedBeforeItIs) {
   errors.clear();
   EXPECT_EQ(read(*open("tfrecord"), &errors), samples_);
   ASSERT_EQ(errors.size(), 1U);
-  EXPECT_TRUE(says(errors[0], "it has 1099511627776 bytes, and max_record is 268435456"))
-      << errors[0];
+  EXPECT_TRUE(says(errors[0], "it has 1099511627776 bytes, and max_record is 268435456"));
 }
 
 TEST_F(StreamSourceTest, WhatCannotBeUsedIsSaidBeforeTheRun) {

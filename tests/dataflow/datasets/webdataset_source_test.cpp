@@ -104,8 +104,8 @@ TEST_F(WebDatasetSourceTest, ADamagedSampleCostsItselfAlone) {
     std::vector<std::string> errors;
     EXPECT_EQ(told(a + archive + z + kEnd, errors), "0:A ! 2:Z ");
     ASSERT_EQ(errors.size(), 1U);
-    EXPECT_TRUE(says(errors[0], problem)) << errors[0];
-    EXPECT_TRUE(says(errors[0], "train-000000.tar' at byte 2048: it")) << errors[0];
+    EXPECT_TRUE(says(errors[0], problem));
+    EXPECT_TRUE(says(errors[0], "train-000000.tar' at byte 2048: it"));
     // Before other samples it is one damaged sample; alone, the error says that options do not fit.
     errors.clear();
     EXPECT_EQ(told(archive + z + kEnd, errors), "! 2:Z ");
@@ -127,15 +127,15 @@ TEST_F(WebDatasetSourceTest, DamageOfTheTarCostsTheRestOfItsShard) {
     }
     EXPECT_EQ(told(archive, errors), found) << header;
     ASSERT_EQ(errors.size(), 1U);
-    EXPECT_TRUE(says(errors[0], "checksum")) << errors[0];
+    EXPECT_TRUE(says(errors[0], "checksum"));
   }
   for (const std::size_t size :
        {a.size() + 100, a.size() + 512, a.size() + 1100, a.size() + 1536}) {
     std::vector<std::string> errors;
     EXPECT_EQ(told((a + b).substr(0, size), errors), "0:A ! ") << size;
     ASSERT_EQ(errors.size(), 1U);
-    EXPECT_TRUE(says(errors[0], "cut off")) << errors[0];
-    EXPECT_TRUE(says(errors[0], "at byte 2048")) << errors[0];
+    EXPECT_TRUE(says(errors[0], "cut off"));
+    EXPECT_TRUE(says(errors[0], "at byte 2048"));
   }
 }
 

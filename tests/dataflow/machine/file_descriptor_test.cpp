@@ -5,8 +5,6 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
-#include "dataflow/machine/event_fd.h"
-
 namespace penstock {
 namespace {
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // CURVE keys in files: written by this program, and by pyzmq, which also reads this program's
 // files.
-#include "dataflow/net/curve_certificate.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

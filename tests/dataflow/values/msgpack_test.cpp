@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // MessagePack messages byte by byte, from the specification and from msgpack-numpy.
-#include "dataflow/values/msgpack.h"
+#include "dataflow/values/value_tree.h"
 
 #include <gtest/gtest.h>
 

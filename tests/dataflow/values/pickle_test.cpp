@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pickles from Python, byte by byte or written at test time, and pickles that must be refused.
-#include "dataflow/values/pickle.h"
+#include "dataflow/values/value_tree.h"
 
 #include <gtest/gtest.h>
 

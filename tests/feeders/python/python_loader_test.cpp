@@ -240,7 +240,7 @@ TEST_F(PythonLoader, BatchesMayBeDictionariesAndLabelsLists) {
 
 TEST_F(PythonLoader, MissingLabelsAreZeroAndNoted) {
   EXPECT_EQ(take(text("unlabelled"), 1).front().labels, (std::vector<std::int32_t>{0, 0}));
-  EXPECT_NE(probe_.notes().back().find("no integer labels"), std::string::npos);
+  EXPECT_TRUE(says(probe_.notes().back(), "no integer labels"));
 }
 
 TEST_F(PythonLoader, SettingsOfADataLoaderAreNoted) {
@@ -331,18 +331,16 @@ TEST_F(PythonLoader, FaultsBeforeTheFirstBatchAreNamed) {
                              {"doubles", "pixels are d"},
                              {"raises_at_once", "ValueError: no such data set"}}) {
     const std::string said = thrown_by<Error>([&] { describe(text(fault.function)); });
-    EXPECT_NE(said.find(fault.words), std::string::npos) << fault.function << ": " << said;
+    EXPECT_TRUE(says(said, fault.words)) << fault.function << ": " << said;
   }
   const auto fails = [&](const std::string& loader) {
     return thrown_by<Error>([&] { describe(loader); });
   };
-  EXPECT_NE(fails("python:loader=nowhere.py:f").find("no file 'nowhere.py'"), std::string::npos);
-  EXPECT_NE(fails("python:loader=f").find("expected FILE.py:FUNCTION"), std::string::npos);
-  EXPECT_NE(fails(text("counting", "args='2'")).find("NAME=VALUE"), std::string::npos);
-  EXPECT_NE(fails(text("counting", "args='image=2'")).find("unexpected keyword"),
-            std::string::npos);
-  EXPECT_NE(fails(text("counting", "python=/no/python")).find("expected a Python interpreter"),
-            std::string::npos);
+  EXPECT_TRUE(says(fails("python:loader=nowhere.py:f"), "no file 'nowhere.py'"));
+  EXPECT_TRUE(says(fails("python:loader=f"), "expected FILE.py:FUNCTION"));
+  EXPECT_TRUE(says(fails(text("counting", "args='2'")), "NAME=VALUE"));
+  EXPECT_TRUE(says(fails(text("counting", "args='image=2'")), "unexpected keyword"));
+  EXPECT_TRUE(says(fails(text("counting", "python=/no/python")), "expected a Python interpreter"));
 }
 
 TEST_F(PythonLoader, FaultsDuringARunComeAfterTheBatchesBeforeThem) {
@@ -353,21 +351,21 @@ TEST_F(PythonLoader, FaultsDuringARunComeAfterTheBatchesBeforeThem) {
                              {"wrong_label", "a label of the loader is 1000"}}) {
     const std::unique_ptr<Feeder> feeder = make(text(fault.function));
     const std::string said = thrown_by<Error>([&] { take(*feeder, 9); });
-    EXPECT_NE(said.find(fault.words), std::string::npos) << fault.function << ": " << said;
+    EXPECT_TRUE(says(said, fault.words)) << fault.function << ": " << said;
   }
 }
 
 TEST_F(PythonLoader, OneThatHangsEndsTheRunWithinItsTimeout) {
   const std::unique_ptr<Feeder> feeder = make(text("hangs"), 300ms);
   const std::string said = thrown_by<TimeoutError>([&] { take(*feeder, 9); });
-  EXPECT_NE(said.find("yielded no batch"), std::string::npos) << said;
+  EXPECT_TRUE(says(said, "yielded no batch"));
 }
 
 TEST_F(PythonLoader, BatchesOfAnotherShapeAreRefused) {
   const std::string said =
       thrown_by<ConfigError>([&] { make(text("counting", "args='images=3'")); });
-  EXPECT_NE(said.find("the loader yields 3x4x6x3 u8"), std::string::npos) << said;
-  EXPECT_NE(said.find("expects 2x4x6x3 u8"), std::string::npos) << said;
+  EXPECT_TRUE(says(said, "the loader yields 3x4x6x3 u8"));
+  EXPECT_TRUE(says(said, "expects 2x4x6x3 u8"));
   EXPECT_THROW(make(text("counting", "batch=2x4x6")), ConfigError);
   EXPECT_THROW(make(text("counting", "batch=2x4x6x3,pixels=f64")), ConfigError);
 }

@@ -94,8 +94,8 @@ TEST_F(CreditConsume, AccountsAreThoseOfProducersThatPush) {
   credited.stop();
   pushed.stop();
   const std::string missing = "of 40 images that producers sent, 16 are missing";
-  EXPECT_TRUE(contains(all_notes(credited), missing)) << all_notes(credited);
-  EXPECT_TRUE(contains(all_notes(pushed), missing)) << all_notes(pushed);
+  EXPECT_TRUE(says(credited.all_notes(), missing));
+  EXPECT_TRUE(says(pushed.all_notes(), missing));
 }
 
 TEST_F(CreditConsume, WhatCameWithoutACreditIsRefusedAndNotMissing) {
@@ -110,7 +110,7 @@ TEST_F(CreditConsume, WhatCameWithoutACreditIsRefusedAndNotMissing) {
   EXPECT_TRUE(await([&] { return add_up(accounts_of(consumer)); }));
   EXPECT_EQ(consumer.counter("images_missing"), 0);
   EXPECT_GE(consumer.counter("images_rejected"), 4);
-  EXPECT_TRUE(contains(all_notes(consumer), "it had no credit")) << all_notes(consumer);
+  EXPECT_TRUE(says(consumer.all_notes(), "it had no credit"));
 }
 
 TEST_F(CreditConsume, StrangersAreInNoAccounts) {
@@ -141,8 +141,7 @@ TEST_F(CreditConsume, TheDataEndWithThoseThatAreWaitedFor) {
   consumer.stop();
   const std::map<std::string, double> facts = consumer.facts();
   EXPECT_TRUE(facts.contains("hand_off_median_s"));
-  EXPECT_TRUE(contains(all_notes(consumer), "of a batch's time its producer made it"))
-      << all_notes(consumer);
+  EXPECT_TRUE(says(consumer.all_notes(), "of a batch's time its producer made it"));
 }
 
 TEST_F(CreditConsume, WhoComesBackGoesOnWithItsAccount) {

@@ -70,7 +70,7 @@ TEST_F(CreditConsume, ALeaseOfAProducerWithoutAPoolIsRefused) {
   producer.enter(2);
   producer.lend(0, {.lease = 1, .offset = 0, .bytes = 400});
   EXPECT_TRUE(reaches(consumer, "messages_rejected", 1));
-  EXPECT_TRUE(contains(all_notes(consumer), "named no pool"));
+  EXPECT_TRUE(says(consumer.all_notes(), "named no pool"));
 }
 
 TEST_F(CreditConsume, HellosOfOtherBatchesAreRefusedWithWhy) {
@@ -80,14 +80,14 @@ TEST_F(CreditConsume, HellosOfOtherBatchesAreRefusedWithWhy) {
   remote::FramedHeader header = wide.hello_header();
   header.width = 7;
   wide.send_hello(header);
-  EXPECT_TRUE(contains(wide.hear_refusal(), "[4,5,7,3]; expected [4,5,6,3]"));
+  EXPECT_TRUE(says(wide.hear_refusal(), "[4,5,7,3]; expected [4,5,6,3]"));
   header = jpeg_header(4, 2);
   header.kind = remote::FramedKind::hello;
   files.send_hello(header);
-  EXPECT_TRUE(contains(files.hear_refusal(), "expected pixels"));
+  EXPECT_TRUE(says(files.hear_refusal(), "expected pixels"));
   first.enter(2);
   second.send_hello();
-  EXPECT_TRUE(contains(second.hear_refusal(), "1 producers already"));
+  EXPECT_TRUE(says(second.hear_refusal(), "1 producers already"));
   EXPECT_TRUE(reaches(consumer, "producers_refused", 3));
   EXPECT_TRUE(reaches(consumer, "messages_rejected", 3));
   first.send_batch(1);
@@ -116,10 +116,10 @@ TEST_F(CreditConsume, MessagesAgainstTheProtocolAreRefused) {
   producer.await_credit(4);
   producer.send_batch(6);
   EXPECT_EQ(consumer.next(), 6U);
-  const std::string notes = all_notes(consumer);
+  const std::string notes = consumer.all_notes();
   for (const char* part : {"not accepted", "which consumers send", "PENSTOCK",
                            "batch 4 of bare came a second time", "is not that of bare"}) {
-    EXPECT_TRUE(contains(notes, part)) << part << " in\n" << notes;
+    EXPECT_TRUE(says(notes, part)) << part << " in\n" << notes;
   }
 }
 
@@ -138,7 +138,7 @@ TEST_F(CreditConsume, WhereBadMessagesFailTheRunTheFirstDoes) {
   BareProducer producer(endpoint());
   producer.send_batch(0);
   const std::string text = thrown_by<DataError>([&] { consumer.next(); });
-  EXPECT_TRUE(contains(text, "not accepted")) << text;
+  EXPECT_TRUE(says(text, "not accepted"));
 }
 
 TEST_F(CreditConsume, ProducersShareTheRoom) {
@@ -169,8 +169,7 @@ TEST_F(CreditConsume, WhatAProducerHeldIsFreeWhenItHasGone) {
   first.reset();
   second.await_credit(4);
   EXPECT_TRUE(reaches(consumer, "producers_lost", 1));
-  EXPECT_TRUE(
-      contains(all_notes(consumer), "disconnected without an end message, after 0 batches"));
+  EXPECT_TRUE(says(consumer.all_notes(), "disconnected without an end message, after 0 batches"));
 }
 
 TEST_F(CreditConsume, OneThatEndedBeforeItsLastBatchesAreReadIsNotMissed) {
@@ -194,7 +193,7 @@ TEST_F(CreditConsume, OneThatEndedBeforeItsLastBatchesAreReadIsNotMissed) {
   for (std::uint64_t i = 0; i < 4; ++i) EXPECT_EQ(consumer.next(), i);
   EXPECT_TRUE(reaches(consumer, "producers_ended", 1));
   EXPECT_EQ(consumer.counter("producers_lost"), 0);
-  EXPECT_TRUE(all_notes(consumer).empty()) << all_notes(consumer);
+  EXPECT_TRUE(consumer.all_notes().empty()) << consumer.all_notes();
 }
 
 TEST_F(CreditConsume, OneThatEndsIsNotMissed) {
@@ -240,7 +239,7 @@ TEST_F(CreditConsume, SilenceIsATimeOutThatSaysWhoIsThere) {
     text = thrown_by<TimeoutError>([&] { consumer.next(); });
     return contains(text, "1 producers were welcomed, of which 1 are here");
   })) << text;
-  EXPECT_TRUE(contains(text, "penstock serve --credit")) << text;
+  EXPECT_TRUE(says(text, "penstock serve --credit"));
 }
 
 TEST_F(CreditConsume, ATimeOutBehindRefusalsNamesThemFirst) {
@@ -256,14 +255,14 @@ TEST_F(CreditConsume, ATimeOutBehindRefusalsNamesThemFirst) {
     return contains(text, "1 messages were refused, the last: ");
   })) << text;
   EXPECT_TRUE(text.starts_with("no usable batch came over ")) << text;
-  EXPECT_TRUE(contains(text, "[4,5,7,3]; expected [4,5,6,3]")) << text;
-  EXPECT_TRUE(contains(text, "correct the producer")) << text;
+  EXPECT_TRUE(says(text, "[4,5,7,3]; expected [4,5,6,3]"));
+  EXPECT_TRUE(says(text, "correct the producer"));
 }
 
 TEST_F(CreditConsume, NobodyIsATimeOutToo) {
   RunningConsumer consumer(options(), 200ms);
   const std::string text = thrown_by<TimeoutError>([&] { consumer.next(); });
-  EXPECT_TRUE(contains(text, "no producer ever connected")) << text;
+  EXPECT_TRUE(says(text, "no producer ever connected"));
 }
 
 TEST_F(CreditConsume, AStopEndsItAtOnce) {
@@ -337,8 +336,7 @@ TEST_F(CreditConsume, OneThatTakesOverARoutingIdIsWelcomedAndTheOldCreditsAreFre
   second.send_batch(3);
   EXPECT_EQ(consumer.next(), 3U);
   EXPECT_TRUE(reaches(consumer, "producers_lost", 1));
-  EXPECT_TRUE(
-      contains(all_notes(consumer), "disconnected without an end message, after 0 batches"));
+  EXPECT_TRUE(says(consumer.all_notes(), "disconnected without an end message, after 0 batches"));
 }
 
 TEST_F(CreditConsume, WhatItHadSentBeforeItBeganAnewIsTaken) {
@@ -377,7 +375,7 @@ TEST_F(CreditConsume, ARestartThatIsRefusedLeavesNothingBehind) {
   remote::FramedHeader wide = producer.hello_header();
   wide.width = 7;
   producer.send_hello(wide);
-  EXPECT_TRUE(contains(producer.hear_refusal(), "[4,5,7,3]; expected [4,5,6,3]"));
+  EXPECT_TRUE(says(producer.hear_refusal(), "[4,5,7,3]; expected [4,5,6,3]"));
   producer.send_hello();
   producer.await_welcome();
   producer.await_credit(2);

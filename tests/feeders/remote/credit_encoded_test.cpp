@@ -134,9 +134,7 @@ TEST_F(CreditEncoded, DamagedImagesAndMessagesGiveTheirCreditBack) {
   producer.enter(1);
   producer.send_files(2, 1);
   producer.await_credit(2);
-  FrameList cut = batch_of(2, 0, producer.next_number(), 3);
-  cut[2].pop_back();
-  producer.send(cut);
+  producer.send(cut_short(batch_of(2, 0, producer.next_number(), 3)));
   producer.await_credit(3);
   FrameList label = batch_of(1, 0, producer.next_number(), 5);
   label[3][0] = std::byte{99};  // there are 4 classes
@@ -149,7 +147,7 @@ TEST_F(CreditEncoded, DamagedImagesAndMessagesGiveTheirCreditBack) {
   EXPECT_EQ(count("images_rejected"), 2 + 1 + 2);
   EXPECT_EQ(count("images_sent"), 8);
   EXPECT_EQ(count("images_missing"), 0);
-  EXPECT_TRUE(contains(notes(), "image 1 of batch 0 of bare")) << notes();
+  EXPECT_TRUE(says(notes(), "image 1 of batch 0 of bare"));
 }
 
 TEST_F(CreditEncoded, ProducersOfPixelsAreToldWhatToChangeAndTheOtherWayRound) {
@@ -158,12 +156,12 @@ TEST_F(CreditEncoded, ProducersOfPixelsAreToldWhatToChangeAndTheOtherWayRound) {
     Working working(*feeder, spec_, device_, clock_);
     BareProducer pixels(endpoint_);
     pixels.send_hello();
-    EXPECT_TRUE(contains(pixels.hear_refusal(), "serve --encoded --credit"));
+    EXPECT_TRUE(says(pixels.hear_refusal(), "serve --encoded --credit"));
   }
   const std::unique_ptr<Feeder> feeder = consumer(",credit=2");
   Working working(*feeder, spec_, device_, clock_);
   const std::string why = thrown_by<ConfigError>([&] { serve(8, "queue", kByCredit); });
-  EXPECT_TRUE(contains(why, "zmq-consume:encoded=true")) << why;
+  EXPECT_TRUE(says(why, "zmq-consume:encoded=true"));
 }
 
 TEST_F(CreditEncoded, FilesInSharedMemoryAreRefused) {
@@ -177,7 +175,7 @@ TEST_F(CreditEncoded, FilesInSharedMemoryAreRefused) {
   producer.await_credit(2);
   while (producer.returned().empty()) ASSERT_TRUE(producer.hear_any().has_value());
   EXPECT_EQ(producer.returned().front(), 5U);
-  EXPECT_TRUE(contains(notes(), "are in shared memory; expected them in the message")) << notes();
+  EXPECT_TRUE(says(notes(), "are in shared memory; expected them in the message"));
 }
 
 TEST_F(CreditEncoded, WhatAProducerLeftIsDecodedWhenItHasGone) {
@@ -219,10 +217,10 @@ TEST_F(CreditEncoded, OptionsThatDoNotFitAreRefused) {
   const auto refusal = [&](const std::string& more) {
     return thrown_by<ConfigError>([&] { consumer(",encoded=true,credit=2" + more); });
   };
-  EXPECT_TRUE(contains(refusal(",shared_memory=true"), "image files come in messages"));
-  EXPECT_TRUE(contains(refusal(",max_pool=1GiB"), "image files come in messages"));
-  EXPECT_TRUE(contains(refusal(",held=2"), "leave it out, or credit"));
-  EXPECT_TRUE(contains(refusal(",decode=raw"), "leave encoded out"));
+  EXPECT_TRUE(says(refusal(",shared_memory=true"), "image files come in messages"));
+  EXPECT_TRUE(says(refusal(",max_pool=1GiB"), "image files come in messages"));
+  EXPECT_TRUE(says(refusal(",held=2"), "leave it out, or credit"));
+  EXPECT_TRUE(says(refusal(",decode=raw"), "leave encoded out"));
 }
 
 }  // namespace

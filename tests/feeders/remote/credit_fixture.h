@@ -17,7 +17,6 @@
 #include "dataflow/net/shared_memory/shared_pool.h"
 #include "feeders/remote/receive/clock_bounds.h"
 #include "feeders/remote/wire/framed.h"
-#include "feeders/remote/wire/framed_text.h"
 #include "tests/feeders/remote/zmq_fixture.h"
 #include "tests/support/framed_messages.h"
 
@@ -246,12 +245,6 @@ class BareConsumer {
 /// Does a counter reach a value within some seconds?
 inline bool reaches(const Consumer& consumer, const std::string& counter, std::int64_t value) {
   return await([&] { return consumer.counter(counter) >= value; });
-}
-
-inline std::string all_notes(const Consumer& consumer) {
-  std::string text;
-  for (const std::string& note : consumer.notes()) text += note + "\n";
-  return text;
 }
 
 inline constexpr BadSamplePolicy kSkip{.action = BadSamplePolicy::Action::skip};

@@ -37,7 +37,7 @@ TEST_F(CreditLapse, OthersGetWhatASilentOneLeavesUnused) {
   busy.enter(6);  // all room
   EXPECT_TRUE(await_lapse(silent, 2));
   EXPECT_EQ(consumer.counter("credits_lapsed"), 6);
-  EXPECT_TRUE(contains(all_notes(consumer), "does not use its credits")) << all_notes(consumer);
+  EXPECT_TRUE(says(consumer.all_notes(), "does not use its credits"));
   for (std::uint64_t i = 0; i < 20; ++i) {
     busy.await_credit(i + 1);
     busy.send_batch(i);

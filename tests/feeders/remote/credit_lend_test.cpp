@@ -45,7 +45,7 @@ class CreditLend : public CreditConsume {
     ASSERT_TRUE(returns(producer, 1));
     const ReadLease lease = take(consumer);
     EXPECT_TRUE(is(lease, 0) && lies_in(consumer, lease));
-    EXPECT_TRUE(contains(all_notes(consumer), why)) << all_notes(consumer);
+    EXPECT_TRUE(says(consumer.all_notes(), why));
   }
   static bool returns(BareProducer& producer, std::size_t leases) {
     while (producer.returned().size() < leases) {
@@ -78,7 +78,7 @@ TEST_F(CreditLend, ALeaseStaysOutUntilItsReaderIsDone) {
   EXPECT_EQ(consumer.counter("bytes_lent"), 2 * 360);
   EXPECT_EQ(consumer.counter("bytes_copied"), 2 * 16);  // the labels
   EXPECT_EQ(consumer.counter("leases_cut_short"), 0);
-  EXPECT_TRUE(contains(all_notes(consumer), "are lent to the device")) << all_notes(consumer);
+  EXPECT_TRUE(says(consumer.all_notes(), "are lent to the device"));
 }
 
 TEST_F(CreditLend, LeasesComeBackWhileTheRingIsFull) {
@@ -188,7 +188,7 @@ TEST_F(CreditLend, WhatAProducerThatIsGoneLentStaysAndIsCounted) {
   }
   EXPECT_TRUE(reaches(consumer, "producers_lost", 1));
   EXPECT_EQ(consumer.counter("leases_cut_short"), 2);
-  EXPECT_TRUE(contains(all_notes(consumer), "2 are in its memory")) << all_notes(consumer);
+  EXPECT_TRUE(says(consumer.all_notes(), "2 are in its memory"));
   BarePool pool;
   BareProducer other(endpoint(), 8);
   other.enter(2, pool.hello());
@@ -253,7 +253,7 @@ TEST_F(CreditLend, CopiesGiveLeasesBackAtOnce) {
   EXPECT_TRUE(is(lease, 0) && lies_in(consumer, lease));
   EXPECT_EQ(consumer.counter("bytes_lent"), 0);
   EXPECT_EQ(consumer.counter("bytes_copied"), 376);
-  EXPECT_TRUE(contains(all_notes(consumer), "copy=true")) << all_notes(consumer);
+  EXPECT_TRUE(says(consumer.all_notes(), "copy=true"));
 }
 
 /// A device that copies only from its driver's memory.
@@ -293,7 +293,7 @@ TEST_F(CreditLend, ALeaseThatIsRefusedComesBackAtOnce) {
   producer.lend(0, lease);
   ASSERT_TRUE(returns(producer, 1));
   EXPECT_EQ(consumer.counter("messages_rejected"), 1);
-  EXPECT_TRUE(contains(all_notes(consumer), "label 3 is 100")) << all_notes(consumer);
+  EXPECT_TRUE(says(consumer.all_notes(), "label 3 is 100"));
   producer.await_credit(2);
   producer.lend(1, pool.fill(1, 1, 2));
   EXPECT_TRUE(is(take(consumer), 1));
@@ -305,9 +305,9 @@ TEST_F(CreditLend, AProducerWithLessMemoryThanTheRingIsNamed) {
   BarePool enough(5), few(4);
   BareProducer first(endpoint()), second(endpoint(), 8);
   first.enter(2, enough.hello());
-  EXPECT_TRUE(all_notes(consumer).empty()) << all_notes(consumer);
+  EXPECT_TRUE(consumer.all_notes().empty()) << consumer.all_notes();
   second.enter(2, few.hello());
-  EXPECT_TRUE(contains(all_notes(consumer), "shares memory for 4 batches")) << all_notes(consumer);
+  EXPECT_TRUE(says(consumer.all_notes(), "shares memory for 4 batches"));
 }
 
 // ---- lent slots --------------------------------------------------------------

@@ -73,7 +73,7 @@ TEST_F(CreditConsume, LeasesThatLieOutsideAreRefusedAndReturned) {
   producer.lend(sequence, good);
   EXPECT_EQ(consumer.next(), 3U);
   while (producer.returned().size() < 6) ASSERT_TRUE(producer.hear_any().has_value());
-  EXPECT_TRUE(contains(all_notes(consumer), "ends beyond its pool")) << all_notes(consumer);
+  EXPECT_TRUE(says(consumer.all_notes(), "ends beyond its pool"));
 }
 
 TEST_F(CreditConsume, LeasesOfImageFilesAreRefused) {
@@ -87,7 +87,7 @@ TEST_F(CreditConsume, LeasesOfImageFilesAreRefused) {
   header.height = header.width = header.channels = 0;
   producer.send(framed_message(header, {lease_frame(pool.fill(0, 0, 1))}));
   EXPECT_TRUE(reaches(consumer, "messages_rejected", 1));
-  EXPECT_TRUE(contains(all_notes(consumer), "expected pixels")) << all_notes(consumer);
+  EXPECT_TRUE(says(consumer.all_notes(), "expected pixels"));
   producer.lend(1, pool.fill(1, 0, 2));
   EXPECT_EQ(consumer.next(), 1U);
 }
@@ -100,16 +100,16 @@ TEST_F(CreditConsume, PoolsThatAreNoneAreRefusedByName) {
     return producer.hear_refusal();
   };
   remote::FramedHello hello = bare_hello({}, "@penstock-test-nobody-is-there");
-  EXPECT_TRUE(contains(refusal_of(hello), "cannot be reached"));
+  EXPECT_TRUE(says(refusal_of(hello), "cannot be reached"));
   hello.boot = "another machine";
-  EXPECT_TRUE(contains(refusal_of(hello), "runs on another machine"));
+  EXPECT_TRUE(says(refusal_of(hello), "runs on another machine"));
   const BarePool large(5);
-  EXPECT_TRUE(contains(refusal_of(large.hello()), "at most 16384"));
+  EXPECT_TRUE(says(refusal_of(large.hello()), "at most 16384"));
   const FileDescriptor unsealed(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(unsealed.get(), 4096), 0);
   const net::PoolListener listener(unsealed.get(), geteuid());
   hello = bare_hello({}, listener.name());
-  EXPECT_TRUE(contains(refusal_of(hello), "F_SEAL_SHRINK"));
+  EXPECT_TRUE(says(refusal_of(hello), "F_SEAL_SHRINK"));
   EXPECT_TRUE(reaches(consumer, "producers_refused", 4));
   EXPECT_EQ(consumer.counter("producers_welcomed"), 0);
 }
@@ -118,7 +118,7 @@ TEST_F(CreditConsume, WhereMemoryIsToBeSharedOthersAreRefused) {
   RunningConsumer consumer(options(",shared_memory=true"), 20s, kSkip);
   BareProducer plain(endpoint());
   plain.send_hello();
-  EXPECT_TRUE(contains(plain.hear_refusal(), "it shares no memory"));
+  EXPECT_TRUE(says(plain.hear_refusal(), "it shares no memory"));
   BarePool pool;
   BareProducer sharing(endpoint(), 8);
   sharing.enter(2, pool.hello());

@@ -6,7 +6,6 @@
 
 #include "dataflow/error.h"
 #include "feeders/remote/wire/batch_message.h"
-#include "feeders/remote/wire/framed_text.h"
 #include "tests/support/framed_messages.h"
 #include "tests/support/thrown_by.h"
 
@@ -35,10 +34,6 @@ std::string refusal(const FrameList& frames) {
       [&] { remote::framed_pixels(remote::parse_framed(views_of(frames)), kSpec); });
 }
 
-bool has(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
-
 /// The error message for the good batch with another header.
 template <typename Change>
 std::string refusal_of_header(const Change& change) {
@@ -64,63 +59,63 @@ TEST(Framed, ABatchOfPixelsIsReadWithoutACopy) {
 
 TEST(Framed, WhatAHeaderSaysIsChecked) {
   const auto said = [](auto change) { return refusal_of_header(change); };
-  EXPECT_TRUE(has(said([](auto& h) { h.kind = remote::FramedKind{4}; }), "its kind is 4"));
-  EXPECT_TRUE(has(said([](auto& h) { h.encoding = remote::FramedEncoding{3}; }),
-                  "of its kind, batch, is 3"));
+  EXPECT_TRUE(says(said([](auto& h) { h.kind = remote::FramedKind{4}; }), "its kind is 4"));
+  EXPECT_TRUE(says(said([](auto& h) { h.encoding = remote::FramedEncoding{3}; }),
+                   "of its kind, batch, is 3"));
   EXPECT_TRUE(
-      has(said([](auto& h) { h.encoding = remote::FramedEncoding::none; }), "expected 1, pixels"));
-  EXPECT_TRUE(has(said([](auto& h) { h.flags = 4; }), "the flags of its kind, batch, are 4"));
-  EXPECT_TRUE(has(said([](auto& h) { h.producer = 0; }), "producer's number is 0"));
-  EXPECT_TRUE(has(said([](auto& h) { h.checksum = 5; }), "flag 1"));
-  EXPECT_TRUE(has(said([](auto& h) { h.images = 0; }), "it has 0 images; expected at least one"));
-  EXPECT_TRUE(has(said([](auto& h) { h.height = 3; }), "the pixels have 12 bytes; expected 18"));
-  EXPECT_TRUE(has(said([](auto& h) { h.height = h.width = h.channels = UINT32_MAX; }),
-                  "expected less than 2^64"));
-  EXPECT_TRUE(has(said([](auto& h) { h.height = 3, h.width = 2; }),
-                  "pixels are [2,3,2,1]; expected [2,2,3,1]"));
-  EXPECT_TRUE(has(said([](auto& h) {
-                    h.encoding = remote::FramedEncoding::jpeg, h.height = h.width = h.channels = 0;
-                  }),
-                  "2 frames follow the header of its kind, batch; expected three"));
+      says(said([](auto& h) { h.encoding = remote::FramedEncoding::none; }), "expected 1, pixels"));
+  EXPECT_TRUE(says(said([](auto& h) { h.flags = 4; }), "the flags of its kind, batch, are 4"));
+  EXPECT_TRUE(says(said([](auto& h) { h.producer = 0; }), "producer's number is 0"));
+  EXPECT_TRUE(says(said([](auto& h) { h.checksum = 5; }), "flag 1"));
+  EXPECT_TRUE(says(said([](auto& h) { h.images = 0; }), "it has 0 images; expected at least one"));
+  EXPECT_TRUE(says(said([](auto& h) { h.height = 3; }), "the pixels have 12 bytes; expected 18"));
+  EXPECT_TRUE(says(said([](auto& h) { h.height = h.width = h.channels = UINT32_MAX; }),
+                   "expected less than 2^64"));
+  EXPECT_TRUE(says(said([](auto& h) { h.height = 3, h.width = 2; }),
+                   "pixels are [2,3,2,1]; expected [2,2,3,1]"));
+  EXPECT_TRUE(says(said([](auto& h) {
+                     h.encoding = remote::FramedEncoding::jpeg, h.height = h.width = h.channels = 0;
+                   }),
+                   "2 frames follow the header of its kind, batch; expected three"));
   EXPECT_TRUE(
-      has(said([](auto& h) { h.flags = remote::kFramedShared; }), "expected one, the lease"));
+      says(said([](auto& h) { h.flags = remote::kFramedShared; }), "expected one, the lease"));
 }
 
 TEST(Framed, FramesAreWhatTheHeaderSays) {
   const remote::FramedHeader header = pixels_header(kSpec);
   FrameList frames = good_batch();
   frames[0][8] = std::byte{2};
-  EXPECT_TRUE(has(refusal(frames), "of version 2 of the format; this is a reader of 1"));
+  EXPECT_TRUE(says(refusal(frames), "of version 2 of the format; this is a reader of 1"));
   frames = good_batch();
   frames[0][76] = std::byte{1};
-  EXPECT_TRUE(has(refusal(frames), "reserved bytes"));
+  EXPECT_TRUE(says(refusal(frames), "reserved bytes"));
   frames = good_batch();
   frames[0].resize(95);
-  EXPECT_TRUE(has(refusal(frames), "its header has 95 bytes; expected 96"));
+  EXPECT_TRUE(says(refusal(frames), "its header has 95 bytes; expected 96"));
   frames[0].resize(9);
-  EXPECT_TRUE(has(refusal(frames), "its header has 9 bytes"));
-  EXPECT_TRUE(has(refusal({}), "PENSTOCK"));
+  EXPECT_TRUE(says(refusal(frames), "its header has 9 bytes"));
+  EXPECT_TRUE(says(refusal({}), "PENSTOCK"));
   frames = good_batch();
   frames[2].push_back({});
-  EXPECT_TRUE(has(refusal(frames), "says that 20 bytes follow; there are 21"));
+  EXPECT_TRUE(says(refusal(frames), "says that 20 bytes follow; there are 21"));
   frames = framed_message(header, {counted(13), FrameBytes(7)});
-  EXPECT_TRUE(has(refusal(frames), "the pixels have 13 bytes; expected 12"));
+  EXPECT_TRUE(says(refusal(frames), "the pixels have 13 bytes; expected 12"));
   frames = framed_message(header, {counted(12), FrameBytes(7)});
-  EXPECT_TRUE(has(refusal(frames), "the labels have 7 bytes; expected 8"));
+  EXPECT_TRUE(says(refusal(frames), "the labels have 7 bytes; expected 8"));
   frames = framed_message(header, {counted(12), labels({3, 10})});
   EXPECT_EQ(refusal(frames), "framed message: label 1 is 10; expected 0 to 9");
   frames = framed_message(header, {counted(12), labels({3, 7}), {}});
-  EXPECT_TRUE(has(refusal(frames), "3 frames follow"));
+  EXPECT_TRUE(says(refusal(frames), "3 frames follow"));
   frames = good_batch(true);
   frames[1][5] ^= std::byte{1};
-  EXPECT_TRUE(has(refusal(frames), "the checksum of batch 0 is"));
+  EXPECT_TRUE(says(refusal(frames), "the checksum of batch 0 is"));
 
   BatchSpec larger = kSpec;
   larger.images = 3;
   frames = framed_message(pixels_header(larger), {counted(18), labels({1, 2, 3})});
-  EXPECT_TRUE(has(refusal(frames), "must equal --batch-size"));
+  EXPECT_TRUE(says(refusal(frames), "must equal --batch-size"));
   frames = framed_message(header_of(remote::FramedKind::end), {});
-  EXPECT_TRUE(has(refusal(frames), "it is of kind end; expected a batch"));
+  EXPECT_TRUE(says(refusal(frames), "it is of kind end; expected a batch"));
 }
 
 TEST(Framed, FilesAndLabelsOfABatchOfJpegFiles) {
@@ -139,7 +134,7 @@ TEST(Framed, FilesAndLabelsOfABatchOfJpegFiles) {
   EXPECT_EQ(images.label(0), 4);
   EXPECT_EQ(images.label(1), 9);
   EXPECT_EQ(images.label(2), 0);
-  EXPECT_TRUE(has(refusal(frames), "a batch of JPEG files; expected pixels"));
+  EXPECT_TRUE(says(refusal(frames), "a batch of JPEG files; expected pixels"));
 }
 
 TEST(Framed, BatchesOfJpegFilesThatDoNotAddUpAreNamed) {
@@ -149,21 +144,21 @@ TEST(Framed, BatchesOfJpegFilesThatDoNotAddUpAreNamed) {
         [&] { remote::FramedImages(remote::parse_framed(views_of(frames)), kSpec).size(); });
   };
   const FrameList good = jpeg_payload({"one", "two"}, {1, 2});
-  EXPECT_TRUE(has(said(jpeg_header(0), good), "0 images; expected 1 to 65536"));
-  EXPECT_TRUE(has(said(jpeg_header(65'537), good), "65537 images"));
-  EXPECT_TRUE(has(said(jpeg_header(3), good), "the lengths have 8 bytes; expected 12"));
+  EXPECT_TRUE(says(said(jpeg_header(0), good), "0 images; expected 1 to 65536"));
+  EXPECT_TRUE(says(said(jpeg_header(65'537), good), "65537 images"));
+  EXPECT_TRUE(says(said(jpeg_header(3), good), "the lengths have 8 bytes; expected 12"));
   remote::FramedHeader header = jpeg_header(2);
   header.height = 224;
-  EXPECT_TRUE(has(said(header, good), "are 224, 0 and 0; expected 0"));
+  EXPECT_TRUE(says(said(header, good), "are 224, 0 and 0; expected 0"));
   FrameList bad = good;
   bad[1].pop_back();
-  EXPECT_TRUE(has(said(jpeg_header(2), bad), "add up to 6 bytes; the files have 5"));
+  EXPECT_TRUE(says(said(jpeg_header(2), bad), "add up to 6 bytes; the files have 5"));
   bad = good;
   bad[2].pop_back();
-  EXPECT_TRUE(has(said(jpeg_header(2), bad), "the labels have 7 bytes"));
-  EXPECT_TRUE(has(said(jpeg_header(2), jpeg_payload({"a", "b"}, {1, -1})), "label 1 is -1"));
-  EXPECT_TRUE(has(said(pixels_header(kSpec), {counted(12), labels({3, 7})}),
-                  "a batch of pixels; expected JPEG files"));
+  EXPECT_TRUE(says(said(jpeg_header(2), bad), "the labels have 7 bytes"));
+  EXPECT_TRUE(says(said(jpeg_header(2), jpeg_payload({"a", "b"}, {1, -1})), "label 1 is -1"));
+  EXPECT_TRUE(says(said(pixels_header(kSpec), {counted(12), labels({3, 7})}),
+                   "a batch of pixels; expected JPEG files"));
 }
 
 TEST(Framed, ALeaseStandsForFramesInSharedMemory) {
@@ -180,11 +175,11 @@ TEST(Framed, ALeaseStandsForFramesInSharedMemory) {
     const remote::FramedMessage message = remote::parse_framed(views);
     ASSERT_TRUE(message.is_shared());
     EXPECT_EQ(remote::framed_lease(message), lease);
-    EXPECT_TRUE(has(thrown_by<DataError>([&] {
-                      if (jpeg) remote::FramedImages(message, kSpec).size();
-                      remote::framed_pixels(message, kSpec);
-                    }),
-                    "is in shared memory"));
+    EXPECT_TRUE(says(thrown_by<DataError>([&] {
+                       if (jpeg) remote::FramedImages(message, kSpec).size();
+                       remote::framed_pixels(message, kSpec);
+                     }),
+                     "is in shared memory"));
 
     FrameBytes bytes = shared_bytes(payload);
     remote::FramedShared shared = remote::divide_framed_lease(message.header, bytes);
@@ -198,24 +193,24 @@ TEST(Framed, ALeaseStandsForFramesInSharedMemory) {
     }
     bytes[64] ^= std::byte{1};
     EXPECT_TRUE(
-        has(thrown_by<DataError>([&] { remote::divide_framed_lease(message.header, bytes); }),
-            "checksum"));
+        says(thrown_by<DataError>([&] { remote::divide_framed_lease(message.header, bytes); }),
+             "checksum"));
     for (std::size_t size = 0; size < bytes.size(); ++size) {
-      EXPECT_TRUE(has(thrown_by<DataError>([&] {
-                        remote::divide_framed_lease(message.header, std::span(bytes).first(size));
-                      }),
-                      "too few for"))
+      EXPECT_TRUE(says(thrown_by<DataError>([&] {
+                         remote::divide_framed_lease(message.header, std::span(bytes).first(size));
+                       }),
+                       "too few for"))
           << size;
     }
   }
   remote::FramedHeader header = pixels_header(kSpec);
   header.flags = remote::kFramedShared;
-  EXPECT_TRUE(has(refusal(framed_message(header, {FrameBytes(31)})), "its lease has 31 bytes"));
+  EXPECT_TRUE(says(refusal(framed_message(header, {FrameBytes(31)})), "its lease has 31 bytes"));
   EXPECT_TRUE(
-      has(refusal(framed_message(header, {lease_frame({.offset = 64})})), "a multiple of 4096"));
+      says(refusal(framed_message(header, {lease_frame({.offset = 64})})), "a multiple of 4096"));
   FrameBytes frame = lease_frame(lease);
   frame.back() = std::byte{1};
-  EXPECT_TRUE(has(refusal(framed_message(header, {frame})), "reserved bytes of its lease"));
+  EXPECT_TRUE(says(refusal(framed_message(header, {frame})), "reserved bytes of its lease"));
 }
 
 TEST(Framed, ACreditGivesLeasesBack) {
@@ -230,7 +225,7 @@ TEST(Framed, ACreditGivesLeasesBack) {
   const FrameList end = framed_message(header_of(remote::FramedKind::end), {});
   EXPECT_THROW(remote::framed_credit_leases(remote::parse_framed(views_of(end))), DataError);
   const FrameList more = framed_message(header_of(remote::FramedKind::end), {FrameBytes(1)});
-  EXPECT_TRUE(has(refusal(more), "expected none"));
+  EXPECT_TRUE(says(refusal(more), "expected none"));
 }
 
 // ---- framed text -------------------------------------------------------------
@@ -273,21 +268,18 @@ TEST(FramedText, NamesAreMadePrintableAndCut) {
 }
 
 TEST(FramedText, HellosThatAreNoneAreNamed) {
-  const auto has = [](const std::string& text, std::string_view part) {
-    return text.find(part) != std::string::npos;
-  };
-  EXPECT_TRUE(has(refusal_of_hello(""), "is no JSON object"));
-  EXPECT_TRUE(has(refusal_of_hello("[1]"), "is no JSON object"));
-  EXPECT_TRUE(has(refusal_of_hello("{\"name\":\"\xff\"}"), "is no JSON object"));
-  EXPECT_TRUE(has(refusal_of_hello(std::string(4096, '[')), "is no JSON object"));
-  EXPECT_TRUE(has(refusal_of_hello(std::string(4097, ' ')), "4097 bytes; expected at most 4096"));
-  EXPECT_TRUE(has(refusal_of_hello(R"({"name":5})"), "a name that is no string"));
-  EXPECT_TRUE(has(refusal_of_hello(R"({"pid":-1})"), "no pid that is a whole number"));
-  EXPECT_TRUE(has(refusal_of_hello(R"({"pid":4294967296})"), "no pid"));
-  EXPECT_TRUE(has(refusal_of_hello(R"({"pool":7})"), "a pool that is no string"));
-  EXPECT_TRUE(has(refusal_of_hello(R"({"pool":"/tmp/x"})"), "names the pool '/tmp/x'"));
-  EXPECT_TRUE(has(refusal_of_hello(R"({"pool":"@a\u0000b"})"), "names the pool '@a?b'"));
-  EXPECT_TRUE(has(refusal_of_hello("{\"pool\":\"@" + std::string(107, 'p') + "\"}"), "the pool"));
+  EXPECT_TRUE(says(refusal_of_hello(""), "is no JSON object"));
+  EXPECT_TRUE(says(refusal_of_hello("[1]"), "is no JSON object"));
+  EXPECT_TRUE(says(refusal_of_hello("{\"name\":\"\xff\"}"), "is no JSON object"));
+  EXPECT_TRUE(says(refusal_of_hello(std::string(4096, '[')), "is no JSON object"));
+  EXPECT_TRUE(says(refusal_of_hello(std::string(4097, ' ')), "4097 bytes; expected at most 4096"));
+  EXPECT_TRUE(says(refusal_of_hello(R"({"name":5})"), "a name that is no string"));
+  EXPECT_TRUE(says(refusal_of_hello(R"({"pid":-1})"), "no pid that is a whole number"));
+  EXPECT_TRUE(says(refusal_of_hello(R"({"pid":4294967296})"), "no pid"));
+  EXPECT_TRUE(says(refusal_of_hello(R"({"pool":7})"), "a pool that is no string"));
+  EXPECT_TRUE(says(refusal_of_hello(R"({"pool":"/tmp/x"})"), "names the pool '/tmp/x'"));
+  EXPECT_TRUE(says(refusal_of_hello(R"({"pool":"@a\u0000b"})"), "names the pool '@a?b'"));
+  EXPECT_TRUE(says(refusal_of_hello("{\"pool\":\"@" + std::string(107, 'p') + "\"}"), "the pool"));
 }
 
 TEST(FramedText, WelcomesAndRefusals) {

@@ -92,7 +92,7 @@ TEST_P(SenderWays, NoConsumerIsATimeout) {
   Server server(endpoint_, true, GetParam());
   server.feed(0);
   const std::string text = thrown_by<TimeoutError>([&] { server.run({.timeout = 200ms}); });
-  EXPECT_TRUE(contains(text, "no consumer ever connected")) << text;
+  EXPECT_TRUE(says(text, "no consumer ever connected"));
   EXPECT_GE(server.counter("send_wait_ns"), 200'000'000) << "a wait that came to nothing counts";
 }
 
@@ -167,19 +167,6 @@ TEST_F(SenderTest, ARateIsThatOfTheClock) {
     const double due = static_cast<double>((i + 1) * static_cast<std::size_t>(kSmall.images)) / 7;
     EXPECT_EQ((clock.deadlines[i] - start).count(), std::llround(due * 1e9)) << i;
   }
-}
-
-TEST_F(SenderTest, ARateIsNotExceeded) {
-  RunningConsumer consumer("endpoint=" + endpoint_);
-  Server server(endpoint_, false, Way::push);
-  server.feed(0);
-  std::jthread draining([&] {
-    for (int i = 0; i < 11; ++i) consumer.next();
-  });
-  const auto started = std::chrono::steady_clock::now();
-  server.run({.batches = 11, .img_per_s = 400, .timeout = 20s});
-  // At least ten intervals of four images.
-  EXPECT_GE(std::chrono::steady_clock::now() - started, 100ms);
 }
 
 // ---- zmq churn ---------------------------------------------------------------

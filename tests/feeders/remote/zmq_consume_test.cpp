@@ -22,21 +22,6 @@ std::vector<std::byte> text_bytes(std::string_view text) {
   return {bytes.begin(), bytes.end()};
 }
 
-TEST_F(ZmqConsume, EveryBatchArrivesOnceInOrder) {
-  RunningConsumer consumer("endpoint=" + endpoint());
-  Producer producer(endpoint(), false);
-  std::jthread sending([&] {
-    for (std::uint64_t i = 0; i < 25; ++i) producer.send(message_of(kSmall, i));
-  });
-  for (std::uint64_t i = 0; i < 25; ++i) EXPECT_EQ(consumer.next(), i);
-  consumer.stop();
-  EXPECT_EQ(consumer.counter("messages_received"), 25);
-  EXPECT_EQ(consumer.counter("messages_rejected"), 0);
-  EXPECT_EQ(consumer.counter("images_received"), 100);
-  EXPECT_EQ(consumer.counter("bytes_received"),
-            static_cast<std::int64_t>(25 * message_of(kSmall, 0).size()));
-}
-
 TEST_F(ZmqConsume, CountsWhatItReceivesAndUnpacksAndItsWaits) {
   RunningConsumer consumer("endpoint=" + endpoint());
   const auto waits = [&] {
@@ -67,12 +52,6 @@ TEST_F(ZmqConsume, CountsWhatItReceivesAndUnpacksAndItsWaits) {
   EXPECT_EQ(unpack.wait_in.until(now).ns, 0);
 }
 
-TEST_F(ZmqConsume, AnAbstractNameInUseIsRefused) {
-  const std::string name = "ipc://@penstock-test-" + std::to_string(getpid());
-  Consumer consumer("endpoint=" + name);
-  EXPECT_THROW(Consumer second("endpoint=" + name), ConfigError);
-}
-
 TEST_F(ZmqConsume, RubbishBetweenGoodMessagesIsCountedDescribedAndSkipped) {
   RunningConsumer consumer("endpoint=" + endpoint());
   Producer producer(endpoint(), false);
@@ -95,12 +74,12 @@ TEST_F(ZmqConsume, RubbishBetweenGoodMessagesIsCountedDescribedAndSkipped) {
   EXPECT_EQ(consumer.counter("messages_rejected"), 6);
   const std::vector<std::string> notes = consumer.notes();
   ASSERT_EQ(notes.size(), 6U);
-  EXPECT_TRUE(contains(notes[0], "message 2 of process ")) << notes[0];
-  EXPECT_TRUE(contains(notes[0], "0 bytes")) << notes[0];
-  EXPECT_TRUE(contains(notes[1], "is the producer's format zmq_op?")) << notes[1];
-  EXPECT_TRUE(contains(notes[3], "uint8 [6,5,6,3]")) << notes[3];
-  EXPECT_TRUE(contains(notes[3], "must equal --batch-size")) << notes[3];
-  EXPECT_TRUE(contains(notes[4], "uint8 [3,5,6,3]")) << notes[4];
+  EXPECT_TRUE(says(notes[0], "message 2 of process "));
+  EXPECT_TRUE(says(notes[0], "0 bytes"));
+  EXPECT_TRUE(says(notes[1], "is the producer's format zmq_op?"));
+  EXPECT_TRUE(says(notes[3], "uint8 [6,5,6,3]"));
+  EXPECT_TRUE(says(notes[3], "must equal --batch-size"));
+  EXPECT_TRUE(says(notes[4], "uint8 [3,5,6,3]"));
 }
 
 TEST_F(ZmqConsume, MessagesOfSeveralFramesAreDrainedAndRefused) {
@@ -113,7 +92,7 @@ TEST_F(ZmqConsume, MessagesOfSeveralFramesAreDrainedAndRefused) {
   consumer.stop();
   EXPECT_EQ(consumer.counter("messages_rejected"), 1);
   ASSERT_EQ(consumer.notes().size(), 1U);
-  EXPECT_TRUE(contains(consumer.notes()[0], "5 frames")) << consumer.notes()[0];
+  EXPECT_TRUE(says(consumer.notes()[0], "5 frames"));
 }
 
 TEST_F(ZmqConsume, BadMessagesFailTheRunWhereThePolicySaysSo) {
@@ -123,7 +102,7 @@ TEST_F(ZmqConsume, BadMessagesFailTheRunWhereThePolicySaysSo) {
   producer.send(text_bytes("rubbish"));
   EXPECT_EQ(consumer.next(), 0U);
   const std::string text = thrown_by<DataError>([&] { consumer.next(); });
-  EXPECT_TRUE(contains(text, "message 2")) << text;
+  EXPECT_TRUE(says(text, "message 2"));
 }
 
 TEST_F(ZmqConsume, BadMessagesBeyondTheLimitFailTheRun) {
@@ -133,7 +112,7 @@ TEST_F(ZmqConsume, BadMessagesBeyondTheLimitFailTheRun) {
   producer.send(message_of(kSmall, 0));
   producer.send(text_bytes("rubbish"));
   EXPECT_EQ(consumer.next(), 0U);
-  EXPECT_TRUE(contains(thrown_by<DataError>([&] { consumer.next(); }), "limit=1"));
+  EXPECT_TRUE(says(thrown_by<DataError>([&] { consumer.next(); }), "limit=1"));
 }
 
 TEST_F(ZmqConsume, NoProducerIsATimeoutThatNamesTheEndpointAndWhatToStart) {
@@ -148,7 +127,7 @@ TEST_F(ZmqConsume, NoProducerIsATimeoutThatNamesTheEndpointAndWhatToStart) {
   for (const std::string& part :
        {endpoint(), std::string("0.2 s"), std::string("this side binds"),
         std::string("no producer ever connected"), std::string("penstock serve --endpoint")}) {
-    EXPECT_TRUE(contains(text, part)) << text;
+    EXPECT_TRUE(says(text, part));
   }
 }
 
@@ -160,7 +139,7 @@ TEST_F(ZmqConsume, SilenceAfterBatchesIsATimeoutToo) {
     consumer.start();
     if (!comes(consumer, 0)) return false;
     const std::string text = thrown_by<TimeoutError>([&] { consumer.next(); });
-    EXPECT_TRUE(contains(text, "a producer is connected but silent")) << text;
+    EXPECT_TRUE(says(text, "a producer is connected but silent"));
     return true;
   }));
 }
@@ -178,7 +157,7 @@ TEST_F(ZmqConsume, NothingButRubbishIsATimeoutThatDescribesIt) {
     text = thrown_by<TimeoutError>([&] { consumer.next(); });
     return contains(text, "messages were refused, the last: message ");
   })) << text;
-  EXPECT_TRUE(contains(text, "no usable batch came over ")) << text;
+  EXPECT_TRUE(says(text, "no usable batch came over "));
 }
 
 TEST_F(ZmqConsume, ProducersOfTooLargeMessagesAreCutOffAndTheTimeoutSaysWhy) {
@@ -223,24 +202,24 @@ TEST_F(ZmqConsume, TheSocketFileGoesWithTheFeeder) {
   EXPECT_FALSE(std::filesystem::exists(file()));
 }
 
-TEST_F(ZmqConsume, AnEndpointInUseIsRefusedBeforeAnythingStarts) {
-  Consumer first("endpoint=" + endpoint());
-  const std::string text =
-      thrown_by<ConfigError>([&] { Consumer second("endpoint=" + endpoint()); });
-  EXPECT_TRUE(contains(text, "already in use")) << text;
-  EXPECT_TRUE(contains(text, endpoint())) << text;
-  first.start();
-  Producer producer(endpoint(), false);
-  producer.send(message_of(kSmall, 4));
-  EXPECT_EQ(first.next(), 4U) << "the first keeps its socket";
-}
-
-TEST_F(ZmqConsume, ATcpPortInUseIsRefused) {
+TEST_F(ZmqConsume, AnEndpointInUseIsRefusedByItsNameBeforeAnythingStarts) {
   const ReservedPort port;
-  const std::string tcp = "tcp://127.0.0.1:" + port.text();
-  Consumer first("endpoint=" + tcp);
-  const std::string text = thrown_by<ConfigError>([&] { Consumer second("endpoint=" + tcp); });
-  EXPECT_TRUE(contains(text, "already in use")) << text;
+  const std::string endpoints[] = {endpoint(), "ipc://@penstock-test-" + std::to_string(getpid()),
+                                   "tcp://127.0.0.1:" + port.text()};
+  for (const std::string& used : endpoints) {
+    Consumer first("endpoint=" + used);
+    for (const std::string& others : {std::string(), "ipc://" + file() + "2+"}) {
+      const std::string text =
+          thrown_by<ConfigError>([&] { Consumer second("endpoint=" + others + used); });
+      EXPECT_TRUE(says(text, "already in use"));
+      EXPECT_TRUE(says(text, used));
+    }
+    Consumer free("endpoint=ipc://" + file() + "2");
+    first.start();
+    Producer producer(used, false);
+    producer.send(message_of(kSmall, 4));
+    EXPECT_EQ(first.next(), 4U) << "the first keeps its socket";
+  }
 }
 
 TEST_F(ZmqConsume, TheSocketFileOfADeadProcessIsTakenOver) {
@@ -260,7 +239,7 @@ TEST_F(ZmqConsume, TheSocketFileOfADeadProcessIsTakenOver) {
 TEST_F(ZmqConsume, AFileThatIsNoSocketIsLeftAlone) {
   std::ofstream(file()) << "precious";
   const std::string text = thrown_by<ConfigError>([&] { Consumer("endpoint=" + endpoint()); });
-  EXPECT_TRUE(contains(text, "not a socket")) << text;
+  EXPECT_TRUE(says(text, "not a socket"));
   EXPECT_TRUE(std::filesystem::is_regular_file(file()));
 }
 
@@ -268,17 +247,16 @@ TEST_F(ZmqConsume, EndpointsThatCannotBeAreRefusedWithTheReason) {
   const auto error_of = [](const std::string& options) {
     return thrown_by<ConfigError>([&] { Consumer consumer(options); });
   };
-  EXPECT_TRUE(contains(error_of("endpoint=ipc:///tmp/" + std::string(200, 'x')), "at most 107"));
-  EXPECT_TRUE(
-      contains(error_of("endpoint=ipc://" + folder_.path().string() + "/none/feed"), "folder"));
-  EXPECT_TRUE(contains(error_of("endpoint=inproc://feed"), "ipc://PATH"));
-  EXPECT_TRUE(contains(error_of("endpoint=tcp://127.0.0.1"), "no port"));
-  EXPECT_TRUE(contains(error_of("endpoint=tcp://127.0.0.1:70000"), "1 to 65535"));
-  EXPECT_TRUE(contains(error_of("endpoint=tcp://0.0.0.0:5555"), "insecure=true"));
-  EXPECT_TRUE(contains(error_of("endpoint=tcp://*:5555"), "insecure=true"));
-  EXPECT_TRUE(contains(error_of("endpoint=" + endpoint() + ",hwm=0"), "hwm is 0"));
-  EXPECT_TRUE(contains(error_of("endpoint=" + endpoint() + ",format=arrow"), "expected auto"));
-  EXPECT_TRUE(contains(error_of("endpoint=" + endpoint() + ",max_message=10"), "a batch has"));
+  EXPECT_TRUE(says(error_of("endpoint=ipc:///tmp/" + std::string(200, 'x')), "at most 107"));
+  EXPECT_TRUE(says(error_of("endpoint=ipc://" + folder_.path().string() + "/none/feed"), "folder"));
+  EXPECT_TRUE(says(error_of("endpoint=inproc://feed"), "ipc://PATH"));
+  EXPECT_TRUE(says(error_of("endpoint=tcp://127.0.0.1"), "no port"));
+  EXPECT_TRUE(says(error_of("endpoint=tcp://127.0.0.1:70000"), "1 to 65535"));
+  EXPECT_TRUE(says(error_of("endpoint=tcp://0.0.0.0:5555"), "insecure=true"));
+  EXPECT_TRUE(says(error_of("endpoint=tcp://*:5555"), "insecure=true"));
+  EXPECT_TRUE(says(error_of("endpoint=" + endpoint() + ",hwm=0"), "hwm is 0"));
+  EXPECT_TRUE(says(error_of("endpoint=" + endpoint() + ",format=arrow"), "expected auto"));
+  EXPECT_TRUE(says(error_of("endpoint=" + endpoint() + ",max_message=10"), "a batch has"));
 }
 
 TEST_F(ZmqConsume, AnyAddressMayBeBoundWhereTheUserAcceptsIt) {

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "bench/run/child_process.h"
-#include "dataflow/net/curve_certificate.h"
+#include "dataflow/net/curve_setup.h"
 #include "feeders/remote/send/frame_memory.h"
 #include "feeders/remote/send/sender.h"
 #include "tests/feeders/remote/credit_fixture.h"
@@ -59,9 +59,9 @@ class ZmqCurve : public ::testing::Test {
     return "tcp://" + host + note.substr(note.rfind(':'));
   }
   /// Does a note with this text appear?
-  static bool says(const Consumer& consumer, const std::string& text) {
-    if (await([&] { return contains(all_notes(consumer), text); })) return true;
-    ADD_FAILURE() << all_notes(consumer);
+  static bool is_noted(const Consumer& consumer, const std::string& text) {
+    if (await([&] { return contains(consumer.all_notes(), text); })) return true;
+    ADD_FAILURE() << consumer.all_notes();
     return false;
   }
   TempFolder folder_;
@@ -87,16 +87,16 @@ TEST_F(ZmqCurve, StrangersAreNamedAndCountedWhileTheGoodStreamGoesOn) {
   KeyedProducer plain(endpoint, nullptr, "");
   KeyedProducer mistaken(endpoint, &alice_, stranger.public_key);
   EXPECT_EQ(consumer.next(), 0U);
-  EXPECT_TRUE(says(consumer, "refused 127.0.0.1: its key " + stranger.public_key));
-  EXPECT_TRUE(says(consumer, "no CURVE keys"));
+  EXPECT_TRUE(is_noted(consumer, "refused 127.0.0.1: its key " + stranger.public_key));
+  EXPECT_TRUE(is_noted(consumer, "no CURVE keys"));
   // It retries repeatedly: one try is seen before its connection has gone.
-  EXPECT_TRUE(says(consumer, "refused 127.0.0.1: it expects a server with another key"));
+  EXPECT_TRUE(is_noted(consumer, "refused 127.0.0.1: it expects a server with another key"));
   EXPECT_GE(consumer.counter("peers_refused"), 3);
   alice.send(message_of(kSmall, 1));
   EXPECT_EQ(consumer.next(), 1U);
   for (KeyedProducer* const one : {&unknown, &plain, &mistaken}) EXPECT_TRUE(one->is_shut_out());
   // A producer that retries repeatedly is not named each time.
-  EXPECT_LE(consumer.notes().size(), 8U) << all_notes(consumer);
+  EXPECT_LE(consumer.notes().size(), 8U) << consumer.all_notes();
 }
 
 TEST_F(ZmqCurve, AnybodyWithTheServersKeyMayComeWhereTheUserSaysSo) {
@@ -142,14 +142,14 @@ TEST_F(ZmqCurve, AClientThatMisbehavesIsBanned) {
   KeyedProducer mad(endpoint, &bob, server_.public_key);
   KeyedProducer alice(endpoint, &alice_, server_.public_key);
   for (int i = 0; i < 8; ++i) mad.send(std::vector<std::byte>(100, std::byte{0xff}));
-  ASSERT_TRUE(reaches(consumer, "producers_cut_off", 1)) << all_notes(consumer);
-  ASSERT_TRUE(reaches(consumer, "peers_refused", 1)) << all_notes(consumer);
+  ASSERT_TRUE(reaches(consumer, "producers_cut_off", 1)) << consumer.all_notes();
+  ASSERT_TRUE(reaches(consumer, "peers_refused", 1)) << consumer.all_notes();
   EXPECT_TRUE(mad.is_shut_out());
   alice.send(message_of(kSmall, 4));
   EXPECT_EQ(consumer.next(), 4U);
   EXPECT_EQ(consumer.counter("messages_rejected"), 8);
-  const std::string notes = all_notes(consumer);
-  EXPECT_TRUE(contains(notes, "cut off 127.0.0.1 with key " + bob.public_key)) << notes;
+  const std::string notes = consumer.all_notes();
+  EXPECT_TRUE(says(notes, "cut off 127.0.0.1 with key " + bob.public_key));
 }
 
 /// Without keys, it may return and is disconnected again.
@@ -158,9 +158,9 @@ TEST_F(ZmqCurve, AProducerThatMisbehavesIsCutOffAndNamed) {
   RunningConsumer consumer("endpoint=" + endpoint, 20s, kSkip);
   Producer mad(endpoint, false);
   for (int i = 0; i < 8; ++i) mad.send(std::vector<std::byte>(100, std::byte{0xff}));
-  ASSERT_TRUE(reaches(consumer, "producers_cut_off", 1)) << all_notes(consumer);
-  const std::string notes = all_notes(consumer);
-  EXPECT_TRUE(contains(notes, "cut off process " + std::to_string(::getpid()))) << notes;
+  ASSERT_TRUE(reaches(consumer, "producers_cut_off", 1)) << consumer.all_notes();
+  const std::string notes = consumer.all_notes();
+  EXPECT_TRUE(says(notes, "cut off process " + std::to_string(::getpid())));
   mad.send(message_of(kSmall, 3));
   EXPECT_EQ(consumer.next(), 3U);
 }
@@ -208,13 +208,12 @@ TEST_F(ZmqCurveConnecting, WhoWillNeverComeInGivesUpAndSaysWhatToDo) {
   const net::CurveKeys stranger = net::make_curve_keys();
   net::write_certificate(stranger, folder_.path(), "stranger");
   const std::string unknown = failure_of(client_options(endpoint, stranger, "server.key"));
-  EXPECT_TRUE(contains(unknown, "does not accept the key of this side, " + stranger.public_key))
-      << unknown;
-  EXPECT_TRUE(contains(unknown, "--curve-allow")) << unknown;
+  EXPECT_TRUE(says(unknown, "does not accept the key of this side, " + stranger.public_key));
+  EXPECT_TRUE(says(unknown, "--curve-allow"));
   const std::string mistaken = failure_of(client_options(endpoint, alice_, "stranger.key"));
-  EXPECT_TRUE(contains(mistaken, "--curve-server-key")) << mistaken;
+  EXPECT_TRUE(says(mistaken, "--curve-server-key"));
   const std::string plain = failure_of("bind=false,endpoint=" + endpoint);
-  EXPECT_TRUE(contains(plain, "only peers with CURVE keys")) << plain;
+  EXPECT_TRUE(says(plain, "only peers with CURVE keys"));
 }
 
 TEST_F(ZmqCurveConnecting, APeerWithoutKeysIsNotTalkedTo) {
@@ -226,43 +225,18 @@ TEST_F(ZmqCurveConnecting, APeerWithoutKeysIsNotTalkedTo) {
       << text;
 }
 
-// ---- credit curve ------------------------------------------------------------
-
-// Both ends by credit with CURVE keys; either end may be the server.
-
-class CreditCurve : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!net::has_curve()) GTEST_SKIP() << "this libzmq was built without CURVE";
-    net::write_certificate(consumer_, folder_.path(), "consumer");
-    net::write_certificate(producer_, folder_ / "producers", "producer");
-    net::write_certificate(stranger_, folder_.path(), "stranger");
-  }
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
-  std::string consumer_options() const {
-    return "credit=2,endpoint=tcp://127.0.0.1:*,curve_secret=" + path("consumer.key_secret") +
-           ",curve_allow=" + path("producers");
-  }
-  net::CurveSetup client(const std::string& secret) const {
-    return net::read_curve({.secret = secret, .server_key = path("consumer.key"), .allow = {}});
-  }
-  static std::string endpoint_of(const Consumer& consumer) {
-    const std::string note = consumer.notes().at(0);
-    return "tcp://127.0.0.1" + note.substr(note.rfind(':'));
-  }
-
-  TempFolder folder_;
-  const net::CurveKeys consumer_ = net::has_curve() ? net::make_curve_keys() : net::CurveKeys{};
-  const net::CurveKeys producer_ = net::has_curve() ? net::make_curve_keys() : net::CurveKeys{};
-  const net::CurveKeys stranger_ = net::has_curve() ? net::make_curve_keys() : net::CurveKeys{};
-};
-
-TEST_F(CreditCurve, ProducersWithTheRightKeyComeInAndOthersAreTurnedAway) {
-  RunningConsumer consumer(consumer_options());
+/// By credit, through shared memory.
+TEST_F(ZmqCurve, ProducersByCreditWithTheRightKeyComeInAndOthersAreTurnedAway) {
+  net::write_certificate(net::make_curve_keys(), folder_.path(), "stranger");
+  RunningConsumer consumer("credit=2," + server_options("tcp://127.0.0.1:*"));
+  const auto keys = [&](const char* secret) {
+    return net::read_curve({.secret = (folder_ / secret).string(),
+                            .server_key = (folder_ / "server.key").string(),
+                            .allow = {}});
+  };
   const std::string endpoint = endpoint_of(consumer);
-  Server stranger(endpoint, false, Way::shared, 4, kSmall, client(path("stranger.key_secret")));
-  Server server(endpoint, false, Way::shared, 4, kSmall,
-                client(path("producers/producer.key_secret")));
+  Server stranger(endpoint, false, Way::shared, 4, kSmall, keys("stranger.key_secret"));
+  Server server(endpoint, false, Way::shared, 4, kSmall, keys("allowed/alice.key_secret"));
   for (Server* sending : {&stranger, &server}) {
     sending->feed(0);
     sending->start();

@@ -85,7 +85,7 @@ TEST_F(ZmqEndpoints, BadMessagesAreNamedWithTheirs) {
   to_b.send(message_of(kSmall, 1));
   EXPECT_EQ(consumer.next(), 1U);
   ASSERT_EQ(consumer.notes().size(), 1U);
-  EXPECT_TRUE(contains(consumer.notes()[0], " at " + at("b") + " refused: "));
+  EXPECT_TRUE(says(consumer.notes()[0], " at " + at("b") + " refused: "));
 }
 
 TEST_F(ZmqEndpoints, OnlyWhoSendsBadOnesInARowIsCutOff) {
@@ -116,7 +116,7 @@ TEST_F(ZmqEndpoints, SilenceNamesEachAndWhatIsKnownOfIt) {
        {"any of 2 endpoints" + within,
         at("a") + " (this side binds): 1 messages came; a producer is connected but silent",
         at("b") + " (this side connects): no producer ever connected"}) {
-    EXPECT_TRUE(contains(text, part)) << text;
+    EXPECT_TRUE(says(text, part));
   }
 }
 
@@ -127,16 +127,8 @@ TEST_F(ZmqEndpoints, ThoseThatSentNothingAreNotedAtTheEnd) {
   EXPECT_EQ(consumer.next(), 0U);
   consumer.stop();
   ASSERT_EQ(consumer.notes().size(), 1U);
-  EXPECT_TRUE(contains(consumer.notes()[0], "received nothing at " + at("a")));
-  EXPECT_TRUE(contains(consumer.notes()[0], "no producer ever connected"));
-}
-
-TEST_F(ZmqEndpoints, OneInUseIsRefusedByItsName) {
-  Consumer first("endpoint=" + at("b"));
-  const std::string text =
-      thrown_by<ConfigError>([&] { Consumer second("endpoint=" + at("a") + "+" + at("b")); });
-  EXPECT_TRUE(contains(text, at("b")) && contains(text, "already in use")) << text;
-  Consumer third("endpoint=" + at("a"));  // free again
+  EXPECT_TRUE(says(consumer.notes()[0], "received nothing at " + at("a")));
+  EXPECT_TRUE(says(consumer.notes()[0], "no producer ever connected"));
 }
 
 TEST_F(ZmqEndpoints, APlusPartsTwoOnlyWhereOneBegins) {
@@ -161,14 +153,14 @@ TEST_F(ZmqEndpoints, ThoseThatCannotBeAreRefused) {
   const auto error_of = [](const std::string& text) {
     return thrown_by<ConfigError>([&] { remote::parse_endpoints(text, true); });
   };
-  EXPECT_TRUE(contains(error_of("ipc://a+ipc://a"), "ipc://a twice"));
-  EXPECT_TRUE(contains(error_of("bind:ipc://a+connect:ipc://a"), "ipc://a twice"));
-  EXPECT_TRUE(contains(error_of("ipc://a+tcp://host"), "'tcp://host' has no port"));
-  EXPECT_TRUE(contains(error_of("bind:connect:ipc://a"), "an unsupported transport"));
-  EXPECT_TRUE(contains(error_of(""), "an unsupported transport"));
+  EXPECT_TRUE(says(error_of("ipc://a+ipc://a"), "ipc://a twice"));
+  EXPECT_TRUE(says(error_of("bind:ipc://a+connect:ipc://a"), "ipc://a twice"));
+  EXPECT_TRUE(says(error_of("ipc://a+tcp://host"), "'tcp://host' has no port"));
+  EXPECT_TRUE(says(error_of("bind:connect:ipc://a"), "an unsupported transport"));
+  EXPECT_TRUE(says(error_of(""), "an unsupported transport"));
   std::string many = "ipc://x";
   for (int i = 0; i < 64; ++i) many += "+ipc://" + std::to_string(i);
-  EXPECT_TRUE(contains(error_of(many), "65; expected at most 64"));
+  EXPECT_TRUE(says(error_of(many), "65; expected at most 64"));
 }
 
 TEST_F(ZmqEndpoints, TheReserveCountsEach) {
@@ -192,8 +184,7 @@ TEST_F(ZmqEndpoints, ThreadsOfThisProcessPushToo) {
 TEST_F(ZmqEndpoints, SilenceOfThreadsSaysSo) {
   RunningConsumer consumer("endpoint=" + inside_endpoint("feed"), 100ms);
   const std::string text = thrown_by<TimeoutError>([&] { consumer.next(); });
-  EXPECT_TRUE(contains(text, "no thread of this process sends batches; push some from a thread"))
-      << text;
+  EXPECT_TRUE(says(text, "no thread of this process sends batches; push some from a thread"));
 }
 
 TEST_F(ZmqEndpoints, BadMessagesOfThreadsAreCountedToo) {
@@ -211,7 +202,7 @@ TEST_F(ZmqEndpoints, ANameOfThreadsIsTakenOnce) {
   const std::string name = inside_endpoint("feed");
   Consumer first("endpoint=" + name);
   const std::string text = thrown_by<ConfigError>([&] { Consumer second("endpoint=" + name); });
-  EXPECT_TRUE(contains(text, "in use by another socket")) << text;
+  EXPECT_TRUE(says(text, "in use by another socket"));
 }
 
 }  // namespace

@@ -132,6 +132,11 @@ class Consumer {
     std::erase_if(notes, is_of_waiting);
     return notes;
   }
+  std::string all_notes() const {
+    std::string text;
+    for (const std::string& note : notes()) text += note + "\n";
+    return text;
+  }
   std::string note_of_waiting() const {
     const std::vector<std::string> notes = probe_.notes();
     return *std::find_if(notes.begin(), notes.end(), is_of_waiting);

@@ -91,8 +91,7 @@ TEST(ZmqFlood, FramesOfAMessageThatNeverEndsEndTheirConnection) {
   EXPECT_EQ(consumer.next(), 3U);
   EXPECT_EQ(consumer.counter("producers_cut_off"), 1);
   ASSERT_EQ(consumer.notes().size(), 2U);
-  EXPECT_TRUE(contains(consumer.notes()[1], "cut off 127.0.0.1 at tcp://127.0.0.1:*"))
-      << consumer.notes()[1];
+  EXPECT_TRUE(says(consumer.notes()[1], "cut off 127.0.0.1 at tcp://127.0.0.1:*"));
 }
 
 TEST(ZmqFlood, BatchesThatWaitEndNoConnection) {
@@ -125,8 +124,8 @@ TEST_F(ZmqMute, AProducerOfTooLargeMessagesIsNamed) {
     EXPECT_TRUE(reaches(consumer, "producers_without_messages", 1));
   }
   bad.abandon();
-  EXPECT_TRUE(contains(all_notes(consumer), " came to " + endpoint() + " and disconnected"));
-  EXPECT_TRUE(contains(all_notes(consumer), kWhy)) << all_notes(consumer);
+  EXPECT_TRUE(says(consumer.all_notes(), " came to " + endpoint() + " and disconnected"));
+  EXPECT_TRUE(says(consumer.all_notes(), kWhy));
   Producer good(endpoint(), false);
   good.send(message_of(kSmall, 4));
   EXPECT_EQ(consumer.next(), 4U);
@@ -146,7 +145,7 @@ TEST_F(ZmqMute, WhoSentAMessageIsNot) {
     Producer(endpoint(), false).await_peer();
     return consumer.counter("producers_without_messages") > 0;
   }));
-  EXPECT_LE(consumer.counter("producers_without_messages"), strangers) << all_notes(consumer);
+  EXPECT_LE(consumer.counter("producers_without_messages"), strangers) << consumer.all_notes();
 }
 
 TEST_F(ZmqMute, AProducerByCreditIsNamedWhenItComesBack) {
@@ -156,8 +155,8 @@ TEST_F(ZmqMute, AProducerByCreditIsNamedWhenItComesBack) {
   producer.send({FrameBytes(100'000)});
   ASSERT_TRUE(reaches(consumer, "producers_lost", 1));
   producer.enter(2);  // libzmq has reconnected
-  EXPECT_TRUE(contains(all_notes(consumer), "bare is back")) << all_notes(consumer);
-  EXPECT_TRUE(contains(all_notes(consumer), kWhy)) << all_notes(consumer);
+  EXPECT_TRUE(says(consumer.all_notes(), "bare is back"));
+  EXPECT_TRUE(says(consumer.all_notes(), kWhy));
   producer.send_batch(4);
   EXPECT_EQ(consumer.next(), 4U);
 }

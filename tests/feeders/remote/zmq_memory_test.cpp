@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel's buffers of connections, and memory pages of messages.
-#include "feeders/remote/receive/zmq_message.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

@@ -81,7 +81,7 @@ TEST_F(ZmqProducerProcess, OneThatIgnoresTheRequestToEndIsKilled) {
 TEST_F(ZmqProducerProcess, OneThatFailsIsReportedWithItsStatus) {
   RunningConsumer consumer(command("exit 3"));
   const std::string text = thrown_by<DataError>([&] { consumer.next(); });
-  EXPECT_TRUE(contains(text, "producer 'exit 3' ended with status 3")) << text;
+  EXPECT_TRUE(says(text, "producer 'exit 3' ended with status 3"));
 }
 
 TEST_F(ZmqProducerProcess, OneThatFailsBecauseAllItSentWasRefusedIsReportedWithThat) {
@@ -99,21 +99,21 @@ TEST_F(ZmqProducerProcess, OneThatFailsBecauseAllItSentWasRefusedIsReportedWithT
     }
     std::ofstream(pipe()) << "and now it fails";
     const std::string text = thrown_by<DataError>([&] { consumer.next(); });
-    EXPECT_TRUE(contains(text, "ended with status 3")) << text;
-    EXPECT_TRUE(contains(text, "1 messages were refused, the last: ")) << text;
+    EXPECT_TRUE(says(text, "ended with status 3"));
+    EXPECT_TRUE(says(text, "1 messages were refused, the last: "));
   }
 }
 
 TEST_F(ZmqProducerProcess, OneThatIsKilledIsReportedWithTheSignal) {
   RunningConsumer consumer(command("kill -9 $$"));
   const std::string text = thrown_by<DataError>([&] { consumer.next(); });
-  EXPECT_TRUE(contains(text, "was ended by signal 9")) << text;
+  EXPECT_TRUE(says(text, "was ended by signal 9"));
 }
 
 TEST_F(ZmqProducerProcess, OneThatEndsWithoutABatchIsReported) {
   RunningConsumer consumer(command("true"));
   const std::string text = thrown_by<DataError>([&] { consumer.next(); });
-  EXPECT_TRUE(contains(text, "sent no batch")) << text;
+  EXPECT_TRUE(says(text, "sent no batch"));
 }
 
 TEST_F(ZmqProducerProcess, AnEndInPeaceAfterBatchesIsTheEndOfTheData) {

@@ -68,23 +68,13 @@ TEST_F(ZmqReceivers, WhereTheOrderCountsAFailureComesBehindWhatWasGood) {
   for (std::uint64_t i = 0; i < 4; ++i) producer.send(message_of(kSmall, i));
   producer.send(rubbish());
   for (std::uint64_t i = 0; i < 4; ++i) EXPECT_EQ(consumer.next(), i);
-  EXPECT_TRUE(contains(thrown_by<DataError>([&] { consumer.next(); }), "message 5"));
-}
-
-TEST_F(ZmqReceivers, BadMessagesBeyondTheLimitFailTheRun) {
-  RunningConsumer consumer(several(), 20s, {BadSamplePolicy::Action::skip, 20}, {.slots = 6});
-  std::jthread pushing([&](const std::stop_token& stop) {
-    Producer producer(endpoint(), false);
-    producer.abandon();
-    while (!stop.stop_requested()) producer.try_send(rubbish());
-  });
-  EXPECT_TRUE(contains(thrown_by<DataError>([&] { consumer.next(); }), "limit=20"));
+  EXPECT_TRUE(says(thrown_by<DataError>([&] { consumer.next(); }), "message 5"));
 }
 
 TEST_F(ZmqReceivers, SilenceEndsAllOfThem) {
   EXPECT_TRUE(is_prompt(kPrompt, [&] {
     RunningConsumer consumer(several(), 200ms, {}, {.slots = 6});
-    EXPECT_TRUE(contains(thrown_by<TimeoutError>([&] { consumer.next(); }), "within 0.2 s"));
+    EXPECT_TRUE(says(thrown_by<TimeoutError>([&] { consumer.next(); }), "within 0.2 s"));
     return consumer.stop();
   }));
 }
@@ -137,11 +127,11 @@ TEST_F(ZmqReceivers, BuffersThatCannotBeAreRefused) {
   const auto error_of = [&](const std::string& options) {
     return thrown_by<ConfigError>([&] { Consumer("endpoint=" + endpoint() + options); });
   };
-  EXPECT_TRUE(contains(error_of(",hwm=4,buffer=1MB"), "keep one"));
-  EXPECT_TRUE(contains(error_of(",buffer=" + std::to_string(3 * batch - 1)),
-                       "expected at least " + std::to_string(3 * batch) + " bytes"));
-  EXPECT_TRUE(contains(error_of(",receivers=2,buffer=1kB"), "for 4 batches"));
-  EXPECT_TRUE(contains(error_of(",receivers=0"), "receivers is 0; expected 1 to 256"));
+  EXPECT_TRUE(says(error_of(",hwm=4,buffer=1MB"), "keep one"));
+  EXPECT_TRUE(says(error_of(",buffer=" + std::to_string(3 * batch - 1)),
+                   "expected at least " + std::to_string(3 * batch) + " bytes"));
+  EXPECT_TRUE(says(error_of(",receivers=2,buffer=1kB"), "for 4 batches"));
+  EXPECT_TRUE(says(error_of(",receivers=0"), "receivers is 0; expected 1 to 256"));
 }
 
 TEST_F(ZmqReceivers, NoMoreWaitsThanTheNoteSays) {

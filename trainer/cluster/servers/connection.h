@@ -28,7 +28,7 @@
 #include <vector>
 
 #include "dataflow/clock.h"
-#include "dataflow/machine/event_fd.h"
+#include "dataflow/machine/file_descriptor.h"
 #include "dataflow/net/curve_setup.h"
 #include "dataflow/net/message_sockets.h"
 #include "trainer/cluster/liveness/rank_states.h"

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "dataflow/error.h"
-#include "dataflow/machine/event_fd.h"
+#include "dataflow/machine/file_descriptor.h"
 #include "dataflow/net/zmq_endpoint.h"
 
 namespace penstock::cluster {
