@@ -2,8 +2,13 @@
 #include "tests/support/gpu/accesses.h"
 
 #include <algorithm>
-#include <array>
 #include <set>
+#include <string_view>
+#include <type_traits>
+#include <typeinfo>
+#include <variant>
+
+#include "tests/support/gpu/host_launch.h"
 
 namespace penstock::gpu {
 namespace {
@@ -61,14 +66,13 @@ void for_each_run(const ArenaChunk* chunks, std::int32_t count, const Visit& vis
   if (last > first) visit(first, last - first);
 }
 
-void collect(const SetStep& call, Collector& to) {
-  to.read(call.scalars);  // the other members stay unchanged
-  to.write(call.scalars);
+/// Calls that set some members of the scalars read them all: the other members stay unchanged.
+void collect_scalars(StepScalars* scalars, Collector& to) {
+  to.read(scalars);
+  to.write(scalars);
 }
-void collect(const SetHyper& call, Collector& to) {
-  to.read(call.scalars);
-  to.write(call.scalars);
-}
+void collect(const SetStep& call, Collector& to) { collect_scalars(call.scalars, to); }
+void collect(const SetHyper& call, Collector& to) { collect_scalars(call.scalars, to); }
 void collect(const Normalise& call, Collector& to) {
   const std::size_t pixels = size(call.images) * size(call.pixels_per_image);
   to.read(call.pixels, pixels * size(call.channels), call.from);
@@ -289,8 +293,7 @@ void collect(const SummariseUpdate& call, Collector& to) {
 }
 void collect(const AdaptLossScale& call, Collector& to) {
   to.read(call.finite, size(kFiniteBlocks));
-  to.read(call.scalars);  // the other members stay unchanged
-  to.write(call.scalars);
+  collect_scalars(call.scalars, to);
 }
 void collect(const SumSlices& call, Collector& to) {
   for (std::int32_t rank = 0; rank < call.ranks; ++rank) {
@@ -333,42 +336,12 @@ std::size_t Accesses::bytes() const {
   return sum;
 }
 
-std::span<const std::string_view> kernel_names() {
-  static constexpr std::array<std::string_view, std::variant_size_v<KernelCall>> kNames = {
-      "SetStep",
-      "SetHyper",
-      "Normalise",
-      "ScaleShift",
-      "ReluBackward",
-      "BatchNormSums",
-      "BatchNormFinish",
-      "BatchNormFromRunning",
-      "BatchNormBackwardSums",
-      "BatchNormBackwardFinish",
-      "BatchNormBackwardApply",
-      "ColumnSums",
-      "ColumnFinish",
-      "MaxPoolForward",
-      "MaxPoolBackward",
-      "AvgPoolForward",
-      "AvgPoolBackward",
-      "CopyChannels",
-      "LrnForward",
-      "LrnBackward",
-      "DropoutApply",
-      "SoftmaxCrossEntropy",
-      "SummariseStep",
-      "NarrowWeights",
-      "WidenGradients",
-      "CheckFinite",
-      "SumSquares",
-      "FindTrust",
-      "UpdateWeights",
-      "SummariseUpdate",
-      "AdaptLossScale",
-      "SumSlices",
-      "WidenSums"};
-  return kNames;
+const std::vector<std::string>& kernel_names() {
+  static const auto names = []<typename... Calls>(std::type_identity<std::variant<Calls...>>) {
+    constexpr std::size_t kNamespace = std::string_view("penstock::gpu::").size();
+    return std::vector<std::string>{demangled(typeid(Calls).name()).substr(kNamespace)...};
+  }(std::type_identity<KernelCall>{});
+  return names;
 }
 
 Accesses accesses_of(const KernelCall& call) {

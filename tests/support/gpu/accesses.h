@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "trainer/backends/gpu/dnn_graph.h"
@@ -29,10 +28,8 @@ struct Accesses {
 };
 
 /// The names of the structs in KernelCall, such as "ScaleShift".
-std::span<const std::string_view> kernel_names();
-inline std::string name_of(const KernelCall& call) {
-  return std::string(kernel_names()[call.index()]);
-}
+const std::vector<std::string>& kernel_names();
+inline const std::string& name_of(const KernelCall& call) { return kernel_names()[call.index()]; }
 Accesses accesses_of(const KernelCall& call);
 /// Tensors that operations write also count as read if operations read them.
 Accesses accesses_of(const DnnGraph& graph, std::span<std::byte* const> tensors);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/support/gpu/host_communicator.h"
+#include "tests/support/gpu/host_driver.h"
 
 #include <cstddef>
 #include <mutex>

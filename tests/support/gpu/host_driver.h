@@ -21,12 +21,22 @@
 #include <string_view>
 #include <vector>
 
-#include "tests/support/gpu/host_communicator.h"
 #include "tests/support/gpu/host_planner.h"
 #include "tests/support/gpu/host_streams.h"
 #include "trainer/backends/gpu/driver.h"
 
 namespace penstock::gpu {
+
+/// Connects GPUs, as a vendor's library connects real ones: the state that the communicators of one
+/// id share. A call is enqueued on its rank's stream. It completes there when the streams of all
+/// ranks have reached it. Sums are added in the order of ranks.
+class HostConnection;
+
+/// `size` is the number of ranks.
+std::shared_ptr<HostConnection> make_host_connection(std::int32_t size);
+/// `driver` is the rank's driver and must outlive the exchanges of all ranks.
+std::unique_ptr<Communicator> make_host_communicator(std::shared_ptr<HostConnection> connection,
+                                                     std::int32_t rank, Driver& driver);
 
 struct HostMachineOptions {
   Timing timing = Timing::late;

@@ -69,23 +69,36 @@ double by_hand(std::size_t element, Rule rule) {
   return weight;
 }
 
+/// An optimizer on a host device.
+struct Bench {
+  explicit Bench(const std::string& text)
+      : parts(parse_component(text)),
+        entry(find_entry(optimizer_table(), parts.name)),
+        options(entry.name, entry.options, parts) {}
+  std::unique_ptr<Optimizer> make(DType type = DType::f32) const {
+    return make_host_optimizer({entry, options, type}, serial_for);
+  }
+
+  const ComponentText parts;
+  const OptimizerEntry& entry;
+  const Options options;
+  SteadyClock clock;
+  HostDevice device{clock};
+  const std::unique_ptr<Stream> stream = device.make_stream();
+};
+
 template <typename Rule>
 void expect_equal(const std::string& text, Rule rule) {
-  const ComponentText parts = parse_component(text);
-  const OptimizerEntry& entry = find_entry(optimizer_table(), parts.name);
-  const Options options(entry.name, entry.options, parts);
-  SteadyClock clock;
-  HostDevice device(clock);
-  const std::unique_ptr<Stream> stream = device.make_stream();
-  const std::unique_ptr<Optimizer> optimizer = make_host_optimizer({entry, options}, serial_for);
+  const Bench bench(text);
+  const std::unique_ptr<Optimizer> optimizer = bench.make();
   TwoParameters parameters;
   StepResult result;
   for (int step = 0; step < kSteps; ++step) {
     Hyper hyper = kHyper;
     hyper.step = step;
     parameters.fill(step);
-    optimizer->set(hyper, *stream);
-    optimizer->apply(parameters.set(), static_cast<float>(kScale), *stream, result);
+    optimizer->set(hyper, *bench.stream);
+    optimizer->apply(parameters.set(), static_cast<float>(kScale), *bench.stream, result);
   }
   for (std::size_t i = 0; i < 2 * kCount; ++i) {
     EXPECT_NEAR(parameters.weight(i), by_hand(i, rule), 2e-6) << text << ", element " << i;
@@ -137,38 +150,29 @@ TEST(Optimizers, AdamCorrectsItsMeansForTheirStart) {
 }
 
 TEST(Optimizers, TheDecaysShareOfTheLossIsThatOfTheWeightsBeforeTheUpdate) {
-  const OptimizerEntry& entry = find_entry(optimizer_table(), "sgd");
-  const Options options(entry.name, entry.options, {});
-  SteadyClock clock;
-  HostDevice device(clock);
-  const std::unique_ptr<Stream> stream = device.make_stream();
-  const std::unique_ptr<Optimizer> optimizer = make_host_optimizer({entry, options}, serial_for);
+  const Bench bench("sgd");
+  const std::unique_ptr<Optimizer> optimizer = bench.make();
   TwoParameters parameters;
   double squares = 0;
   for (std::size_t i = 0; i < kCount; ++i) {
     squares += double{parameters.weight(i)} * double{parameters.weight(i)};
   }
   StepResult result;
-  optimizer->set(kHyper, *stream);
-  optimizer->apply(parameters.set(), 1, *stream, result);
+  optimizer->set(kHyper, *bench.stream);
+  optimizer->apply(parameters.set(), 1, *bench.stream, result);
   EXPECT_NEAR(result.l2_loss, 0.05 * squares, 1e-6);
 }
 
 /// Compares with the rule in double. Each step rounds the weight to the nearest number of the
 /// format.
 TEST(Optimizers, LeaveWhatAShortFormatHoldsOfWeightsButNotOfBatchNorms) {
-  const OptimizerEntry& entry = find_entry(optimizer_table(), "sgd");
-  const Options options(entry.name, entry.options, {});
-  SteadyClock clock;
-  HostDevice device(clock);
-  const std::unique_ptr<Stream> stream = device.make_stream();
+  const Bench bench("sgd");
   for (const auto& [type, digits] : {std::pair{DType::f16, 11}, {DType::bf16, 8}}) {
     const auto nearest = [digits = digits](double value) {
       const double unit = std::ldexp(1.0, std::ilogb(value) + 1 - digits);
       return unit * std::nearbyint(value / unit);
     };
-    const std::unique_ptr<Optimizer> optimizer =
-        make_host_optimizer({entry, options, type}, serial_for);
+    const std::unique_ptr<Optimizer> optimizer = bench.make(type);
     TwoParameters parameters;
     optimizer->prepare(parameters.set());
     std::vector<double> expected;
@@ -177,11 +181,11 @@ TEST(Optimizers, LeaveWhatAShortFormatHoldsOfWeightsButNotOfBatchNorms) {
       if (i < kCount) expected[i] = nearest(expected[i]);
       EXPECT_EQ(double{parameters.weight(i)}, expected[i]);
     }
-    optimizer->set(kHyper, *stream);
+    optimizer->set(kHyper, *bench.stream);
     for (int step = 0; step < kSteps; ++step) {
       StepResult result;
       parameters.fill(step);
-      optimizer->apply(parameters.set(), static_cast<float>(kScale), *stream, result);
+      optimizer->apply(parameters.set(), static_cast<float>(kScale), *bench.stream, result);
       for (std::size_t i = 0; i < 2 * kCount; ++i) {
         const double before = expected[i];
         expected[i] -=
@@ -194,7 +198,7 @@ TEST(Optimizers, LeaveWhatAShortFormatHoldsOfWeightsButNotOfBatchNorms) {
     }
     const std::vector<float> others(2 * kCount, 0.3001F);
     Tensor other{const_cast<float*>(others.data()), others.size()};
-    optimizer->average(parameters.set(), other, 1, 0.5F, *stream);
+    optimizer->average(parameters.set(), other, 1, 0.5F, *bench.stream);
     for (std::size_t i = 0; i < kCount; ++i) {
       EXPECT_EQ(double{parameters.weight(i)}, nearest(double{parameters.weight(i)}))
           << "averages are rounded as well";
@@ -203,12 +207,11 @@ TEST(Optimizers, LeaveWhatAShortFormatHoldsOfWeightsButNotOfBatchNorms) {
 }
 
 TEST(Optimizers, RefuseOptionsOutOfRange) {
-  for (const char* text :
-       {"momentum:momentum=1", "rmsprop:decay=1", "rmsprop:momentum=-0.1", "rmsprop:epsilon=-1",
-        "adam:beta1=1", "adam:beta2=2", "adam:epsilon=0"}) {
-    const ComponentText parts = parse_component(text);
-    const OptimizerEntry& entry = find_entry(optimizer_table(), parts.name);
-    EXPECT_THROW(entry.make(Options(entry.name, entry.options, parts)), ConfigError) << text;
+  for (const char* text : {"momentum:momentum=1", "rmsprop:decay=1", "rmsprop:momentum=-0.1",
+                           "rmsprop:epsilon=-1", "adam:beta1=1", "adam:beta2=2", "adam:epsilon=0",
+                           "lars:eta=0", "lars:epsilon=-1", "lars:momentum=1"}) {
+    const Bench bench(text);
+    EXPECT_THROW(bench.entry.make(bench.options), ConfigError) << text;
   }
 }
 

@@ -16,9 +16,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <numbers>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -27,8 +29,8 @@
 #include "dataflow/error.h"
 #include "dataflow/host_device.h"
 #include "dataflow/pace.h"
+#include "dataflow/random.h"
 #include "trainer/backend.h"
-#include "trainer/backends/emulated/pace.h"
 #include "trainer/backends/emulated/presets.h"
 #include "trainer/backends/emulated/recording.h"
 #include "trainer/optimizer.h"
@@ -36,6 +38,152 @@
 namespace penstock {
 namespace emulated {
 namespace {
+
+// The time of each step is a function of the seed, the rank, the step and the number of images, so
+// that runs repeat with any thread timing.
+
+/// Random variation of step times: factors with mean 1 and a given coefficient of variation
+/// (standard deviation / mean).
+///
+///   uniform      in 1 +- sqrt(3) cv
+///   normal       1 + cv z for z of the standard normal distribution (Box and Muller 1958), drawn
+///                again outside (0, 2). This interval is symmetric about 1, so the mean stays 1;
+///                the deviation is at most 0.6 % smaller than cv
+///   lognormal    exp(s z - s^2 / 2) with s^2 = ln(1 + cv^2)
+///   gamma        of shape 1 / cv^2 (Marsaglia and Tsang 2000)
+///   exponential  -ln(u): cv is 1
+///
+/// Each factor has expected value 1, so the rate of a device does not depend on its distribution.
+/// The arithmetic is Penstock's own, because runs must repeat and each C++ library implements
+/// std::normal_distribution and similar classes differently. Only the last bits of the mathematical
+/// library's log, cos and exp may still differ.
+enum class Distribution : std::uint8_t { constant, uniform, normal, lognormal, gamma, exponential };
+
+struct Jitter {
+  Distribution distribution = Distribution::constant;
+  double cv = 0;
+
+  /// Positive, unless it underflows to 0. Takes as many random draws as needed.
+  double factor(Random random) const;
+};
+
+struct Pace {
+  double seconds_per_image = 0;  ///< the mean
+  Jitter jitter{};
+  /// Recorded seconds per image, one entry per step. The list repeats after its end and is equal on
+  /// every rank. Empty: the mean and its jitter.
+  std::vector<double> recorded{};
+  Nanoseconds exchange{};  ///< added to every step
+
+  /// The time of step `step`, from 0, with `images` images, on the device of rank `rank`.
+  Nanoseconds step_time(std::uint64_t seed, std::uint64_t rank, std::uint64_t step,
+                        std::int32_t images) const;
+  /// The mean of step_time.
+  Nanoseconds mean_step_time(std::int32_t images) const;
+};
+
+struct DistributionText {
+  std::string_view name;
+  Distribution distribution;
+  double largest_cv;
+};
+
+/// The largest cv of each distribution. uniform reaches 0 at 1 / sqrt(3); gamma equals exponential
+/// at 1; normal beyond 0.3 would be cut so often that its deviation is wrong.
+constexpr DistributionText kDistributions[] = {
+    {"constant", Distribution::constant, 0}, {"uniform", Distribution::uniform, 0.577},
+    {"normal", Distribution::normal, 0.3},   {"lognormal", Distribution::lognormal, 1},
+    {"gamma", Distribution::gamma, 1},       {"exponential", Distribution::exponential, 1},
+};
+
+/// In (0, 1].
+double positive_uniform(Random& random) { return 1 - random.uniform(); }
+
+double standard_normal(Random& random) {
+  const double radius = std::sqrt(-2 * std::log(positive_uniform(random)));
+  return radius * std::cos(2 * std::numbers::pi * random.uniform());
+}
+
+double normal_factor(Random& random, double cv) {
+  double factor = 0;
+  while (!(factor > 0 && factor < 2)) factor = 1 + cv * standard_normal(random);
+  return factor;
+}
+
+double gamma_factor(Random& random, double cv) {
+  const double scale = cv * cv, d = 1 / scale - 1.0 / 3, c = 1 / std::sqrt(9 * d);
+  for (;;) {
+    const double z = standard_normal(random);
+    const double root = 1 + c * z, v = root * root * root;
+    if (v <= 0) continue;
+    const double u = positive_uniform(random);
+    if (std::log(u) < 0.5 * z * z + d - d * v + d * std::log(v)) return d * v * scale;
+  }
+}
+
+double Jitter::factor(Random random) const {
+  switch (distribution) {
+    case Distribution::constant:
+      return 1;
+    case Distribution::uniform: {
+      const double reach = cv * std::numbers::sqrt3;
+      return random.uniform(1 - reach, 1 + reach);
+    }
+    case Distribution::normal:
+      return normal_factor(random, cv);
+    case Distribution::lognormal: {
+      const double variance = std::log1p(cv * cv);
+      return std::exp(std::sqrt(variance) * standard_normal(random) - variance / 2);
+    }
+    case Distribution::gamma:
+      return gamma_factor(random, cv);
+    case Distribution::exponential:
+      break;
+  }
+  return -std::log(positive_uniform(random));
+}
+
+/// Throws ConfigError if the name is unknown or the distribution cannot have this cv. `cv_given`:
+/// the user set it.
+Jitter parse_jitter(const std::string& distribution, double cv, bool cv_given) {
+  std::vector<std::string> names;
+  for (const DistributionText& known : kDistributions) {
+    names.emplace_back(known.name);
+    if (known.name != canonical_name(distribution)) continue;
+    if (known.distribution == Distribution::constant && cv_given) {
+      throw ConfigError(
+          fmt::format("emulated:cv is {}, but steps are constant; add a distribution=", cv));
+    }
+    if (known.distribution == Distribution::constant) return {};
+    if (known.distribution == Distribution::exponential && !cv_given) cv = 1;
+    const bool possible = known.distribution == Distribution::exponential
+                              ? cv == 1
+                              : cv > 0 && cv <= known.largest_cv;
+    if (possible) return {known.distribution, cv};
+    throw ConfigError(fmt::format(
+        "emulated:cv is {}, which {} step times cannot have; expected {} {}: standard deviation / "
+        "mean",
+        cv, known.name, known.distribution == Distribution::exponential ? "1, not" : "0 < cv <=",
+        known.largest_cv));
+  }
+  throw ConfigError("emulated:distribution is '" + distribution + "'; expected one of " +
+                    join(names));
+}
+
+Nanoseconds busy(double seconds) {
+  return std::chrono::round<Nanoseconds>(std::chrono::duration<double>(seconds));
+}
+
+Nanoseconds Pace::step_time(std::uint64_t seed, std::uint64_t rank, std::uint64_t step,
+                            std::int32_t images) const {
+  const double each = recorded.empty() ? seconds_per_image * jitter.factor(Random(seed, rank, step))
+                                       : recorded[step % recorded.size()];
+  return busy(each * images) + exchange;
+}
+
+Nanoseconds Pace::mean_step_time(std::int32_t images) const {
+  return busy(seconds_per_image * images) + exchange;
+}
 
 /// Throws ConfigError that lists the names, if `name` is unknown.
 const Preset& find_preset(const std::string& name) {

@@ -28,9 +28,9 @@ std::vector<NamedCase> cases_of(std::string_view kernel, std::size_t most) {
   return cases;
 }
 
-class Kernel : public testing::TestWithParam<std::string_view> {};
+class Kernel : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(All, Kernel, testing::ValuesIn(kernel_names()),
-                         [](const auto& test) { return std::string(test.param); });
+                         [](const auto& test) { return test.param; });
 
 TEST_P(Kernel, GivesTheResultsOfItsFormula_InAnyOrderOfBlocksAndThreads) {
   const std::vector<NamedCase> cases = cases_of(GetParam(), kLargeCase);

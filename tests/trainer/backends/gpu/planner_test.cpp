@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,6 +16,7 @@
 
 #include "dataflow/error.h"
 #include "tests/support/text_files.h"
+#include "tests/trainer/backends/gpu/step_on_paper.h"
 #include "trainer/backends/gpu/dnn_patterns.h"
 #include "trainer/backends/gpu/driver.h"
 #include "trainer/backends/gpu/layouts.h"
@@ -186,6 +188,43 @@ TEST_F(PlannerForH200, HasEnginesForDepthwiseConvolutions) {
   shape.groups = shape.channels;
   EXPECT_TRUE(engine_for(conv_forward(shape).graph));
 }
+
+/// The graphs of fused steps of ResNet-50.
+class FusionForH200 : public PlannerForH200, public testing::WithParamInterface<std::int64_t> {
+ protected:
+  /// The workspace of the first engine. Asks once per graph.
+  std::optional<std::size_t> workspace_for(const DnnGraph& graph) {
+    const auto [known, is_new] = workspaces_.try_emplace(to_text(graph));
+    if (is_new) {
+      if (const auto engine = engine_for(graph)) known->second = engine->workspace_bytes;
+    }
+    return known->second;
+  }
+  FusionCosts costs() {
+    return fuse_all([this](const DnnGraph& graph) { return workspace_for(graph).has_value(); });
+  }
+
+  std::map<std::string, std::optional<std::size_t>> workspaces_;
+};
+
+TEST_P(FusionForH200, EveryGraphOfAStepHasAnEngineAndOnlyVersion1HasUnfusedEnds) {
+  for (const std::string_view name : kResNets) {
+    const StepOnPaper step(graph_of_model(name), static_cast<std::int32_t>(GetParam()), costs());
+    std::size_t largest = 0;
+    for (const auto& [text, graph] : step.graphs()) {
+      const std::optional<std::size_t> workspace = workspace_for(graph);
+      EXPECT_TRUE(workspace) << name << " needs " << text;
+      largest = std::max(largest, workspace.value_or(0));
+    }
+    const int unfused_ends = name == "resnet50" ? 4 : 1;
+    EXPECT_EQ(step.kernels().at("BatchNormSums"), 1) << name;
+    EXPECT_EQ(step.kernels().at("BatchNormBackwardSums"), 1 + unfused_ends) << name;
+    RecordProperty(std::string(name) + "_largest_workspace_mib", static_cast<int>(largest >> 20));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Batches, FusionForH200, testing::ValuesIn(kBatches),
+                         testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace penstock::gpu

@@ -11,6 +11,8 @@
 // ranges in their own domain, which Nsight Systems shows beside the kernels.
 #pragma once
 
+#include <cupti.h>
+
 #include <string>
 #include <vector>
 
@@ -24,6 +26,10 @@ namespace penstock::gpu {
 std::string start_activity(ActivityDetail detail);
 /// Ends recording. The devices must be idle. The records are in no particular order.
 std::vector<ActivityRecord> finish_activity();
+
+/// Converts a record of CUPTI and adds `to_steady` to its times. Returns false for a record without
+/// times and for a kind that traces do not use.
+bool to_activity(const CUpti_Activity& record, Nanoseconds to_steady, ActivityRecord& ours);
 
 /// Null if no tool watches the process; marks then cost nothing.
 const MarkFunctions* nvtx_marks() noexcept;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <initializer_list>
 #include <span>
 #include <utility>
 
@@ -215,7 +216,7 @@ struct Translator {
   std::vector<Descriptor>& settings;
 
   using Operand = std::pair<cudnnBackendAttributeName_t, DnnTensorId>;
-  void set_operands(Descriptor& operation, std::span<const Operand> operands) const {
+  void set_operands(Descriptor& operation, std::initializer_list<Operand> operands) const {
     for (const auto& [name, id] : operands) {
       operation.set_descriptor(name, tensors[static_cast<std::size_t>(id)]);
     }
@@ -225,10 +226,9 @@ struct Translator {
     Descriptor operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
     operation.set_descriptor(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
                              settings.emplace_back(make_window(op.window)));
-    set_operands(operation,
-                 std::array<Operand, 3>{{{CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, op.x},
-                                         {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, op.w},
-                                         {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, op.y}}});
+    set_operands(operation, {{CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, op.x},
+                             {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, op.w},
+                             {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, op.y}});
     operation.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT, 1.0F);
     operation.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT, op.beta);
     operation.finalize("forward convolution");
@@ -239,10 +239,9 @@ struct Translator {
     Descriptor operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR);
     operation.set_descriptor(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
                              settings.emplace_back(make_window(op.window)));
-    set_operands(operation,
-                 std::array<Operand, 3>{{{CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, op.dy},
-                                         {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, op.w},
-                                         {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, op.dx}}});
+    set_operands(operation, {{CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, op.dy},
+                             {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, op.w},
+                             {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, op.dx}});
     operation.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_TYPE_FLOAT, 1.0F);
     operation.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, CUDNN_TYPE_FLOAT, op.beta);
     operation.finalize("convolution's gradient of data");
@@ -253,10 +252,9 @@ struct Translator {
     Descriptor operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR);
     operation.set_descriptor(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
                              settings.emplace_back(make_window(op.window)));
-    set_operands(operation,
-                 std::array<Operand, 3>{{{CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, op.x},
-                                         {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, op.dy},
-                                         {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, op.dw}}});
+    set_operands(operation, {{CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, op.x},
+                             {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, op.dy},
+                             {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, op.dw}});
     operation.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_TYPE_FLOAT, 1.0F);
     operation.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, CUDNN_TYPE_FLOAT, 0.0F);
     operation.finalize("convolution's gradient of weights");
@@ -268,17 +266,14 @@ struct Translator {
     operation.set_descriptor(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR,
                              settings.emplace_back(make_pointwise(op.mode)));
     if (op.mode == PointwiseMode::relu_backward) {
-      set_operands(operation,
-                   std::array<Operand, 3>{{{CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, op.x},
-                                           {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, op.b},
-                                           {CUDNN_ATTR_OPERATION_POINTWISE_DXDESC, op.y}}});
+      set_operands(operation, {{CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, op.x},
+                               {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, op.b},
+                               {CUDNN_ATTR_OPERATION_POINTWISE_DXDESC, op.y}});
     } else {
-      set_operands(operation,
-                   std::array<Operand, 2>{{{CUDNN_ATTR_OPERATION_POINTWISE_XDESC, op.x},
-                                           {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, op.y}}});
+      set_operands(operation, {{CUDNN_ATTR_OPERATION_POINTWISE_XDESC, op.x},
+                               {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, op.y}});
       if (op.b != kNoTensor) {
-        set_operands(operation,
-                     std::array<Operand, 1>{{{CUDNN_ATTR_OPERATION_POINTWISE_BDESC, op.b}}});
+        set_operands(operation, {{CUDNN_ATTR_OPERATION_POINTWISE_BDESC, op.b}});
       }
     }
     operation.finalize("pointwise operation");
@@ -290,10 +285,9 @@ struct Translator {
     operation.set(CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_TYPE_GENSTATS_MODE,
                   CUDNN_GENSTATS_SUM_SQSUM);
     operation.set(CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
-    set_operands(operation, std::array<Operand, 3>{
-                                {{CUDNN_ATTR_OPERATION_GENSTATS_XDESC, op.x},
-                                 {CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, op.sum},
-                                 {CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, op.square_sum}}});
+    set_operands(operation, {{CUDNN_ATTR_OPERATION_GENSTATS_XDESC, op.x},
+                             {CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, op.sum},
+                             {CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, op.square_sum}});
     operation.finalize("sums of statistics");
     return operation;
   }
@@ -303,17 +297,16 @@ struct Translator {
     operation.set(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_MATH_PREC, CUDNN_TYPE_DATA_TYPE,
                   CUDNN_DATA_FLOAT);
     set_operands(operation,
-                 std::array<Operand, 10>{
-                     {{CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_X_DESC, op.x},
-                      {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DY_DESC, op.dy},
-                      {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_MEAN_DESC, op.mean},
-                      {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_INVSTD_DESC, op.inverse_deviation},
-                      {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_BN_SCALE_DESC, op.scale},
-                      {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DBN_SCALE_DESC, op.dscale},
-                      {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DBN_BIAS_DESC, op.dshift},
-                      {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_DY_SCALE_DESC, op.dy_factor},
-                      {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_X_SCALE_DESC, op.x_factor},
-                      {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_BIAS, op.constant}}});
+                 {{CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_X_DESC, op.x},
+                  {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DY_DESC, op.dy},
+                  {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_MEAN_DESC, op.mean},
+                  {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_INVSTD_DESC, op.inverse_deviation},
+                  {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_BN_SCALE_DESC, op.scale},
+                  {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DBN_SCALE_DESC, op.dscale},
+                  {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DBN_BIAS_DESC, op.dshift},
+                  {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_DY_SCALE_DESC, op.dy_factor},
+                  {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_X_SCALE_DESC, op.x_factor},
+                  {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_BIAS, op.constant}});
     operation.finalize("batch norm's gradient of weights");
     return operation;
   }

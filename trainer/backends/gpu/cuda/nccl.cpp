@@ -31,35 +31,33 @@ void* open_library() {
                   kLibrary, dlerror(), version_text(NCCL_VERSION_CODE)));
 }
 
-template <typename Function>
-Function* find(void* library, const char* name) {
-  void* const symbol = dlsym(library, name);
-  if (symbol != nullptr) return reinterpret_cast<Function*>(symbol);
-  throw Unavailable(fmt::format("{} has no {}: install NCCL {} or newer", kLibrary, name,
-                                version_text(NCCL_VERSION_CODE)));
-}
+/// Converts to a pointer to the function of that name in the library.
+struct Symbol {
+  void* library;
+  const char* name;
+
+  template <typename Function>
+  operator Function*() const {
+    void* const symbol = dlsym(library, name);
+    if (symbol != nullptr) return reinterpret_cast<Function*>(symbol);
+    throw Unavailable(fmt::format("{} has no {}: install NCCL {} or newer", kLibrary, name,
+                                  version_text(NCCL_VERSION_CODE)));
+  }
+};
 
 /// The NCCL functions that are used here. The library stays open until the program ends.
 struct Nccl {
   void* const library = open_library();
-  decltype(ncclGetVersion)* const get_version =
-      find<decltype(ncclGetVersion)>(library, "ncclGetVersion");
-  decltype(ncclGetUniqueId)* const get_unique_id =
-      find<decltype(ncclGetUniqueId)>(library, "ncclGetUniqueId");
-  decltype(ncclCommInitRankConfig)* const init_rank =
-      find<decltype(ncclCommInitRankConfig)>(library, "ncclCommInitRankConfig");
-  decltype(ncclCommAbort)* const abort = find<decltype(ncclCommAbort)>(library, "ncclCommAbort");
-  decltype(ncclCommGetAsyncError)* const async_error =
-      find<decltype(ncclCommGetAsyncError)>(library, "ncclCommGetAsyncError");
-  decltype(ncclAllReduce)* const all_reduce =
-      find<decltype(ncclAllReduce)>(library, "ncclAllReduce");
-  decltype(ncclReduce)* const reduce = find<decltype(ncclReduce)>(library, "ncclReduce");
-  decltype(ncclBroadcast)* const broadcast =
-      find<decltype(ncclBroadcast)>(library, "ncclBroadcast");
-  decltype(ncclGetErrorString)* const error_string =
-      find<decltype(ncclGetErrorString)>(library, "ncclGetErrorString");
-  decltype(ncclGetLastError)* const last_error =
-      find<decltype(ncclGetLastError)>(library, "ncclGetLastError");
+  decltype(&ncclGetVersion) const get_version = Symbol{library, "ncclGetVersion"};
+  decltype(&ncclGetUniqueId) const get_unique_id = Symbol{library, "ncclGetUniqueId"};
+  decltype(&ncclCommInitRankConfig) const init_rank = Symbol{library, "ncclCommInitRankConfig"};
+  decltype(&ncclCommAbort) const abort = Symbol{library, "ncclCommAbort"};
+  decltype(&ncclCommGetAsyncError) const async_error = Symbol{library, "ncclCommGetAsyncError"};
+  decltype(&ncclAllReduce) const all_reduce = Symbol{library, "ncclAllReduce"};
+  decltype(&ncclReduce) const reduce = Symbol{library, "ncclReduce"};
+  decltype(&ncclBroadcast) const broadcast = Symbol{library, "ncclBroadcast"};
+  decltype(&ncclGetErrorString) const error_string = Symbol{library, "ncclGetErrorString"};
+  decltype(&ncclGetLastError) const last_error = Symbol{library, "ncclGetLastError"};
 };
 
 void expect_version(const Nccl& nccl) {

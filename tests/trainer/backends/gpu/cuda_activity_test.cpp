@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/backends/gpu/cuda/activity_records.h"
+#include "trainer/backends/gpu/cuda/activity.h"
 
 #include <gtest/gtest.h>
 
