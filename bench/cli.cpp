@@ -147,7 +147,7 @@ std::string overview() {
       "Penstock measures what the input pipeline costs a training run.\n\n"
       "Usage: penstock VERB [flags]\n\n";
   for (const VerbEntry* verb : verb_table().entries) {
-    text += fmt::format("  {:<10} {}\n", verb->name, verb->summary);
+    text += fmt::format("  {:<11} {}\n", verb->name, verb->summary);
   }
   return text +
          "\nBegin with `penstock sweep`, then `penstock isolate --data-dir FOLDER` for your own "

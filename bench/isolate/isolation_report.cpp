@@ -254,7 +254,7 @@ Tiles rates_of(const Isolation& isolation) {
     add("The feeder alone", *isolation.supply_img_per_s, "img/s", 0);
   }
   if (isolation.cost && isolation.cost->verdict == statistics::Verdict::slower) {
-    add("Cost of a step", isolation.cost->ms_per_step, "ms", 2);
+    add("Added to each step", isolation.cost->ms_per_step, "ms", 2);
   }
   return result;
 }

@@ -162,9 +162,9 @@ std::vector<std::string> warnings_of(const Environment& environment) {
     }
   } else if (environment.load_average > kHighLoad * environment.usable_cores) {
     warnings.push_back(
-        fmt::format("the load average was {:.1f} on {} usable cores when the sweep began: "
+        fmt::format("the load average was {:.1f} on {} usable cores when the measurement began: "
                     "other programs may have taken processor time (a build that has "
-                    "just ended shows here too; --rest 30s waits for its end)",
+                    "just ended shows here too)",
                     environment.load_average, environment.usable_cores));
   }
   if (environment.steal_percent.value_or(0) > kHighSteal) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of the decoder `jpeg`. Feeders that decode have the same options, and pass on what was
-// typed: a decoder of pixels has other defaults.
+// The options of the decoder `jpeg`. Feeders that decode have the same options, and pass on what
+// was typed: a decoder of pixels has other defaults.
 #pragma once
 
 #include "dataflow/images/augmentation.h"

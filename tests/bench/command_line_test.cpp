@@ -155,6 +155,13 @@ TEST(CommandLine, ADataDirectoryThatDoesNotExistIsRefusedWhicheverFeederWouldRea
   EXPECT_NO_THROW(dataset::ensure_data_of(config, find_entry(feeder_table(), "gpu"), {}));
 }
 
+TEST(CommandLine, ASlipInTheOptionsOfAFeederIsRefusedBeforeADataSetIsMade) {
+  RunConfig config;
+  config.fake_location = "queue:thread=2";
+  EXPECT_THROW(dataset::ensure_data_of(config, find_entry(feeder_table(), "queue"), {}),
+               ConfigError);
+}
+
 TEST(CommandLine, AFlagThatIsGivenTwiceSaysWhichValueHolds) {
   const auto said = [](const std::vector<std::string>& arguments) {
     testing::internal::CaptureStderr();

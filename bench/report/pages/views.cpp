@@ -264,8 +264,9 @@ document::Figure bottleneck_curve_of(std::vector<FeederSupply> feeders, double d
   data.title = "Images trained, over what the devices could train";
   data.ranks_title = "img/s that the devices could train";
   data.value_title = "img/s trained";
-  data.curves.push_back(
-      {.name = "fed at once", .look = CurveLook::ideal, .points = {{start, start}, {to, to}}});
+  data.curves.push_back({.name = "a feeder without cost",
+                         .look = CurveLook::ideal,
+                         .points = {{start, start}, {to, to}}});
   for (std::size_t i = 0; i < feeders.size(); ++i) {
     data.curves.push_back(curve_of(feeders[i], kLooks[i], to));
     const statistics::Estimate& supply = feeders[i].img_per_s;
