@@ -109,7 +109,8 @@ std::string cause_sentence(const Diagnosis& found) {
         "Its workers ({}) were busy {:.0f} % of the time, {:.0f} us of a thread for "
         "each image in this stage",
         stage.workers, stage.busy_percent, stage.wall_us_per_image);
-    if (stage.cpu_us_per_image < kMostlyWaiting * stage.wall_us_per_image) {
+    const bool knows_cpu = stage.cpu_us_per_image > 0;  // not of stages in other processes
+    if (knows_cpu && stage.cpu_us_per_image < kMostlyWaiting * stage.wall_us_per_image) {
       text += fmt::format(", {:.0f} of them computing", stage.cpu_us_per_image);
       text += stage.storage_us_per_image
                   ? fmt::format(", {:.0f} waiting for storage and the others for a core",

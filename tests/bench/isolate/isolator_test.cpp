@@ -73,6 +73,20 @@ TEST_F(IsolatorTest, WallTimeIsNotBlamedWhereOthersComputeOnTheSameProcessors) {
   EXPECT_TRUE(mentions(crowded.warnings, "the machine was not quiet"));
 }
 
+TEST_F(IsolatorTest, StagesOfAnotherProcessAreJudgedByWallTime) {
+  machine_.device_ms = 10;
+  machine_.feeder_ms = 40;  // 20 ms with two threads
+  change_ = [](RunResult& result) {
+    result.facts["waited_for_core_s"] = 0;
+    for (StageUse& stage : result.stages) stage.cpu_s = 0;  // not measured
+  };
+  const isolate::Isolation& found = isolate();
+  ASSERT_TRUE(found.diagnosis.bottleneck);
+  const isolate::StageFinding& stage = found.diagnosis.stages[*found.diagnosis.bottleneck];
+  EXPECT_GT(stage.capacity_img_per_s, 0);
+  EXPECT_FALSE(mentions(found.verdict, "computing")) << "its processor time is not known";
+}
+
 TEST_F(IsolatorTest, ThePartsOfTheCostAreFoundAndAddUp) {
   machine_.device_ms = 20;
   machine_.feeder_ms = 60;  // 30 with two threads: starves for the rest of the time
