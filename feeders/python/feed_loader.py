@@ -451,7 +451,6 @@ def feed(harness, loader, arguments):
 def main():
     harness = Harness(int(sys.argv[1]))
     signal.signal(signal.SIGUSR2, dump_stacks)
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         harness.say({"pid": os.getpid()})
         feed(harness, sys.argv[2], sys.argv[3])

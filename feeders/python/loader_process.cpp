@@ -67,16 +67,23 @@ std::string command_of(const LoaderCommand& command, int program, int socket) {
          " " + quoted(command.arguments);
 }
 
+/// The string of that name; empty: none.
+std::string word(const json& value, const char* name) {
+  const auto found = value.find(name);
+  return found != value.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+bool flag(const json& value, const char* name) {
+  const auto found = value.find(name);
+  return found != value.end() && found->is_boolean() && found->get<bool>();
+}
+
 json parse(const std::string& bytes) {
   json value = json::parse(bytes, nullptr, false);
   if (!value.is_object()) throw DataError("the loader's process sent what is no message of it");
-  if (const auto error = value.find("error"); error != value.end() && error->is_string()) {
-    const auto trace = value.find("traceback");
-    const bool raised = trace != value.end() && trace->is_string();
-    const std::string text = error->get<std::string>();
-    if (raised) throw DataError(text + ":\n" + trace->get<std::string>());
-    throw ConfigError(text);
-  }
+  const std::string error = word(value, "error"), trace = word(value, "traceback");
+  if (!trace.empty()) throw DataError(error + ":\n" + trace);
+  if (!error.empty()) throw ConfigError(error);
   return value;
 }
 
@@ -98,14 +105,14 @@ LoaderBatches read_batches(const json& hello) {
   };
   batches.images = read("images", kMostImages);
   batches.image = {read("height", kMostSide), read("width", kMostSide), read("channels", 4)};
-  const std::string pixels = hello.value("pixels", "");
+  const std::string pixels = word(hello, "pixels");
   const auto known =
       std::ranges::find_if(kPixels, [&](const auto& pair) { return pair.first == pixels; });
   if (known == std::end(kPixels)) throw ConfigError("the loader's pixels are " + pixels);
   batches.pixel = known->second;
-  batches.planar = hello.value("planar", false);
-  batches.has_labels = hello.value("labels", false);
-  batches.python = hello.value("python", "");
+  batches.planar = flag(hello, "planar");
+  batches.has_labels = flag(hello, "labels");
+  batches.python = word(hello, "python");
   if (const auto notes = hello.find("notes"); notes != hello.end() && notes->is_array()) {
     for (const json& note : *notes) {
       if (note.is_string() && batches.notes.size() < kMostNotes) batches.notes.push_back(note);

@@ -26,22 +26,22 @@ namespace {
 constexpr std::size_t kAhead = 1;
 /// Time between two checks whether a device has finished reading a loan.
 constexpr Nanoseconds kReadBeat = std::chrono::milliseconds(1);
-/// Time between two checks for a stop request.
+/// Time between two checks whether the ring was closed.
 constexpr Nanoseconds kBeat = std::chrono::milliseconds(100);
 
-#define PENSTOCK_LOADER_OPTIONS(loader)                                                            \
-  {"loader", loader, "what yields the batches: FILE.py:FUNCTION or MODULE:FUNCTION"},              \
-      {"args", "", "arguments of the function, as Python values: 'workers=8,path=\"x\"'"},         \
-      {"python", "python3", "interpreter that runs the loader, such as /path/to/venv/bin/python"}, \
-      {"start_timeout", "2min", "time for imports and the first batch"},                           \
-      {"batch", "", "shape of the loader's batches, NxHxWxC; default: asked from the loader"},     \
-      {"pixels", "u8", "type of its pixels: u8, f16, bf16 or f32"},                                \
+constexpr std::array<OptionSpec, 7> options_with(std::string_view loader) {
+  return {{
+      {"loader", loader, "what yields the batches: FILE.py:FUNCTION or MODULE:FUNCTION"},
+      {"args", "", "arguments of the function, as Python values: 'workers=8,path=\"x\"'"},
+      {"python", "python3", "interpreter that runs the loader, such as /path/to/venv/bin/python"},
+      {"start_timeout", "2min", "time for imports and the first batch"},
+      {"batch", "", "shape of the loader's batches, NxHxWxC; default: asked from the loader"},
+      {"pixels", "u8", "type of its pixels: u8, f16, bf16 or f32"},
       {"planar", "false", "its batches lie in memory as [N,C,H,W]"},
-
-constexpr OptionSpec kOptions[] = {PENSTOCK_LOADER_OPTIONS("penstock:queue")};
-constexpr OptionSpec kDatasetOptions[] = {PENSTOCK_LOADER_OPTIONS("penstock:constant")};
-
-#undef PENSTOCK_LOADER_OPTIONS
+  }};
+}
+constexpr auto kOptions = options_with("penstock:queue");
+constexpr auto kDatasetOptions = options_with("penstock:constant");
 
 constexpr std::pair<std::string_view, DType> kPixels[] = {
     {"u8", DType::u8}, {"f16", DType::f16}, {"bf16", DType::bf16}, {"f32", DType::f32}};
@@ -144,14 +144,18 @@ class PythonLoader final : public Feeder {
 
   void run(BatchRing& out, std::stop_token stop) override {
     in_slot_.resize(out.slots());
+    const bool lends = out.accepts_foreign() && pin_ != nullptr;
+    const std::stop_callback wake(stop, [this] { lent_->wake(); });
     const std::function<void()> serve = [&] {
-      if (!take_back()) lent_->wait(kReadBeat);
+      const remote::LentSlots::News news = take_back();
+      if (!news.any && !stop.stop_requested()) lent_->wait(news.pending ? kReadBeat : kBeat);
     };
-    while (WriteLease lease = out.acquire(stop, serve)) {
+    while (WriteLease lease = lends ? out.acquire(stop, serve) : out.acquire(stop)) {
       const std::optional<LoaderBatch> batch = next(stop);
       if (!batch) return;
       lease.await();
-      fill(*batch, lease, out.accepts_foreign());
+      take_back();  // the last loan in this slot too, which ended with the wait
+      fill(*batch, lease, lends);
       std::move(lease).publish();
       images_.add(spec_.images);
     }
@@ -180,22 +184,19 @@ class PythonLoader final : public Feeder {
            (batches.planar ? " [N,C,H,W]" : " [N,H,W,C]");
   }
 
-  /// Gives the loader the slots that the readers are done with. True: there was one.
-  bool take_back() {
-    return lent_
-        ->collect([this](std::int32_t slot) {
-          process_.give_back(in_slot_[static_cast<std::size_t>(slot)]);
-        })
-        .any;
+  /// Gives the loader the slots that the readers are done with.
+  remote::LentSlots::News take_back() {
+    return lent_->collect([this](std::int32_t slot) {
+      process_.give_back(in_slot_[static_cast<std::size_t>(slot)]);
+    });
   }
 
   /// Waits for the next whole batch; empty: a stop was requested.
   std::optional<LoaderBatch> next(const std::stop_token& stop) {
-    const auto waiting = std::chrono::steady_clock::now();
-    while (!stop.stop_requested()) {
-      const remote::LentSlots::News news = lent_->collect([this](std::int32_t slot) {
-        process_.give_back(in_slot_[static_cast<std::size_t>(slot)]);
-      });
+    const auto deadline = std::chrono::steady_clock::now() + timeout_;
+    while (true) {
+      const remote::LentSlots::News news = take_back();
+      if (stop.stop_requested()) return std::nullopt;  // after the call that hears of it
       if (const std::optional<LoaderBatch> batch = process_.next()) {
         if (batch->begins_epoch) epochs_.add();
         account(*batch);
@@ -203,19 +204,22 @@ class PythonLoader final : public Feeder {
         note_partial(*batch);
         continue;
       }
-      if (std::chrono::steady_clock::now() - waiting > timeout_) {
-        process_.show_stacks();
-        poll(nullptr, 0, 200);  // until the stacks are printed
-        throw TimeoutError(
-            "the loader yielded no batch for " +
-            std::to_string(std::chrono::duration_cast<std::chrono::seconds>(timeout_).count()) +
-            " s (--timeout); its threads' stacks are above");
-      }
+      const auto left =
+          std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+      if (left.count() <= 0) fail_silent();
+      const auto limit = news.pending ? std::min<Nanoseconds>(left, kReadBeat) : left;
       pollfd items[] = {{process_.fd(), POLLIN, 0}, {lent_->fd(), POLLIN, 0}};
-      const Nanoseconds beat = news.pending ? kReadBeat : kBeat;
-      poll(items, 2, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(beat).count()));
+      poll(items, 2, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(limit).count()));
     }
-    return std::nullopt;
+  }
+
+  [[noreturn]] void fail_silent() const {
+    process_.show_stacks();
+    poll(nullptr, 0, 200);  // until the stacks are printed
+    throw TimeoutError(
+        "the loader yielded no batch for " +
+        std::to_string(std::chrono::duration_cast<std::chrono::seconds>(timeout_).count()) +
+        " s (--timeout); its threads' stacks are above");
   }
 
   void account(const LoaderBatch& batch) {
@@ -254,7 +258,7 @@ class PythonLoader final : public Feeder {
     const std::span<const std::byte> pixels = memory.first(spec_.pixel_bytes());
     lease.batch().valid = spec_.images;
     copied_.add(static_cast<std::int64_t>(spec_.label_bytes()));
-    if (lends && pin_ != nullptr) {
+    if (lends) {
       const auto slot = static_cast<std::size_t>(lease.batch().slot);
       in_slot_[slot] = batch.slot;
       lent_->keep(lease.batch().slot, process_.memory());

@@ -219,6 +219,27 @@ TEST_F(PythonLoader, BatchesArriveInOrderAndUnchanged) {
   }
 }
 
+/// The device reports completion only by events: a slot may be filled again as soon as its loan is
+/// read, before the loader has heard of it. Each copy takes 14 ms.
+TEST_F(PythonLoader, ASlowDeviceGetsEveryBatchAndTheLoaderEverySlot) {
+  HostDevice slow(clock_, {.copy_bytes_per_s = 1e4});
+  std::array<Device*, 1> readers{&slow};
+  BatchRing ring(spec_, 2, slow, MemoryKind::host, readers, Order::strict, clock_);
+  ring.accept_foreign();
+  const std::unique_ptr<Feeder> feeder = make(text("counting", "args='batches=12'"));
+  std::jthread thread([&](const std::stop_token& stop) { run_to_end(*feeder, ring, stop); });
+  const std::unique_ptr<Stream> stream = slow.make_stream();
+  std::vector<std::byte> copy(spec_.pixel_bytes());
+  for (int batch = 0; batch < 24; ++batch) {
+    ReadLease lease = ring.next(0, {});
+    ASSERT_TRUE(lease);
+    stream->copy(copy, lease.batch().pixels);
+    EXPECT_EQ(std::to_integer<int>(copy.front()), 2 * batch % 24);
+    EXPECT_EQ(std::to_integer<int>(copy.back()), 2 * batch % 24 + 1);
+    std::move(lease).release(*stream);
+  }
+}
+
 TEST_F(PythonLoader, EpochsFollowEachOther) {
   EXPECT_EQ(firsts(take(text("counting", "args='batches=2'"), 5)),
             (std::vector{0, 1, 2, 3, 0, 1, 2, 3, 0, 1}));
