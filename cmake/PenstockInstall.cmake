@@ -34,6 +34,6 @@ if(PROJECT_IS_TOP_LEVEL)
   set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
   set(CPACK_DEBIAN_PACKAGE_SECTION science)
   set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-  set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "openmpi-bin, openssh-client")  # for runs over several hosts
+  set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "openmpi-bin, openssh-client, python3")  # runs over several hosts; loaders
   include(CPack)
 endif()
