@@ -191,6 +191,8 @@ std::string next_commands(const std::string& program, const std::string& data) {
     commands.emplace_back("sweep --data-dir FOLDER",
                           "your own images: class folders, TFRecord, ...");
   }
+  commands.emplace_back("isolate --loader FILE.py:FUNCTION",
+                        "your own Python loader, such as a DataLoader");
   commands.emplace_back("isolate --fake-location zmq-consume:endpoint=tcp://HOST:PORT",
                         "your own producer, over ZeroMQ");
   commands.emplace_back(
