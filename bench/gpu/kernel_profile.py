@@ -9,6 +9,7 @@ import argparse
 import collections
 import csv
 import json
+import os
 import sys
 
 DURATION = "gpu__time_duration.sum"
@@ -107,8 +108,9 @@ def main():
               f"tensor {row['tensor_percent']:3.0f} %  {row['name'][:90]}")
     if arguments.json:
         finite = json.loads(json.dumps(table).replace("NaN", "null"))
-        with open(arguments.json, "w") as file:
+        with open(arguments.json + ".new", "w") as file:
             json.dump({"steps": steps, "total_s": total, "kernels": finite}, file)
+        os.replace(arguments.json + ".new", arguments.json)
     return 0
 
 

@@ -111,8 +111,9 @@ write_results() {
   done < <(cd "$work/results" && find . -name '*.json' -size +0 -printf '%P\n' | sort)
   echo '}}'
 }
+# Without unfinished files, ours and those of our programs.
 write_state() {  # MORE OPTIONS
-  tar -C "$state" --exclude='*.new' --warning=no-file-changed --warning=no-file-removed -cz "$@" "$kind"
+  tar -C "$state" --exclude='*.new' --exclude='.penstock-*.tmp' --warning=no-file-changed --warning=no-file-removed -cz "$@" "$kind"
 }
 # in_place FILE COMMAND...: replaces that file of the results with the command's output, in one rename.
 in_place() {

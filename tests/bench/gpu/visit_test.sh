@@ -41,7 +41,13 @@ assert {name.split("/")[0] for name in result["results"]} <= done, (done, list(r
 CHECK
 
 rm "$logs"/*.log
+unfinished=results/.penstock-1-0.tmp  # as a program leaves it that is killed while it writes
+printf '{' > "$folder/state/dry/$unfinished"
 visit "$only"
+if tar -tzf "$folder/out/state.tar.gz" "dry/$unfinished" 2> /dev/null; then
+  echo "the packed state has an unfinished file"
+  exit 1
+fi
 if compgen -G "$logs/*.log"; then
   echo "a finished step ran again"
   exit 1
