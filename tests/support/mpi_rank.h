@@ -27,7 +27,13 @@ inline int run_as_rank(const std::function<int(cluster::Processes&, Clock&)>& bo
     }
     SteadyClock clock;
     const std::unique_ptr<cluster::Processes> processes = cluster::join_processes(*launch, clock);
-    return body(*processes, clock);
+    try {
+      return body(*processes, clock);
+    } catch (const std::exception& error) {
+      // Printed before this rank leaves: the others may not come, and MPI then ends all.
+      fmt::print(stderr, "{}\n", error.what());
+      return 2;
+    }
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 2;

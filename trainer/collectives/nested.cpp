@@ -50,6 +50,8 @@ class NestedCollective final : public Collective {
   }
   void broadcast(Tensor tensor, std::int32_t root, Stream& stream) override {
     const std::int32_t process = root / threads_, thread = root % threads_;
+    // A thread that is late holds back the other processes, too.
+    if (inside_) inside_->all_reduce_sum({}, stream);
     if (thread_ == thread) across_.broadcast(tensor, process, stream);
     if (inside_) inside_->broadcast(tensor, thread, stream);
   }

@@ -160,7 +160,7 @@ TEST_P(Collectives, AStopFreesTheRanksThatWait) {
                Error);
 }
 
-/// The stream of the slowest process's first thread delays the others' next work, for any root.
+/// The slowest rank's stream delays the others' next work, for any root and any thread.
 TEST_P(Collectives, StreamsMeetInEveryCall) {
   VirtualClock clock;
   HostDevice device(clock);
@@ -177,18 +177,25 @@ TEST_P(Collectives, StreamsMeetInEveryCall) {
           const std::unique_ptr<Stream> stream = device.make_stream();
           auto* const timeline = static_cast<Timeline*>(stream->native());
           float value = 1;
-          const auto slow = [&](std::int32_t slowest) {
+          Time expected = begin;
+          const auto delay = [&](std::int32_t slowest) {
             if (rank == slowest) timeline->occupy(1s);
+            expected += 1s;
           };
-          slow(2 * one);
-          collective->all_reduce_sum({}, *stream);
-          EXPECT_EQ(timeline->free_at(), begin + 1s);
-          slow(one);
-          collective->broadcast({&value, 1}, 0, *stream);
-          EXPECT_EQ(timeline->free_at(), begin + 2s);
-          slow(0);
-          collective->reduce_sum({&value, 1}, 2 * one, *stream);
-          EXPECT_EQ(timeline->free_at(), begin + 3s);
+          for (std::int32_t thread = 0; thread < one; ++thread) {
+            delay(2 * one + thread);
+            collective->all_reduce_sum({}, *stream);
+            EXPECT_EQ(timeline->free_at(), expected);
+            delay(one + thread);
+            collective->broadcast({&value, 1}, 0, *stream);
+            EXPECT_EQ(timeline->free_at(), expected);
+            delay(2 * one + thread);
+            collective->broadcast({}, 0, *stream);
+            EXPECT_EQ(timeline->free_at(), expected);
+            delay(thread);
+            collective->reduce_sum({&value, 1}, 2 * one, *stream);
+            EXPECT_EQ(timeline->free_at(), expected);
+          }
         });
   }
   threads.clear();
