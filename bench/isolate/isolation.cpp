@@ -125,6 +125,7 @@ class Warnings {
     }
     std::int64_t bad = 0;
     for (const Repetition& repetition : coupled().repetitions) {
+      if (repetition.result.status == Status::failed) continue;  // at that image
       const auto found = repetition.result.counters.find("bad_samples");
       if (found != repetition.result.counters.end()) bad += found->second;
     }
@@ -249,16 +250,16 @@ std::vector<const Row*> supplies_of(const Measurement& measurement) {
   return supplies;
 }
 
-/// Did other processes compute on this machine in most blocks?
-bool is_crowded(const std::vector<BlockNoise>& noise) {
+}  // namespace
+
+bool is_crowded(const Measurement& measurement) {
   constexpr double kCrowdedPercent = 10;
+  const std::vector<BlockNoise> noise = noise_of_blocks(measurement);
   const auto crowded = std::count_if(noise.begin(), noise.end(), [](const BlockNoise& block) {
     return block.foreign_cpu_percent + block.steal_percent > kCrowdedPercent;
   });
   return 2 * crowded > static_cast<std::ptrdiff_t>(noise.size());
 }
-
-}  // namespace
 
 void analyse(Isolation& found, const IsolatePlan& plan) {
   Measurement& measurement = found.measurement;
@@ -274,7 +275,7 @@ void analyse(Isolation& found, const IsolatePlan& plan) {
     found.diagnosis = diagnose({.coupled = coupled,
                                 .cost = *found.cost,
                                 .has_producer = plan.has_producer,
-                                .crowded = is_crowded(noise_of_blocks(measurement))});
+                                .crowded = is_crowded(measurement)});
     if (plan.has_producer) {
       found.delivery = find_delivery(coupled, found.ladder, found.diagnosis);
     }

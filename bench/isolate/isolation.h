@@ -55,6 +55,9 @@ struct Isolation {
 /// The noise of the blocks that the figures come from, without blocks of a ladder or verification.
 std::vector<BlockNoise> noise_of_blocks(const Measurement& measurement);
 
+/// Whether other programs or guests took processor time in most blocks.
+bool is_crowded(const Measurement& measurement);
+
 /// Fills in everything that follows from `found.measurement`, and its `blocks`. Unknown results
 /// stay empty.
 void analyse(Isolation& found, const IsolatePlan& plan);

@@ -85,7 +85,7 @@ std::vector<std::string> warnings_of(const Isolation& found) {
 std::string line_to_paste(const Isolation& found) {
   if (!found.cost) return "";
   return paste_line(feeder_label(found.measurement.coupled().config), *found.cost,
-                    found.measurement.sweep.environment);
+                    found.measurement.sweep.environment, is_crowded(found.measurement));
 }
 
 // ---- the text --------------------------------------------------------------

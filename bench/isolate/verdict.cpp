@@ -177,6 +177,17 @@ std::string cores_sentence(const Predictions& predictions, double ceiling_img_pe
   return text + ".";
 }
 
+std::string crowded_sentence(const Measurement& measurement) {
+  double most = 0;
+  for (const BlockNoise& block : noise_of_blocks(measurement)) {
+    most = std::max(most, block.foreign_cpu_percent + block.steal_percent);
+  }
+  return fmt::format(
+      "Other programs took up to {:.0f} % of the processors meanwhile: the figures are rough, and "
+      "stages are compared by their CPU time.",
+      most);
+}
+
 }  // namespace
 
 std::string blocks_text(const Measurement& found) {
@@ -217,6 +228,7 @@ std::string work_of_stage(const StageFinding& stage) {
 std::vector<std::string> verdict_of(const Isolation& found, const IsolatePlan& plan) {
   std::vector<std::string> sentences{headline_of(found, plan.targets.margin)};
   if (!found.cost) return sentences;
+  if (is_crowded(found.measurement)) sentences.push_back(crowded_sentence(found.measurement));
   const statistics::Verdict verdict = found.cost->verdict;
   if (verdict == statistics::Verdict::slower) sentences.push_back(split_sentence(*found.cost));
   if (found.diagnosis.bottleneck) sentences.push_back(cause_sentence(found.diagnosis));

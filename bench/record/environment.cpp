@@ -141,11 +141,26 @@ Environment read_environment() {
   return environment;
 }
 
+namespace {
+
+/// Above this load per core, other processes probably take cycles from the measurement.
+constexpr double kHighLoad = 0.75;
+/// Above this share in per cent, stolen time explains differences of the size that matters here.
+constexpr double kHighSteal = 1;
+
+bool is_loaded(const Environment& environment) {
+  return environment.load_average > kHighLoad * environment.usable_cores;
+}
+
+}  // namespace
+
+bool was_busy(const Environment& environment) {
+  if (environment.steal_percent.value_or(0) > kHighSteal) return true;
+  return environment.busy_percent ? *environment.busy_percent > kAtRestPercent
+                                  : is_loaded(environment);
+}
+
 std::vector<std::string> warnings_of(const Environment& environment) {
-  /// Above this load per core, other processes probably take cycles from the measurement.
-  constexpr double kHighLoad = 0.75;
-  /// Above this share in per cent, stolen time explains differences of the size that matters here.
-  constexpr double kHighSteal = 1;
   std::vector<std::string> warnings;
   if (environment.cpu_governor && *environment.cpu_governor != "performance") {
     warnings.push_back(
@@ -160,7 +175,7 @@ std::vector<std::string> warnings_of(const Environment& environment) {
                       "% of its processors",
                       *environment.busy_percent));
     }
-  } else if (environment.load_average > kHighLoad * environment.usable_cores) {
+  } else if (is_loaded(environment)) {
     warnings.push_back(
         fmt::format("the load average was {:.1f} on {} usable cores when the measurement began: "
                     "other programs may have taken processor time (a build that has "

@@ -45,6 +45,9 @@ Environment read_environment();
 /// One sentence for each condition of the machine that makes the numbers less reliable.
 std::vector<std::string> warnings_of(const Environment& environment);
 
+/// Other programs or the hypervisor's other guests took processor time, as far as is known.
+bool was_busy(const Environment& environment);
+
 /// Shares of processor time between two readings, in per cent: taken by the hypervisor, and used by
 /// programs and the kernel.
 double steal_percent(const CpuTicks& before, const CpuTicks& after);

@@ -113,7 +113,8 @@ std::vector<std::string> notes_of_row(const SweepResult& sweep, const Row& row) 
   };
   const std::string& why = row.reason.empty() ? row.unresolved : row.reason;
   const bool costs = !row.is_ceiling && !row.input_cost && !why.empty();
-  add(costs ? "no cost is known, " + why : row.reason);
+  const bool failed = row.status == Status::failed;
+  add(costs && !failed ? "no cost is known, " + why : failed ? "failed: " + why : row.reason);
   add(kept_up_note(row));
   const auto ran = static_cast<std::int32_t>(row.repetitions.size());
   if (ran > 0 && ran < sweep.repetitions && row.unavailable.empty()) {
@@ -177,14 +178,19 @@ std::string headline(const SweepResult& sweep) {
 }
 
 std::vector<std::string> how_to_read(const SweepResult& sweep) {
-  std::vector<std::string> lines{
-      "img/s: images that all devices together train in a second; median of the rounds "
-      "(lowest..highest).",
-      "input cost: the share of the `gpu` row's img/s that is lost with this feeder; batches of "
-      "`gpu` are already on the device. With '..': the middle round, the lowest and the highest; "
-      "with 'to', from 5 rounds on: the mean and its 95 % interval.",
-      "ms/step lost: how much longer each step takes. idle: the share of its time in which a "
-      "device had nothing to compute."};
+  std::vector<std::string> lines;
+  const bool has_rates = std::any_of(sweep.rows.begin(), sweep.rows.end(),
+                                     [](const Row& row) { return row.img_per_s.has_value(); });
+  if (has_rates) {
+    lines = {
+        "img/s: images that all devices together train in a second; median of the rounds "
+        "(lowest..highest).",
+        "input cost: the share of the `gpu` row's img/s that is lost with this feeder; batches of "
+        "`gpu` are already on the device. With '..': the middle round, the lowest and the highest; "
+        "with 'to', from 5 rounds on: the mean and its 95 % interval.",
+        "ms/step lost: how much longer each step takes. idle: the share of its time in which a "
+        "device had nothing to compute."};
+  }
   for (const StatusText& text : kStatusTexts) {
     const bool occurs = std::any_of(sweep.rows.begin(), sweep.rows.end(),
                                     [&](const Row& row) { return row.status == text.status; });
@@ -239,15 +245,16 @@ std::string format_estimate(const statistics::Estimate& estimate, int decimals) 
 }
 
 std::string paste_line(const std::string& label, const statistics::CostEstimate& cost,
-                       const Environment& environment) {
+                       const Environment& environment, bool busy) {
   const statistics::Estimate& percent = cost.percent;
   const std::string ends =
       percent.is_spread && percent.samples == 1
           ? "once"
           : fmt::format("{}{}{}", format_fixed(percent.low, 1), percent.is_spread ? ".." : " to ",
                         format_fixed(percent.high, 1));
-  return fmt::format("{}: {} % lost ({}), {}, {}", label, format_fixed(percent.value, 1), ends,
+  return fmt::format("{}: {} % lost ({}), {}{}, {}", label, format_fixed(percent.value, 1), ends,
                      count(static_cast<std::size_t>(environment.usable_cores), "core"),
+                     busy ? " of a busy machine" : "",
                      environment.date.substr(0, environment.date.find('T')));
 }
 

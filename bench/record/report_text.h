@@ -31,9 +31,9 @@ std::vector<std::string> notes_of(const SweepResult& sweep);
 /// and highest; "43.2 (once)": a single measurement.
 std::string format_estimate(const statistics::Estimate& estimate, int decimals);
 /// A cost in one line, to paste into a chat or an issue: "queue: 22.8 % lost (20.8 to 58.7), 2
-/// cores, 2026-11-22".
+/// cores, 2026-11-22". It says if the machine was `busy` with other programs.
 std::string paste_line(const std::string& label, const statistics::CostEstimate& cost,
-                       const Environment& environment);
+                       const Environment& environment, bool busy);
 /// What the ends of the estimate are: "95 % interval" or "lowest and highest".
 std::string_view ends_of(const statistics::Estimate& estimate);
 

@@ -373,7 +373,9 @@ Json row_schema() {
        {"unavailable", text("why this machine cannot run it; empty: it can")},
        {"repetitions", list_of(run, "one run of each round")},
        {"set_aside",
-        list_of(run, "runs of a round that was measured again; no figure counts them")}});
+        list_of(
+            run,
+            "runs of a round that was measured again or left incomplete; no figure counts them")}});
 }
 
 Json sweep_schema(const Json& schema) {

@@ -96,8 +96,15 @@ const SweepResult& SweepRunner::run(SweepListener& listener, const std::stop_tok
   }
   if (complete && plan_.repeat_outlier) repeat_outlier(listener, stop);
   if (stop.stop_requested() && !plan_.enough) {
-    result_.warnings.push_back(
-        fmt::format("the sweep was stopped after {} of {} runs", runs_done_, runs()));
+    std::string what = fmt::format("the sweep was stopped after {} of {} runs", runs_done_, runs());
+    const std::size_t cut = complete ? 0 : set_aside_incomplete_round();
+    if (cut > 0) {
+      what += fmt::format(
+          "; {} run{} of its last round, which is incomplete, {} in results.json under "
+          "'set_aside', and no figure counts {}",
+          cut, cut == 1 ? "" : "s", cut == 1 ? "is" : "are", cut == 1 ? "it" : "them");
+    }
+    result_.warnings.push_back(std::move(what));
   }
   conclude(listener);
   return result_;
@@ -135,19 +142,45 @@ void SweepRunner::repeat_outlier(SweepListener& listener, const std::stop_token&
     result_.warnings.push_back(what + "; there was no time to measure that round again");
     return;
   }
-  for (Row& row : result_.rows) {
-    const auto out = std::stable_partition(
-        row.repetitions.begin(), row.repetitions.end(),
-        [&](const Repetition& repetition) { return repetition.round != outlier->round; });
-    row.set_aside.assign(std::make_move_iterator(out),
-                         std::make_move_iterator(row.repetitions.end()));
-    row.repetitions.erase(out, row.repetitions.end());
-  }
+  set_aside(outlier->round);
   result_.warnings.push_back(
       fmt::format("{}: that round was measured again; results.json keeps its runs under "
                   "'set_aside', and no figure counts them",
                   what));
   static_cast<void>(run_round(plan_.repetitions, listener, stop));
+}
+
+/// Keeps the round's runs out of the figures. Returns how many they are.
+std::size_t SweepRunner::set_aside(std::int32_t round) {
+  std::size_t runs = 0;
+  for (Row& row : result_.rows) {
+    const auto out = std::stable_partition(
+        row.repetitions.begin(), row.repetitions.end(),
+        [&](const Repetition& repetition) { return repetition.round != round; });
+    runs += static_cast<std::size_t>(row.repetitions.end() - out);
+    row.set_aside.insert(row.set_aside.end(), std::make_move_iterator(out),
+                         std::make_move_iterator(row.repetitions.end()));
+    row.repetitions.erase(out, row.repetitions.end());
+  }
+  return runs;
+}
+
+/// After a stop: the rows then have the same rounds, so that their rates and costs compare. The
+/// first round stays, because there is nothing else; so does one with a failure.
+std::size_t SweepRunner::set_aside_incomplete_round() {
+  auto& rounds = result_.rounds;
+  if (!rounds.empty() && rounds.back().empty()) rounds.pop_back();  // stopped before its first run
+  if (rounds.size() < 2 || has_failures(result_)) return 0;
+  const auto last = static_cast<std::int32_t>(rounds.size()) - 1;
+  const bool all_whole = std::all_of(result_.rows.begin(), result_.rows.end(), [&](const Row& row) {
+    const bool is_last = !row.repetitions.empty() && row.repetitions.back().round == last;
+    return is_last ? row.repetitions.back().result.status != Status::partial
+                   : !row.unavailable.empty();
+  });
+  if (all_whole) return 0;
+  const std::size_t runs = set_aside(last);
+  summarise(result_);
+  return runs;
 }
 
 /// Returns false if the sweep ends here.
@@ -158,17 +191,17 @@ bool SweepRunner::run_round(std::int32_t round, SweepListener& listener,
     if (result_.rows[row].unavailable.empty()) rows.push_back(row);
   }
   if (rows.empty()) return false;
+  if (round > 0 && !round_fits()) {
+    if (plan_.enough) return false;
+    result_.warnings.push_back(fmt::format(
+        "the time budget of {:.0f} s ended after {} of {} runs; give --time-budget more for the "
+        "rest",
+        std::chrono::duration<double>(plan_.time_budget).count(), runs_done_, runs()));
+    return false;
+  }
   result_.rounds.emplace_back();
   for (const std::size_t row : shuffled(std::move(rows), plan_.seed, round)) {
     if (stop.stop_requested()) return false;
-    if (round > 0 && !fits(row)) {
-      if (plan_.enough) return false;
-      result_.warnings.push_back(fmt::format(
-          "the time budget of {:.0f} s ended after {} of {} runs; give --time-budget more for the "
-          "rest",
-          std::chrono::duration<double>(plan_.time_budget).count(), runs_done_, runs()));
-      return false;
-    }
     run_row(row, round, listener, stop);
   }
   return true;
@@ -212,10 +245,6 @@ void SweepRunner::conclude(SweepListener& listener) {
     if (known == result_.warnings.end()) result_.warnings.push_back(std::move(warning));
   }
   listener.results_changed(result_);
-}
-
-bool SweepRunner::fits(std::size_t row) const {
-  return elapsed_s() + run_s_[row] <= std::chrono::duration<double>(plan_.time_budget).count();
 }
 
 bool SweepRunner::round_fits() const {

@@ -75,7 +75,8 @@ class SweepRunner {
  private:
   void wait_for_rest(SweepListener& listener, const std::stop_token& stop);
   void repeat_outlier(SweepListener& listener, const std::stop_token& stop);
-  bool fits(std::size_t row) const;
+  std::size_t set_aside(std::int32_t round);
+  std::size_t set_aside_incomplete_round();
   bool round_fits() const;
   bool run_round(std::int32_t round, SweepListener& listener, const std::stop_token& stop);
   void run_row(std::size_t row, std::int32_t round, SweepListener& listener,

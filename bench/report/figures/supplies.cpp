@@ -45,7 +45,7 @@ void draw_bar(Svg& svg, const SupplyBar& bar, const Scale& x, double top) {
 }
 
 std::vector<LegendEntry> legend_of(const std::vector<SupplyBar>& bars) {
-  std::vector<LegendEntry> entries{{"device", "supplied and trained"}};
+  std::vector<LegendEntry> entries{{"device", "supplied"}};
   const auto any = [&](const auto& holds) { return std::any_of(bars.begin(), bars.end(), holds); };
   const auto value = [](const SupplyBar& bar) { return bar.supply_img_per_s.value; };
   if (any([&](const auto& bar) { return value(bar) < 0.999 * bar.demand_img_per_s; })) {
@@ -206,7 +206,7 @@ void draw_needed(Svg& svg, const Plot& plot, const statistics::ThreadsNeeded& ne
                  double demand) {
   const double y = plot.y(demand), bottom = plot.y.from(), width = plot.x.to() - plot.x.from();
   const std::string text = needed_text(needed);
-  if (!needed.reachable || !std::isfinite(needed.threads.value)) {
+  if (!needed.known || !needed.reachable || !std::isfinite(needed.threads.value)) {
     const bool room_above = needed.peak_img_per_s.value < 0.8 * demand;  // the curve stays below
     draw_answer(svg, {plot.x.to() - 4, room_above ? y + 18 : bottom - 8}, 0.6 * width, text,
                 Anchor::end, !room_above);

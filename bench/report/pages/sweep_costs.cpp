@@ -227,6 +227,25 @@ std::string free_sentence(const SweepResult& sweep, const std::vector<Limit>& li
                      margin);
 }
 
+/// Names the rows that failed; empty if none did.
+std::string failed_sentence(const SweepResult& sweep) {
+  std::vector<std::string> labels;
+  bool others = false;
+  for (const Row& row : sweep.rows) {
+    const bool failed = row.status == Status::failed;
+    if (failed) labels.push_back(label_of(sweep, row));
+    others = others || !failed;
+  }
+  if (labels.empty()) return "";
+  const bool one = labels.size() == 1;
+  if (!others) {
+    return fmt::format("Nothing was measured: {} failed. The note{} below say{} why.",
+                       enumerated(std::move(labels)), one ? "" : "s", one ? "s" : "");
+  }
+  return fmt::format("{} could not be measured; the note{} below say{} why.",
+                     enumerated(std::move(labels)), one ? "" : "s", one ? "s" : "");
+}
+
 /// The only ceiling in the sweep; null if there is none, or more than one.
 const Row* only_ceiling(const SweepResult& sweep) {
   const Row* ceiling = nullptr;
@@ -276,6 +295,10 @@ std::vector<std::string> answer_of(const SweepResult& sweep) {
     const bool said =
         verdict == statistics::Verdict::slower || verdict == statistics::Verdict::equal;
     if (ceiling == nullptr || !said) answer.push_back(cost_sentence(sweep, *row));
+  }
+  if (std::string failed = failed_sentence(sweep); !failed.empty()) answer.push_back(failed);
+  if (!answer.empty() && !rows.empty() && was_busy(sweep.environment)) {
+    answer.emplace_back("Other programs took processor time meanwhile: the figures are rough.");
   }
   return answer;
 }

@@ -15,8 +15,8 @@ namespace penstock::report {
 
 /// Answers "does feeding keep up?" in one or two sentences each: what the devices would train, and
 /// what the feeders that do not keep up supply; what costs nothing measurable; each row whose data
-/// cannot support a verdict (cost_sentence). Without exactly one ceiling, returns each row's
-/// cost_sentence.
+/// cannot support a verdict (cost_sentence); rows that failed; that the machine was busy. Without
+/// exactly one ceiling, each row has a cost_sentence.
 std::vector<std::string> answer_of(const SweepResult& sweep);
 
 /// The stages of a row, and the stage that limits it if its verdict is a cost. None: the row has no

@@ -159,7 +159,9 @@ document::Section each_feeder(const SweepResult& sweep, const document::Verdict&
 document::Section lines_to_paste(const SweepResult& sweep) {
   std::string lines;
   for (const Row* row : rows_by_cost(sweep)) {
-    lines += paste_line(label_of(sweep, *row), *row->input_cost, sweep.environment) + "\n";
+    lines += paste_line(label_of(sweep, *row), *row->input_cost, sweep.environment,
+                        was_busy(sweep.environment)) +
+             "\n";
   }
   return {"To paste", {document::Verbatim{"", std::move(lines)}}};
 }

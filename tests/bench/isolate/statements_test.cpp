@@ -242,6 +242,33 @@ TEST(SweepStatements, TheAnswerNamesTheEmulatedDevicesAndTheWorkThatLimits) {
             "Two H100s would train 3,571 img/s; they reach 2,020 img/s (57 %) with queue.");
 }
 
+TEST(SweepStatements, TheAnswerSaysThatTheMachineWasBusyAndWhichRowsFailed) {
+  SweepResult sweep = simulated_sweep(1, 5, 0);
+  sweep.environment = make_environment();
+  sweep.environment.busy_percent = 40;
+  const auto fail = [](Row& row) {
+    for (Repetition& repetition : row.repetitions) {
+      repetition.result = make_result(Status::failed, 0, 0);
+      repetition.result.reason = "its files are damaged";
+    }
+  };
+  fail(sweep.rows[1]);
+  summarise(sweep);
+  std::vector<std::string> answer = report::answer_of(sweep);
+  ASSERT_GE(answer.size(), 3U);
+  EXPECT_EQ(answer.end()[-2],
+            label_of(sweep, sweep.rows[1]) + " could not be measured; the note below says why.");
+  EXPECT_EQ(answer.back(), "Other programs took processor time meanwhile: the figures are rough.");
+  EXPECT_FALSE(how_to_read(sweep).empty());
+  for (Row& row : sweep.rows) fail(row);
+  summarise(sweep);
+  answer = report::answer_of(sweep);
+  ASSERT_EQ(answer.size(), 1U);
+  EXPECT_TRUE(answer[0].starts_with("Nothing was measured: ")) << answer[0];
+  ASSERT_EQ(how_to_read(sweep).size(), 1U) << "terms of figures that are not there";
+  EXPECT_EQ(notes_of(sweep).front(), "all rows: failed: its files are damaged.");
+}
+
 TEST(SweepStatements, TheHeadlineSaysEachOfSeveralDevicesAndRowsAlone) {
   SweepResult sweep;
   sweep.repetitions = 3;
@@ -283,14 +310,16 @@ TEST(SweepStatements, APasteLineSaysTheCostItsSpreadTheMachineAndTheDay) {
   statistics::CostEstimate cost;
   cost.percent = {22.8, 20.8, 58.7, 3, true};
   Environment environment = make_environment();
-  EXPECT_EQ(paste_line("queue", cost, environment),
+  EXPECT_EQ(paste_line("queue", cost, environment, false),
             "queue: 22.8 % lost (20.8..58.7), 2 cores, 2026-01-02");
+  EXPECT_EQ(paste_line("queue", cost, environment, true),
+            "queue: 22.8 % lost (20.8..58.7), 2 cores of a busy machine, 2026-01-02");
   cost.percent = {22.8, 20.8, 24.7, 5};
   environment.usable_cores = 1;
-  EXPECT_EQ(paste_line("queue", cost, environment),
+  EXPECT_EQ(paste_line("queue", cost, environment, false),
             "queue: 22.8 % lost (20.8 to 24.7), 1 core, 2026-01-02");
   cost.percent = {22.8, 22.8, 22.8, 1, true};
-  EXPECT_EQ(paste_line("queue", cost, environment),
+  EXPECT_EQ(paste_line("queue", cost, environment, false),
             "queue: 22.8 % lost (once), 1 core, 2026-01-02");
 }
 

@@ -48,6 +48,7 @@ class SweepRunnerTest : public testing::Test {
           const double rate = rate_of_(config);
           RunResult result = make_result(Status::ok, rate, rate);
           if (config.fake_location == lacking_) result.status = Status::skipped;
+          if (ran_.size() > fails_after_) result.status = Status::failed;
           result.config = config;
           result.config.batch_size = 64;
           return result;
@@ -61,7 +62,7 @@ class SweepRunnerTest : public testing::Test {
   Counting listener_;
   std::stop_source stop_;
   std::vector<RunConfig> ran_;
-  std::size_t stop_after_ = 1000;
+  std::size_t stop_after_ = 1000, fails_after_ = 1000;
   std::string lacking_;
   std::function<double(const RunConfig&)> rate_of_ = [](const RunConfig&) { return 100.0; };
 };
@@ -112,11 +113,11 @@ TEST_F(SweepRunnerTest, TellsOfResultsBeforeTheFirstRunAndAfterEach) {
   EXPECT_EQ(listener_.changed, 1 + 12 + 1);
 }
 
-TEST_F(SweepRunnerTest, BeginsNoRunThatDoesNotFitIntoTheBudget) {
+TEST_F(SweepRunnerTest, BeginsNoRoundThatDoesNotFitIntoTheBudget) {
   plan_.time_budget = 75s;
   const SweepResult sweep = run();
-  EXPECT_EQ(ran_.size(), 7U);
-  EXPECT_TRUE(mentions(sweep.warnings, "time budget of 75 s ended after 7 of 12 runs"));
+  EXPECT_EQ(ran_.size(), 6U);
+  EXPECT_TRUE(mentions(sweep.warnings, "time budget of 75 s ended after 6 of 12 runs"));
   for (const Row& row : sweep.rows) EXPECT_EQ(row.status, Status::ok);
 }
 
@@ -138,7 +139,7 @@ TEST_F(SweepRunnerTest, AStopRuleEndsItAfterAWholeRoundAndBudgetsThenGoWithoutSa
   plan_.time_budget = 75s;
   ran_.clear();
   EXPECT_FALSE(mentions(run().warnings, "time budget"));
-  EXPECT_EQ(ran_.size(), 7U);
+  EXPECT_EQ(ran_.size(), 6U);
 }
 
 TEST_F(SweepRunnerTest, EstimatesTheTimeLeftFromWhatRan) {
@@ -148,14 +149,32 @@ TEST_F(SweepRunnerTest, EstimatesTheTimeLeftFromWhatRan) {
   EXPECT_DOUBLE_EQ(listener_.left_s.back(), 10);
 }
 
-TEST_F(SweepRunnerTest, AStopKeepsWhatWasMeasured) {
+TEST_F(SweepRunnerTest, AStopKeepsWhatWasMeasuredAndCountsWholeRounds) {
   stop_after_ = 5;
   const SweepResult sweep = run();
   EXPECT_EQ(ran_.size(), 5U);
+  std::size_t aside = 0;
+  for (const Row& row : sweep.rows) {
+    EXPECT_EQ(row.repetitions.size(), 1U);
+    aside += row.set_aside.size();
+  }
+  EXPECT_EQ(aside, 2U);
+  EXPECT_TRUE(mentions(sweep.warnings, "stopped after 5 of 12 runs"));
+  EXPECT_TRUE(mentions(sweep.warnings, "2 runs of its last round"));
+}
+
+TEST_F(SweepRunnerTest, AStopInTheFirstRoundKeepsItsRuns) {
+  stop_after_ = 2;
+  const SweepResult sweep = run();
   std::size_t kept = 0;
   for (const Row& row : sweep.rows) kept += row.repetitions.size();
-  EXPECT_EQ(kept, 5U);
-  EXPECT_TRUE(mentions(sweep.warnings, "stopped after 5 of 12 runs"));
+  EXPECT_EQ(kept, 2U);
+}
+
+TEST_F(SweepRunnerTest, AFailureInTheLastRoundStaysVisible) {
+  stop_after_ = 5;
+  fails_after_ = 4;
+  EXPECT_TRUE(has_failures(run()));
 }
 
 TEST_F(SweepRunnerTest, WhatTheMachineLacksIsNotTriedAgain) {
