@@ -8,10 +8,12 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
+#include <filesystem>
 #include <iterator>
 #include <map>
 #include <memory>
 #include <sstream>
+#include <system_error>
 #include <utility>
 
 #include "bench/config/foreign_flags.h"
@@ -274,9 +276,13 @@ bool parse_flags(const VerbHelp& help, std::span<const Flag> flags,
   try {
     app.parse(words);
   } catch (const CLI::ExtrasError&) {
+    const std::string word = app.remaining().empty() ? words.back() : app.remaining().front();
+    std::error_code ignored;
+    const bool is_data =
+        index.find("data_dir") != nullptr && std::filesystem::exists(word, ignored);
     throw ConfigError(
-        fmt::format("'{}' is not a flag; give a value as --flag=value; see `penstock {} --help`",
-                    app.remaining().empty() ? words.back() : app.remaining().front(), help.verb));
+        fmt::format("'{}' is not a flag; give {}; see `penstock {} --help`", word,
+                    is_data ? "data as --data-dir=" + word : "a value as --flag=value", help.verb));
   } catch (const CLI::ParseError& error) {
     throw ConfigError(error.what());
   }

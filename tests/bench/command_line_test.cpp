@@ -96,6 +96,7 @@ TEST(CommandLine, BooleansComeBareNegatedOrWithAValue) {
   EXPECT_FALSE(parse({"--extend-window", "--noextend_window"}).extend_window);
   EXPECT_FALSE(parse({"--no-extend-window"}).extend_window);
   EXPECT_TRUE(says(error_of({"--extend-window", "false"}), "'false' is not a flag"));
+  EXPECT_TRUE(says(error_of({"/tmp"}), "'/tmp' is not a flag; give data as --data-dir=/tmp"));
 }
 
 TEST(CommandLine, CountsBelowOneAreRefusedByTheFlagsName) {
