@@ -16,6 +16,7 @@
 
 #include "dataflow/error.h"
 #include "feeders/feeder.h"
+#include "feeders/pixel_options.h"
 #include "feeders/python/loader_process.h"
 #include "feeders/remote/receive/lent_slots.h"
 
@@ -36,20 +37,12 @@ constexpr std::array<OptionSpec, 7> options_with(std::string_view loader) {
       {"python", "python3", "interpreter that runs the loader, such as /path/to/venv/bin/python"},
       {"start_timeout", "2min", "time for imports and the first batch"},
       {"batch", "", "shape of the loader's batches, NxHxWxC; default: asked from the loader"},
-      {"pixels", "u8", "type of its pixels: u8, f16, bf16 or f32"},
-      {"planar", "false", "its batches lie in memory as [N,C,H,W]"},
+      kPixelOptions[0],
+      kPixelOptions[1],
   }};
 }
 constexpr auto kOptions = options_with("penstock:queue");
 constexpr auto kDatasetOptions = options_with("penstock:constant");
-
-constexpr std::pair<std::string_view, DType> kPixels[] = {
-    {"u8", DType::u8}, {"f16", DType::f16}, {"bf16", DType::bf16}, {"f32", DType::f32}};
-
-std::string_view name_of(DType type) {
-  return std::ranges::find_if(kPixels, [&](const auto& pair) { return pair.second == type; })
-      ->first;
-}
 
 /// True if the loader makes the batches that the run asks for.
 bool is_constant(const Options& options) {
@@ -76,9 +69,8 @@ std::string text_of(const LoaderBatches& batches) {
          std::to_string(batches.image.width) + "x" + std::to_string(batches.image.channels);
 }
 
-/// The batches that the options state.
-LoaderBatches stated_batches(const Options& options) {
-  LoaderBatches batches;
+/// Takes the shape that the option `batch` states.
+void take_shape(const Options& options, BatchSpec& batches) {
   const std::string& text = options.text("batch");
   std::array<std::int32_t*, 4> parts{&batches.images, &batches.image.height, &batches.image.width,
                                      &batches.image.channels};
@@ -92,26 +84,12 @@ LoaderBatches stated_batches(const Options& options) {
       throw ConfigError("option 'batch' is '" + text + "'; expected NxHxWxC, such as 64x224x224x3");
     }
   }
-  const std::string& pixels = options.text("pixels");
-  const auto known =
-      std::ranges::find_if(kPixels, [&](const auto& pair) { return pair.first == pixels; });
-  if (known == std::end(kPixels)) {
-    throw ConfigError("option 'pixels' is '" + pixels + "'; expected u8, f16, bf16 or f32");
-  }
-  batches.pixel = known->second;
-  batches.planar = options.flag("planar");
-  return batches;
 }
 
-/// Pixels that are no bytes are taken as they are; the device normalises bytes.
 void shape_batches(const Options& options, BatchSpec& spec) {
   if (!options.given("batch")) return;
-  const LoaderBatches batches = stated_batches(options);
-  spec.images = batches.images;
-  spec.image = batches.image;
-  spec.pixel = batches.pixel;
-  spec.normalised = batches.pixel != DType::u8;
-  spec.planar = batches.planar;
+  take_shape(options, spec);
+  shape_pixels(options, spec);
 }
 
 class PythonLoader final : public Feeder {
@@ -174,13 +152,13 @@ class PythonLoader final : public Feeder {
     expected.image = spec_.image;
     throw ConfigError(
         "the loader yields " + describe() + "; the run expects " + text_of(expected) + " " +
-        std::string(name_of(spec_.pixel)) + (spec_.planar ? " [N,C,H,W]" : " [N,H,W,C]") +
+        std::string(pixel_type_name(spec_.pixel)) + (spec_.planar ? " [N,C,H,W]" : " [N,H,W,C]") +
         "; leave out --batch-size, --image-size and the options batch, pixels and planar");
   }
 
   std::string describe() const {
     const LoaderBatches& batches = process_.batches();
-    return text_of(batches) + " " + std::string(name_of(batches.pixel)) +
+    return text_of(batches) + " " + std::string(pixel_type_name(batches.pixel)) +
            (batches.planar ? " [N,C,H,W]" : " [N,H,W,C]");
   }
 
@@ -290,7 +268,7 @@ std::optional<FeederBatches> describe(const Options& options, const std::stop_to
   return FeederBatches{.images = batches.images,
                        .image = batches.image,
                        .options = {{"batch", text_of(batches)},
-                                   {"pixels", std::string(name_of(batches.pixel))},
+                                   {"pixels", std::string(pixel_type_name(batches.pixel))},
                                    {"planar", batches.planar ? "true" : "false"}}};
 }
 

@@ -120,7 +120,7 @@ class PixelConsumer final : public Feeder {
                   by_credit_ ? static_cast<std::int64_t>(spec_.bytes()) : arrival.message.bytes());
         return batch;
       } catch (const DataError& error) {
-        intake_->refuse(arrival, error.what());
+        intake_->refuse(arrival, error);
       }
     }
     return std::nullopt;
@@ -225,7 +225,8 @@ std::unique_ptr<Feeder> make(const FeederContext& context) {
 }
 
 void shape_batches(const Options& options, BatchSpec& batches) {
-  if (options.flag("encoded")) normalise_batches(options, batches);
+  if (options.flag("encoded")) return normalise_batches(options, batches);
+  shape_pixels(options, batches);
 }
 
 std::int64_t outside_reserve(const Options& options, const BatchSpec& spec) {

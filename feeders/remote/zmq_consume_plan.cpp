@@ -143,11 +143,18 @@ bool wants_image_files(const Options& options) {
 BatchSpec image_file_spec(const Options& options, BatchSpec spec) {
   spec.pixel = DType::u8;
   spec.normalised = false;
+  spec.planar = false;
   if (options.text("max_message") != "auto") spec.images = 1;
   return spec;
 }
 
 void take_image_files(ConsumePlan& plan, const Options& options) {
+  for (const OptionSpec& option : kPixelOptions) {
+    if (!options.given(option.name)) continue;
+    refuse(
+        option.name,
+        " is about pixels in messages, and encoded=true takes image files; leave out one of them");
+  }
   if (plan.receivers > 1) {
     refuse("receivers",
            " are threads that copy pixels; with encoded=true one receives and --feeder-threads "
@@ -257,8 +264,11 @@ std::vector<ConsumeEndpoint> parse_endpoints(std::string_view text, bool bind) {
 ConsumePlan read_consume_plan(const Options& options, const BatchSpec& spec) {
   const bool image_files = wants_image_files(options);
   const BatchSpec batch = image_files ? image_file_spec(options, spec) : spec;
-  if (batch.pixel != DType::u8 || batch.normalised) {
-    throw ConfigError("zmq-consume receives uint8 pixels; this run wants another type");
+  BatchSpec taken = batch;
+  shape_pixels(options, taken);
+  if (taken != batch) {
+    throw ConfigError("zmq-consume receives " + describe_pixels(taken) + ", and this run wants " +
+                      describe_pixels(batch) + "; leave out what asks for other pixels");
   }
   const bool by_credit = options.integer("credit") != 0;
   for (const char* name :

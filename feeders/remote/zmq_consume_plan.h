@@ -11,6 +11,7 @@
 
 #include "dataflow/options.h"
 #include "feeders/image_decoding.h"
+#include "feeders/pixel_options.h"
 #include "feeders/remote/receive/zmq_socket.h"
 #include "feeders/remote/wire/batch_message.h"
 
@@ -87,6 +88,8 @@ inline constexpr OptionSpec kConsumeOptions[] = {
     {"max_pool", "auto",
      "with credit: largest shared memory of a producer, in bytes; auto: 256 batches"},
     {"producers", "0", "number of framed producers after whose end the data end; 0: never"},
+    kPixelOptions[0],
+    kPixelOptions[1],
     {"keep_memory", "true",
      "keep the memory of messages for reuse, in the whole process; false: default of glibc"},
     {"producer", "",

@@ -110,7 +110,7 @@ class CreditIntake final : public MessageIntake {
 
   bool receive(Arrival& to, Time since, StageTimer& timer, StageTimer::Item& item,
                const std::stop_token& stop) override;
-  void refuse(Arrival& arrival, const std::string& why) override;
+  void refuse(Arrival& arrival, const DataError& why) override;
   void release(Arrival& arrival) override;
   void hold(Arrival& arrival, std::int32_t slot) override;
   void serve(const std::stop_token& stop) override;
@@ -129,7 +129,8 @@ class CreditIntake final : public MessageIntake {
                                                const std::stop_token& stop);
   void note_few_leases(const CreditPeer& peer);
   void admit(Arrival& to, const FramedMessage& batch);
-  void reject_from(CreditPeer* peer, const ZmqMessage& message, const std::string& why);
+  void reject_from(CreditPeer* peer, const ZmqMessage& message, const std::string& why,
+                   bool misfits);
 
   LentSlots::News collect();
   bool await(Time deadline, Nanoseconds beat, const std::stop_token& stop);
@@ -219,7 +220,8 @@ bool CreditIntake::handle(Arrival& to, const std::stop_token& stop) {
                         ", which consumers send; expected a hello, a batch or an end");
     }
   } catch (const DataError& error) {
-    if (!stop.stop_requested()) reject_from(peers_.at(routing_id_), to.message, error.what());
+    if (!stop.stop_requested())
+      reject_from(peers_.at(routing_id_), to.message, error.what(), false);
   }
   return false;
 }
@@ -352,21 +354,21 @@ void CreditIntake::admit(Arrival& to, const FramedMessage& message) {
 
 // ---- what happens to batches ------------------------------------------------
 
-void CreditIntake::refuse(Arrival& arrival, const std::string& why) {
+void CreditIntake::refuse(Arrival& arrival, const DataError& why) {
   peers_.give_back(receipt_of(arrival));
-  reject_from(arrival.peer, arrival.message, why);
+  reject_from(arrival.peer, arrival.message, why.what(), is_misfit(why));
   peers_.look();
 }
 
 /// Rejects a message of this producer; null: of a stranger.
-void CreditIntake::reject_from(CreditPeer* peer, const ZmqMessage& message,
-                               const std::string& why) {
+void CreditIntake::reject_from(CreditPeer* peer, const ZmqMessage& message, const std::string& why,
+                               bool misfits) {
   // Messages of strangers, or with the number of another producer, are in no account.
   const MessageFrames frames = message.kept_frames();
   auto header = frames.empty() ? std::nullopt : read_framed_header(frames[0]);
   if (peer == nullptr || (header && header->producer != peer->producer)) header.reset();
   const bool is_named = peer == nullptr || why.find(peer->name) != why.npos;
-  reject(message, header, is_named ? why : peer->name + ": " + why);
+  reject(message, header, is_named ? why : peer->name + ": " + why, misfits);
   for (const BadMessages::Offender& offender : bad_.take_offenders()) {
     if (peer != nullptr && !peer->gone) peers_.leave(*peer);
     if (socket_.cut_off(offender.sender)) bad_.note_cut_off(offender);

@@ -20,13 +20,14 @@ BadMessages::BadMessages(BadSamplePolicy policy, Probe& probe)
       cut_off_(probe.counter("producers_cut_off")) {}
 
 void BadMessages::reject(const ZmqMessage& message, std::string_view endpoint,
-                         const std::string& why) {
+                         const std::string& why, bool hopeless) {
   const net::MessageSender sender = message.sender();
   const std::string text = "message " + std::to_string(message.number) + " of " +
                            net::describe(sender) + " at " + std::string(endpoint) +
                            " refused: " + why;
   const std::lock_guard lock(mutex_);
-  const bool fails = policy_.action == BadSamplePolicy::Action::fail;
+  const bool fails = policy_.action == BadSamplePolicy::Action::fail ||
+                     (policy_.action == BadSamplePolicy::Action::by_default && hopeless);
   if (!fails) probe_.note(text);
   rejected_.add();
   if (fails) {
@@ -95,7 +96,7 @@ void MessageIntake::accept(const Arrival& arrival) {
   note_good(arrival.message);
 }
 
-void MessageIntake::refuse(Arrival& arrival, const std::string& why) {
+void MessageIntake::refuse(Arrival& arrival, const DataError& why) {
   arrival.turn.await();
   const MessageFrames frames = arrival.message.kept_frames();
   std::optional<FramedHeader> header;  // may be valid, whatever the rest is
@@ -103,7 +104,7 @@ void MessageIntake::refuse(Arrival& arrival, const std::string& why) {
     header = read_framed_header(frames[0]);
   }
   if (header && header->producer == 0) header.reset();
-  reject(arrival.message, header, why);
+  reject(arrival.message, header, why.what(), is_misfit(why));
   arrival.turn = Turn();
 }
 
@@ -115,9 +116,9 @@ void MessageIntake::note_good(const ZmqMessage& message) {
 }
 
 void MessageIntake::reject(const ZmqMessage& message, const std::optional<FramedHeader>& header,
-                           std::string why) {
+                           std::string why, bool misfits) {
   if (header) why = framed_.reject(*header, why);
-  bad_.reject(message, endpoint_names_[message.endpoint], why);
+  bad_.reject(message, endpoint_names_[message.endpoint], why, misfits && !had_good_message());
 }
 
 void MessageIntake::count(ZmqMessage& message) {

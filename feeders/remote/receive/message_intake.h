@@ -67,8 +67,10 @@ class BadMessages {
  public:
   BadMessages(BadSamplePolicy policy, Probe& probe);
 
-  /// Rejects a message that arrived at `endpoint`. Throws DataError if the policy says so.
-  void reject(const ZmqMessage& message, std::string_view endpoint, const std::string& why);
+  /// Rejects a message that arrived at `endpoint`. Throws DataError if the policy says so, or if it
+  /// says nothing and no usable message can be expected (`hopeless`).
+  void reject(const ZmqMessage& message, std::string_view endpoint, const std::string& why,
+              bool hopeless);
   /// Records a good message.
   void accept(const ZmqMessage& message);
 
@@ -114,8 +116,9 @@ class MessageIntake {
                        const std::stop_token& stop) = 0;
   /// Puts a good batch into the accounts. Throws DataError if its number or shape contradicts them.
   void accept(const Arrival& arrival);
-  /// Call for a batch that cannot be used. Throws DataError if the policy says so.
-  virtual void refuse(Arrival& arrival, const std::string& why);
+  /// Call for a batch that cannot be used. Throws DataError if the policy says so, or if it is a
+  /// MisfitError before the first good batch and the user did not choose a policy.
+  virtual void refuse(Arrival& arrival, const DataError& why);
   /// Call when an accepted batch was copied.
   virtual void release(Arrival& arrival) { arrival.message.clear(); }
   /// Call when an accepted batch is used where it lies, until slots() hears that `slot` is back.
@@ -140,9 +143,10 @@ class MessageIntake {
                 FramedIntake::Setup accounts);
 
   void note_good(const ZmqMessage& message);
-  /// Rejects a message; `header`: of the producer whose account has to say so.
-  void reject(const ZmqMessage& message, const std::optional<FramedHeader>& header,
-              std::string why);
+  /// Rejects a message; `header`: of the producer whose account has to say so; `misfits`: because
+  /// of a MisfitError.
+  void reject(const ZmqMessage& message, const std::optional<FramedHeader>& header, std::string why,
+              bool misfits);
   /// Counts and numbers a message that has just been received.
   void count(ZmqMessage& message);
   bool had_good_message() const noexcept { return good_at_.load() != Time::min(); }

@@ -297,8 +297,8 @@ void FramedIntake::greet(const FramedMessage& message) {
   count();
   try {
     check_framed_shape(header, spec_);
-  } catch (const DataError& error) {
-    throw DataError(accounts_.name_of(header.producer) + ": " + error.what());
+  } catch (const MisfitError& error) {
+    throw MisfitError(accounts_.name_of(header.producer) + ": " + error.what());
   }
 }
 

@@ -208,7 +208,7 @@ bool PushIntake::receive(Arrival& to, Time since, StageTimer& timer, StageTimer:
       note_good(to.message);
       to.turn = Turn();
     } catch (const DataError& error) {
-      refuse(to, error.what());
+      refuse(to, error);
     }
   }
   return false;

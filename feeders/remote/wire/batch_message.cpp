@@ -10,6 +10,7 @@
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/values/value_tree.h"
+#include "feeders/pixel_options.h"
 #include "feeders/remote/wire/framed.h"
 #include "feeders/remote/wire/zmq_op.h"
 
@@ -42,14 +43,25 @@ std::string describe(const values::NumpyArray& array) {
   return text + (array.fortran_order ? " in Fortran order" : "");
 }
 
+/// NumPy's type of pixels. NumPy has no bfloat16: its bits travel as uint16.
+values::NumpyType numpy_type_of(DType type) {
+  const auto bytes = static_cast<std::uint8_t>(size_of(type));
+  return {.kind = type == DType::f16 || type == DType::f32 ? 'f' : 'u', .bytes = bytes};
+}
+
+std::optional<DType> dtype_of(const values::NumpyType& type) {
+  for (const DType pixel : {DType::u8, DType::f16, DType::bf16, DType::f32}) {
+    if (type == numpy_type_of(pixel)) return pixel;
+  }
+  return std::nullopt;
+}
+
 /// Builds a batch from pixels and labels, in this order, for formats with plain arrays.
 WireBatch batch_of(std::span<const values::NumpyArray* const> arrays, const BatchSpec& spec,
                    const std::string& message) {
-  const ImageShape& image = spec.image;
-  const values::NumpyArray pixels{
-      .type = {.kind = 'u', .bytes = 1},
-      .shape = {spec.images, image.height, image.width, image.channels},
-  };
+  const std::array<std::int32_t, 4> lengths = pixel_lengths(spec);
+  const values::NumpyArray pixels{.type = numpy_type_of(spec.pixel),
+                                  .shape = {lengths.begin(), lengths.end()}};
   const values::NumpyArray labels{.type = {.kind = 'i', .bytes = 4}, .shape = {spec.images}};
   const bool fits = arrays.size() == 2 && arrays[0]->type == pixels.type &&
                     arrays[0]->shape == pixels.shape && !arrays[0]->fortran_order &&
@@ -62,11 +74,9 @@ WireBatch batch_of(std::span<const values::NumpyArray* const> arrays, const Batc
     }
     text += std::string(arrays.empty() ? "no array" : "") + "; expected " + describe(pixels) +
             " and whole numbers " + describe(labels).substr(to_string(labels.type).size() + 1);
-    if (!arrays.empty() && arrays[0]->shape.size() == 4 && arrays[0]->shape[0] != spec.images) {
-      text += "; its first dimension must equal --batch-size";
-    }
-    if (!arrays.empty() && arrays[0]->fortran_order) text += " in C order";
-    throw DataError(text);
+    if (arrays.empty()) throw DataError(text);
+    if (arrays[0]->fortran_order) throw MisfitError(text + " in C order");
+    refuse_pixels(text, dtype_of(arrays[0]->type), arrays[0]->shape, spec);
   }
   const WireBatch batch{arrays[0]->data, arrays[1]->data, arrays[1]->type};
   check_labels(batch, spec, message);

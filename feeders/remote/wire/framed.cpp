@@ -10,6 +10,7 @@
 
 #include "dataflow/error.h"
 #include "dataflow/values/crc32c.h"
+#include "feeders/pixel_options.h"
 
 namespace penstock::remote {
 namespace {
@@ -68,6 +69,19 @@ FramedHeader checked_header(MessageFrames frames) {
                    std::to_string(kFramedHeaderBytes));
 }
 
+constexpr std::pair<FramedPixel, DType> kPixelTypes[] = {{FramedPixel::u8, DType::u8},
+                                                         {FramedPixel::f32, DType::f32},
+                                                         {FramedPixel::f16, DType::f16},
+                                                         {FramedPixel::bf16, DType::bf16}};
+
+/// Empty: unknown.
+std::optional<DType> dtype_of(FramedPixel pixel) noexcept {
+  for (const auto& [known, type] : kPixelTypes) {
+    if (known == pixel) return type;
+  }
+  return std::nullopt;
+}
+
 /// Checks the fields that do not depend on other frames.
 void check_fields(const FramedHeader& header) {
   const bool batch = header.kind == FramedKind::batch;
@@ -90,6 +104,13 @@ void check_fields(const FramedHeader& header) {
   if (header.producer == 0) refuse("its producer's number is 0; expected a random one");
   if ((header.flags & kFramedChecksum) == 0 && header.checksum != 0) {
     refuse("it has a checksum, but flag 1 is not set");
+  }
+  const bool plain = header.pixel == FramedPixel::u8 && header.planar == 0;
+  if (!pixels || !described ? !plain : !dtype_of(header.pixel) || header.planar > 1) {
+    refuse("the type and layout of its pixels are " +
+           std::to_string(static_cast<unsigned>(header.pixel)) + " and " +
+           std::to_string(header.planar) + "; expected " +
+           (pixels && described ? "0 to 3, and 0 or 1" : "0 and 0"));
   }
   if (!batch) return;
   if (header.images == 0 || (jpeg && header.images > kMaxFramedImages)) {
@@ -134,7 +155,8 @@ void check_size(std::string_view name, Bytes frame, std::optional<std::uint64_t>
 }
 
 std::optional<std::uint64_t> pixel_bytes(const FramedHeader& header) noexcept {
-  return product({header.images, header.height, header.width, header.channels});
+  const std::uint64_t element = size_of(dtype_of(header.pixel).value_or(DType::u8));
+  return product({header.images, header.height, header.width, header.channels, element});
 }
 
 /// Checks that the frames of a batch have the sizes that its header says.
@@ -164,15 +186,6 @@ void check_checksum(const FramedHeader& header, MessageFrames frames) {
   refuse("the checksum of batch " + std::to_string(header.sequence) + " is " +
          std::to_string(found) + ", its header says " + std::to_string(header.checksum) +
          ": it was changed in transit");
-}
-
-std::string shape_text(const std::array<std::uint64_t, 4>& lengths) {
-  std::string text;
-  for (const std::uint64_t length : lengths) {
-    text += text.empty() ? "[" : ",";
-    text += std::to_string(length);
-  }
-  return text + "]";
 }
 
 void require_batch(const FramedMessage& message, FramedEncoding encoding) {
@@ -220,17 +233,21 @@ FramedMessage parse_framed(MessageFrames frames) {
 void check_framed_shape(const FramedHeader& header, const BatchSpec& spec) {
   if (header.encoding != FramedEncoding::pixels) return;
   const auto number = [](std::int32_t value) { return static_cast<std::uint32_t>(value); };
+  const std::optional<DType> type = dtype_of(header.pixel);
   const ImageShape& image = spec.image;
+  const bool planar = header.planar != 0;
   if (header.images == number(spec.images) && header.height == number(image.height) &&
-      header.width == number(image.width) && header.channels == number(image.channels)) {
+      header.width == number(image.width) && header.channels == number(image.channels) &&
+      type == spec.pixel && planar == spec.planar) {
     return;
   }
-  refuse("pixels are " + shape_text({header.images, header.height, header.width, header.channels}) +
-         "; expected " +
-         shape_text({number(spec.images), number(image.height), number(image.width),
-                     number(image.channels)}) +
-         (header.images == number(spec.images) ? ""
-                                               : "; the number of images must equal --batch-size"));
+  const std::int64_t images = header.images, height = header.height, width = header.width,
+                     channels = header.channels;
+  const std::array<std::int64_t, 4> shape = planar ? std::array{images, channels, height, width}
+                                                   : std::array{images, height, width, channels};
+  refuse_pixels("framed message: pixels are " + describe_pixels(type, shape) + "; expected " +
+                    describe_pixels(spec),
+                type, shape, spec);
 }
 
 WireBatch framed_pixels(const FramedMessage& message, const BatchSpec& spec) {

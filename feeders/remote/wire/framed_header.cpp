@@ -13,7 +13,7 @@ static_assert(std::endian::native == std::endian::little,
 constexpr char kMagic[8] = {'P', 'E', 'N', 'S', 'T', 'O', 'C', 'K'};
 
 constexpr std::size_t kVersionAt = 8;
-constexpr std::size_t kReservedAt = 76, kReservedBytes = 4;
+constexpr std::size_t kReservedAt = 78, kReservedBytes = 2;
 
 /// Calls `field` with each field and its offset. Reading and writing share this list.
 template <typename Header, typename Field>
@@ -31,6 +31,8 @@ void for_each_field(Header& header, Field field) {
   field(header.width, 64);
   field(header.channels, 68);
   field(header.checksum, 72);
+  field(header.pixel, 76);
+  field(header.planar, 77);
   field(header.payload_bytes, 80);
   field(header.images_before, 88);
 }

@@ -24,9 +24,12 @@ enum class FramedKind : std::uint16_t {
 /// Encoding of the payload of a batch.
 enum class FramedEncoding : std::uint16_t {
   none = 0,
-  pixels = 1,  ///< u8, NHWC, RGB
+  pixels = 1,  ///< of the type and layout that the header says
   jpeg = 2,    ///< image files, which the consumer decodes
 };
+
+/// Type of pixels on the wire.
+enum class FramedPixel : std::uint8_t { u8 = 0, f32 = 1, f16 = 2, bf16 = 3 };
 
 /// Bits of FramedHeader::flags; all others must be 0.
 inline constexpr std::uint16_t kFramedChecksum = 1;  ///< `checksum` is set
@@ -45,7 +48,9 @@ struct FramedHeader {
   std::int64_t sent_ns = 0;                           ///< the socket accepted it
   std::uint32_t images = 0;                           ///< N
   std::uint32_t height = 0, width = 0, channels = 0;  ///< 0 if each image has its own size
-  std::uint32_t checksum = 0;       ///< CRC32C of all frames after this one, in their order
+  std::uint32_t checksum = 0;  ///< CRC32C of all frames after this one, in their order
+  FramedPixel pixel = FramedPixel::u8;
+  std::uint8_t planar = 0;          ///< 1: pixels are NCHW; 0: NHWC
   std::uint64_t payload_bytes = 0;  ///< of all frames after this one
 
   bool operator==(const FramedHeader&) const = default;

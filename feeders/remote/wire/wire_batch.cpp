@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string>
 
-#include "dataflow/error.h"
+#include "feeders/pixel_options.h"
 
 namespace penstock::remote {
 namespace {
@@ -18,6 +18,13 @@ std::optional<std::int64_t> label_at(const WireBatch& batch, std::size_t index) 
 }
 
 }  // namespace
+
+void refuse_pixels(std::string text, std::optional<DType> type, std::span<const std::int64_t> shape,
+                   const BatchSpec& spec) {
+  const std::string flags = flags_for_pixels("zmq-consume", type, shape, spec);
+  if (!flags.empty()) text += "; a run with " + flags + " takes it";
+  throw MisfitError(text);
+}
 
 void check_labels(const WireBatch& batch, const BatchSpec& spec, std::string_view message) {
   for (std::size_t i = 0; i < static_cast<std::size_t>(spec.images); ++i) {

@@ -4,10 +4,14 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "dataflow/batch.h"
+#include "dataflow/error.h"
 #include "dataflow/values/numpy_array.h"
 
 namespace penstock::remote {
@@ -15,9 +19,24 @@ namespace penstock::remote {
 /// The frames of a message: views of its bytes, in order.
 using MessageFrames = std::span<const std::span<const std::byte>>;
 
+/// The pixels of a whole message are of another type or shape than the run's: its producer can send
+/// nothing that fits.
+class MisfitError : public DataError {
+ public:
+  using DataError::DataError;
+};
+
+inline bool is_misfit(const DataError& error) {
+  return dynamic_cast<const MisfitError*>(&error) != nullptr;
+}
+
+/// Throws MisfitError: `text`, and which flags of the run would take pixels of this type and shape.
+[[noreturn]] void refuse_pixels(std::string text, std::optional<DType> type,
+                                std::span<const std::int64_t> shape, const BatchSpec& spec);
+
 /// A batch with the run's shape. Valid while the message's bytes are.
 struct WireBatch {
-  std::span<const std::byte> pixels;  ///< [N,H,W,C] u8
+  std::span<const std::byte> pixels;  ///< of the run's type and layout
   std::span<const std::byte> labels;  ///< [N]; not aligned
   values::NumpyType label_type{.kind = 'i', .bytes = 4};
 };

@@ -4,8 +4,11 @@
 #include <bit>
 #include <cstring>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "dataflow/error.h"
+#include "feeders/pixel_options.h"
 
 namespace penstock::remote {
 namespace {
@@ -19,13 +22,14 @@ struct TypeRow {
 };
 
 constexpr TypeRow kTypes[] = {
-    {WireType::f32, "float32", 4},      {WireType::f64, "float64", 8},
-    {WireType::i32, "int32", 4},        {WireType::u8, "uint8", 1},
-    {WireType::i16, "int16", 2},        {WireType::i8, "int8", 1},
-    {WireType::c64, "complex64", 8},    {WireType::i64, "int64", 8},
-    {WireType::boolean, "bool", 1},     {WireType::u16, "uint16", 2},
-    {WireType::c128, "complex128", 16}, {WireType::f16, "float16", 2},
-    {WireType::u32, "uint32", 4},       {WireType::u64, "uint64", 8},
+    {WireType::f32, "float32", 4},   {WireType::f64, "float64", 8},
+    {WireType::i32, "int32", 4},     {WireType::u8, "uint8", 1},
+    {WireType::i16, "int16", 2},     {WireType::i8, "int8", 1},
+    {WireType::c64, "complex64", 8}, {WireType::i64, "int64", 8},
+    {WireType::boolean, "bool", 1},  {WireType::bf16, "bfloat16", 2},
+    {WireType::u16, "uint16", 2},    {WireType::c128, "complex128", 16},
+    {WireType::f16, "float16", 2},   {WireType::u32, "uint32", 4},
+    {WireType::u64, "uint64", 8},
 };
 
 /// Throws a DataError such as "zmq_op message, tensor 1 at byte 40: ndim is 9; expected 0 to 8".
@@ -154,6 +158,25 @@ bool has_shape(const WireTensor& tensor, std::span<const std::int32_t> dims) {
   return std::memcmp(tensor.dims.data(), dims.data(), dims.size_bytes()) == 0;
 }
 
+constexpr std::pair<DType, WireType> kPixelTypes[] = {{DType::u8, WireType::u8},
+                                                      {DType::f16, WireType::f16},
+                                                      {DType::bf16, WireType::bf16},
+                                                      {DType::f32, WireType::f32}};
+
+WireType wire_type_of(DType pixel) noexcept {
+  for (const auto& [known, type] : kPixelTypes) {
+    if (known == pixel) return type;
+  }
+  return WireType::u8;
+}
+
+std::optional<DType> dtype_of(WireType type) noexcept {
+  for (const auto& [pixel, known] : kPixelTypes) {
+    if (known == type) return pixel;
+  }
+  return std::nullopt;
+}
+
 template <typename Integer>
 std::byte* put(std::byte* to, Integer value) {
   std::memcpy(to, &value, sizeof value);
@@ -201,20 +224,19 @@ WireMessage parse_zmq_op(std::span<const std::byte> bytes) {
 }
 
 WireBatch as_batch(const WireMessage& message, const BatchSpec& spec) {
-  const ImageShape& image = spec.image;
-  const std::array<std::int32_t, 4> shape{spec.images, image.height, image.width, image.channels};
+  const std::array<std::int32_t, 4> shape = pixel_lengths(spec);
+  const WireType type = wire_type_of(spec.pixel);
   const std::span labels_shape = std::span(shape).first(1);
   const WireTensor &pixels = message.tensor[0], &labels = message.tensor[1];
   const bool wide = labels.type == WireType::i64;
-  if (message.tensors != 2 || pixels.type != WireType::u8 || !has_shape(pixels, shape) ||
+  if (message.tensors != 2 || pixels.type != type || !has_shape(pixels, shape) ||
       (labels.type != WireType::i32 && !wide) || !has_shape(labels, labels_shape)) {
     std::string text = "zmq_op message holds " + describe(message) + "; expected " +
-                       describe(WireType::u8, shape) + " and " +
-                       describe(WireType::i32, labels_shape);
-    if (message.tensors == 2 && pixels.dimensions == 4 && pixels.dims[0] != spec.images) {
-      text += "; its first dimension must equal --batch-size";
-    }
-    throw DataError(text);
+                       describe(type, shape) + " and " + describe(WireType::i32, labels_shape);
+    if (message.tensors != 2) throw DataError(text);
+    const auto dims = std::span(pixels.dims).first(pixels.dimensions);
+    refuse_pixels(text, dtype_of(pixels.type),
+                  std::vector<std::int64_t>(dims.begin(), dims.end()), spec);
   }
   const values::NumpyType label_type{.kind = 'i', .bytes = static_cast<std::uint8_t>(wide ? 8 : 4)};
   const WireBatch batch{pixels.data, labels.data, label_type};
@@ -237,13 +259,16 @@ std::size_t write_tensor_header(std::span<std::byte> to, WireType type,
 }
 
 BatchLayout::BatchLayout(const BatchSpec& spec, std::int32_t images) noexcept
-    : shape_{images, spec.image.height, spec.image.width, spec.image.channels},
+    : type_(wire_type_of(spec.pixel)),
+      shape_(pixel_lengths(spec)),
       pixel_bytes_(spec.row_bytes() * static_cast<std::size_t>(images)),
-      label_bytes_(sizeof(std::int32_t) * static_cast<std::size_t>(images)) {}
+      label_bytes_(sizeof(std::int32_t) * static_cast<std::size_t>(images)) {
+  shape_[0] = images;
+}
 
 void BatchLayout::write_headers(std::span<std::byte> message) const {
   put(message.data(), std::int32_t{2});
-  write_tensor_header(message.subspan(sizeof(std::int32_t)), WireType::u8, shape_);
+  write_tensor_header(message.subspan(sizeof(std::int32_t)), type_, shape_);
   write_tensor_header(message.subspan(kPixelsAt + pixel_bytes_), WireType::i32,
                       std::span(shape_).first(1));
 }

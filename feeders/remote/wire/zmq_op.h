@@ -31,6 +31,7 @@ enum class WireType : std::int32_t {
   c64 = 8,
   i64 = 9,
   boolean = 10,
+  bf16 = 14,
   u16 = 17,
   c128 = 18,
   f16 = 19,
@@ -59,8 +60,8 @@ struct WireMessage {
 /// Parses a message. Throws DataError with the field, its value, what was expected, and the offset.
 WireMessage parse_zmq_op(std::span<const std::byte> message);
 
-/// Checks that `message` is one whole batch of `spec`, including labels: u8 [N,H,W,C] and i32 or
-/// i64 [N]. Throws DataError with the expected and the found shapes.
+/// Checks that `message` is one whole batch of `spec`: pixels of its type and layout, and labels,
+/// i32 or i64 [N]. Throws DataError with the expected and the found shapes.
 WireBatch as_batch(const WireMessage& message, const BatchSpec& spec);
 
 /// Writes what precedes a tensor's data: type, dimensions and nbytes. Returns its length, 16 bytes
@@ -86,6 +87,7 @@ class BatchLayout {
   void write_headers(std::span<std::byte> message) const;
 
  private:
+  WireType type_;
   std::array<std::int32_t, 4> shape_;
   std::size_t pixel_bytes_, label_bytes_;
 };

@@ -80,7 +80,7 @@ TEST_F(CreditConsume, HellosOfOtherBatchesAreRefusedWithWhy) {
   remote::FramedHeader header = wide.hello_header();
   header.width = 7;
   wide.send_hello(header);
-  EXPECT_TRUE(says(wide.hear_refusal(), "[4,5,7,3]; expected [4,5,6,3]"));
+  EXPECT_TRUE(says(wide.hear_refusal(), "[4,5,7,3]; expected u8 [4,5,6,3]"));
   header = jpeg_header(4, 2);
   header.kind = remote::FramedKind::hello;
   files.send_hello(header);
@@ -255,7 +255,7 @@ TEST_F(CreditConsume, ATimeOutBehindRefusalsNamesThemFirst) {
     return contains(text, "1 messages were refused, the last: ");
   })) << text;
   EXPECT_TRUE(text.starts_with("no usable batch came over ")) << text;
-  EXPECT_TRUE(says(text, "[4,5,7,3]; expected [4,5,6,3]"));
+  EXPECT_TRUE(says(text, "[4,5,7,3]; expected u8 [4,5,6,3]"));
   EXPECT_TRUE(says(text, "correct the producer"));
 }
 
@@ -375,7 +375,7 @@ TEST_F(CreditConsume, ARestartThatIsRefusedLeavesNothingBehind) {
   remote::FramedHeader wide = producer.hello_header();
   wide.width = 7;
   producer.send_hello(wide);
-  EXPECT_TRUE(says(producer.hear_refusal(), "[4,5,7,3]; expected [4,5,6,3]"));
+  EXPECT_TRUE(says(producer.hear_refusal(), "[4,5,7,3]; expected u8 [4,5,6,3]"));
   producer.send_hello();
   producer.await_welcome();
   producer.await_credit(2);

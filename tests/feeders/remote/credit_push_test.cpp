@@ -73,7 +73,7 @@ TEST_F(SenderTest, ConsumersOfOtherBatchesAreNamed) {
   server.start();
   const std::string text = thrown_by<ConfigError>([&] { server.join(); });
   EXPECT_TRUE(says(text, "refused these batches"));
-  EXPECT_TRUE(says(text, "[4,5,7,3]; expected [4,5,6,3]"));
+  EXPECT_TRUE(says(text, "[4,5,7,3]; expected u8 [4,5,6,3]"));
 }
 
 TEST_F(SenderTest, AWelcomeToOtherBatchesIsRefused) {

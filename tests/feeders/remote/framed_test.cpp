@@ -67,12 +67,19 @@ TEST(Framed, WhatAHeaderSaysIsChecked) {
   EXPECT_TRUE(says(said([](auto& h) { h.flags = 4; }), "the flags of its kind, batch, are 4"));
   EXPECT_TRUE(says(said([](auto& h) { h.producer = 0; }), "producer's number is 0"));
   EXPECT_TRUE(says(said([](auto& h) { h.checksum = 5; }), "flag 1"));
+  EXPECT_TRUE(says(said([](auto& h) { h.pixel = remote::FramedPixel{4}; }),
+                   "are 4 and 0; expected 0 to 3, and 0 or 1"));
+  EXPECT_TRUE(says(said([](auto& h) { h.planar = 2; }), "are 0 and 2"));
+  EXPECT_TRUE(says(said([](auto& h) { h.encoding = remote::FramedEncoding::jpeg, h.planar = 1; }),
+                   "are 0 and 1; expected 0 and 0"));
+  EXPECT_TRUE(says(said([](auto& h) { h.pixel = remote::FramedPixel::f32; }),
+                   "the pixels have 12 bytes; expected 48"));
   EXPECT_TRUE(says(said([](auto& h) { h.images = 0; }), "it has 0 images; expected at least one"));
   EXPECT_TRUE(says(said([](auto& h) { h.height = 3; }), "the pixels have 12 bytes; expected 18"));
   EXPECT_TRUE(says(said([](auto& h) { h.height = h.width = h.channels = UINT32_MAX; }),
                    "expected less than 2^64"));
   EXPECT_TRUE(says(said([](auto& h) { h.height = 3, h.width = 2; }),
-                   "pixels are [2,3,2,1]; expected [2,2,3,1]"));
+                   "pixels are u8 [2,3,2,1]; expected u8 [2,2,3,1]"));
   EXPECT_TRUE(says(said([](auto& h) {
                      h.encoding = remote::FramedEncoding::jpeg, h.height = h.width = h.channels = 0;
                    }),
@@ -81,13 +88,27 @@ TEST(Framed, WhatAHeaderSaysIsChecked) {
       says(said([](auto& h) { h.flags = remote::kFramedShared; }), "expected one, the lease"));
 }
 
+TEST(Framed, PixelsMayBeNumbersAndPlanar) {
+  BatchSpec spec = kSpec;
+  spec.pixel = DType::f32;
+  spec.normalised = spec.planar = true;
+  remote::FramedHeader header = pixels_header(kSpec);
+  header.pixel = remote::FramedPixel::f32;
+  header.planar = 1;
+  const FrameList frames = framed_message(header, {counted(48), labels({3, 7})});
+  EXPECT_EQ(remote::framed_pixels(remote::parse_framed(views_of(frames)), spec).pixels.size(), 48U);
+  EXPECT_EQ(refusal(frames),
+            "framed message: pixels are f32 [2,1,2,3]; expected u8 [2,2,3,1]; a run with "
+            "zmq-consume:pixels=f32,planar=true takes it");
+}
+
 TEST(Framed, FramesAreWhatTheHeaderSays) {
   const remote::FramedHeader header = pixels_header(kSpec);
   FrameList frames = good_batch();
   frames[0][8] = std::byte{2};
   EXPECT_TRUE(says(refusal(frames), "of version 2 of the format; this is a reader of 1"));
   frames = good_batch();
-  frames[0][76] = std::byte{1};
+  frames[0][78] = std::byte{1};
   EXPECT_TRUE(says(refusal(frames), "reserved bytes"));
   frames = good_batch();
   frames[0].resize(95);
@@ -113,7 +134,7 @@ TEST(Framed, FramesAreWhatTheHeaderSays) {
   BatchSpec larger = kSpec;
   larger.images = 3;
   frames = framed_message(pixels_header(larger), {counted(18), labels({1, 2, 3})});
-  EXPECT_TRUE(says(refusal(frames), "must equal --batch-size"));
+  EXPECT_TRUE(says(refusal(frames), "; a run with --batch-size 3 takes it"));
   frames = framed_message(header_of(remote::FramedKind::end), {});
   EXPECT_TRUE(says(refusal(frames), "it is of kind end; expected a batch"));
 }

@@ -78,8 +78,20 @@ TEST_F(ZmqConsume, RubbishBetweenGoodMessagesIsCountedDescribedAndSkipped) {
   EXPECT_TRUE(says(notes[0], "0 bytes"));
   EXPECT_TRUE(says(notes[1], "is the producer's format zmq_op?"));
   EXPECT_TRUE(says(notes[3], "uint8 [6,5,6,3]"));
-  EXPECT_TRUE(says(notes[3], "must equal --batch-size"));
+  EXPECT_TRUE(says(notes[3], "; a run with --batch-size 6 takes it"));
   EXPECT_TRUE(says(notes[4], "uint8 [3,5,6,3]"));
+}
+
+TEST_F(ZmqConsume, AFirstMessageThatNeverFitsEndsTheRunAtOnce) {
+  Consumer consumer("endpoint=" + endpoint(), 20s);
+  Producer producer(endpoint(), false);
+  BatchSpec larger = kSmall;
+  larger.images = 6;
+  producer.send(message_of(larger, 0));
+  consumer.start();
+  EXPECT_TRUE(says(thrown_by<DataError>([&] { consumer.next(); }),
+                   "a run with --batch-size 6 takes it; correct the producer, or skip such "
+                   "messages with --on-bad-sample skip"));
 }
 
 TEST_F(ZmqConsume, MessagesOfSeveralFramesAreDrainedAndRefused) {

@@ -221,7 +221,7 @@ TEST(ZmqOpBatch, NamesWantedAndFoundShapes) {
   EXPECT_EQ(
       batch_error_of(batch_message(), larger),
       "zmq_op message holds uint8 [2,2,3,1] and int32 [2]; expected uint8 [4,2,3,1] and int32 "
-      "[4]; its first dimension must equal --batch-size");
+      "[4]; a run with --batch-size 2 takes it");
   const Bytes signed_pixels =
       with(batch_message(), 4, static_cast<std::int32_t>(remote::WireType::i8));
   EXPECT_EQ(batch_error_of(signed_pixels),

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "feeders/pixel_options.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+constexpr std::pair<std::string_view, DType> kPixels[] = {
+    {"u8", DType::u8}, {"f16", DType::f16}, {"bf16", DType::bf16}, {"f32", DType::f32}};
+
+}  // namespace
+
+std::string_view pixel_type_name(DType type) {
+  return std::ranges::find_if(kPixels, [&](const auto& pair) { return pair.second == type; })
+      ->first;
+}
+
+std::optional<DType> pixel_type_of(std::string_view name) {
+  const auto* const known =
+      std::ranges::find_if(kPixels, [&](const auto& pair) { return pair.first == name; });
+  return known == std::end(kPixels) ? std::nullopt : std::optional(known->second);
+}
+
+void shape_pixels(const Options& options, BatchSpec& batches) {
+  const std::string& text = options.text("pixels");
+  const std::optional<DType> type = pixel_type_of(text);
+  if (!type) {
+    throw ConfigError("option 'pixels' is '" + text + "'; expected u8, f16, bf16 or f32");
+  }
+  batches.pixel = *type;
+  batches.normalised = *type != DType::u8;
+  batches.planar = options.flag("planar");
+}
+
+std::array<std::int32_t, 4> pixel_lengths(const BatchSpec& spec) {
+  const ImageShape& image = spec.image;
+  if (spec.planar) return {spec.images, image.channels, image.height, image.width};
+  return {spec.images, image.height, image.width, image.channels};
+}
+
+std::string describe_pixels(std::optional<DType> type, std::span<const std::int64_t> lengths) {
+  std::string text(type ? pixel_type_name(*type) : "?");
+  std::string_view before = " [";
+  for (const std::int64_t length : lengths) {
+    text.append(before).append(std::to_string(length));
+    before = ",";
+  }
+  return text.append("]");
+}
+
+std::string describe_pixels(const BatchSpec& spec) {
+  const std::array<std::int32_t, 4> lengths = pixel_lengths(spec);
+  return describe_pixels(spec.pixel, std::vector<std::int64_t>(lengths.begin(), lengths.end()));
+}
+
+std::string flags_for_pixels(std::string_view feeder, std::optional<DType> type,
+                             std::span<const std::int64_t> shape, const BatchSpec& spec) {
+  if (!type || shape.size() != 4) return {};
+  const bool planar = shape[3] != spec.image.channels && shape[1] == spec.image.channels;
+  const std::int64_t height = shape[planar ? 2 : 1], width = shape[planar ? 3 : 2];
+  if (!planar && shape[3] != spec.image.channels) return {};
+  const bool resizes = height != spec.image.height || width != spec.image.width;
+  if (resizes && height != width) return {};  // --image-size is for squares
+  std::vector<std::string> flags;
+  if (shape[0] != spec.images) flags.push_back("--batch-size " + std::to_string(shape[0]));
+  if (resizes) flags.push_back("--image-size " + std::to_string(height));
+  if (*type != spec.pixel || planar != spec.planar) {
+    flags.push_back(std::string(feeder) + ":pixels=" + std::string(pixel_type_name(*type)) +
+                    (planar ? ",planar=true" : ""));
+  }
+  std::string text;
+  for (std::size_t i = 0; i < flags.size(); ++i) {
+    if (i > 0) text.append(i + 1 == flags.size() ? " and " : ", ");
+    text.append(flags[i]);
+  }
+  return text;
+}
+
+}  // namespace penstock
