@@ -11,6 +11,7 @@
 
 #include "bench/isolate/cost.h"
 #include "bench/isolate/ladder.h"
+#include "bench/isolate/variation.h"
 #include "dataflow/clock.h"
 
 namespace penstock::isolate {
@@ -20,7 +21,9 @@ struct IsolatePlan {
   Nanoseconds budget = std::chrono::seconds(45);
   Nanoseconds ladder_budget = std::chrono::minutes(4);  ///< in addition, if there is a ladder
   statistics::CostTargets targets;
+  Nanoseconds vary_budget = std::chrono::minutes(4);  ///< in addition, if there are settings
   bool verify = false, ladder = false;
+  std::vector<Setting> settings;          ///< to try; the first is the present one
   std::int64_t steps = 0;                 ///< of a window; 0: as many as the budget allows
   std::int32_t cores = 1;                 ///< usable cores
   bool has_producer = false;              ///< the feeder receives from other processes

@@ -46,7 +46,8 @@ struct Isolation {
   std::optional<DeliveryFinding> delivery;  ///< of a feeder that receives from other processes
   Diagnosis diagnosis;
   Predictions predictions;
-  std::vector<RungFinding> ladder;  ///< empty unless asked for
+  std::vector<RungFinding> ladder;            ///< empty unless asked for
+  std::optional<VariationFinding> variation;  ///< none unless asked for
   std::optional<Verification> verification;
   std::vector<std::string> verdict;   ///< the answer in sentences, the first is the headline
   std::vector<std::string> warnings;  ///< why the figures may mislead, and what to do; empty: none

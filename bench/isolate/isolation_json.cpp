@@ -110,6 +110,12 @@ Json to_json(const DeliveryPart& part) {
               {"percent", part.percent}};
 }
 
+Json to_json(const SettingFinding& setting) {
+  return Json{{"setting", setting.change},
+              {"img_per_s", or_null(setting.img_per_s)},
+              {"unavailable", setting.unavailable}};
+}
+
 template <typename T>
 Json list_of(const std::vector<T>& values) {
   Json list = Json::array();
@@ -184,6 +190,8 @@ Json to_json(const Isolation& found) {
               {"scaling_law", or_null(found.predictions.law)},
               {"cores_per_device", or_null(found.predictions.cores_per_device)},
               {"depths", list_of(found.predictions.depths)},
+              {"settings", found.variation ? list_of(found.variation->settings) : Json(nullptr)},
+              {"best_setting", found.variation ? or_null(found.variation->best) : Json(nullptr)},
               {"verification", or_null(found.verification)},
               {"ladder", list_of(found.ladder)},
               {"noise", list_of(found.measurement.noise)},

@@ -55,6 +55,29 @@ Table depth_table(const std::vector<Prediction>& depths) {
   return table;
 }
 
+/// The line of a traceback that says what happened.
+std::string last_line(const std::string& text) {
+  const std::size_t end = text.find_last_not_of('\n');
+  const std::size_t before = text.rfind('\n', end);
+  return text.substr(before + 1, end - before);
+}
+
+/// What each setting of --vary reached.
+Table setting_table(const std::optional<VariationFinding>& variation) {
+  if (!variation) return {};
+  Table table{{{"setting"}, {"img/s", true}, {""}}, {}};
+  for (std::size_t i = 0; i < variation->settings.size(); ++i) {
+    const SettingFinding& setting = variation->settings[i];
+    const std::string note = variation->best == i ? "<- best" : "";
+    const bool is_present = setting.change.empty() && setting.img_per_s;
+    table.rows.push_back(
+        {setting.change.empty() ? "as it is now" : setting.change,
+         is_present ? format_fixed(setting.img_per_s->value, 0) : text_of(setting.img_per_s, 0),
+         setting.unavailable.empty() ? note : last_line(setting.unavailable)});
+  }
+  return table;
+}
+
 /// The rungs that were measured: what each adds, and what it supplies.
 Table ladder_table(const std::vector<RungFinding>& ladder) {
   Table table{{{"rung"},
@@ -270,6 +293,15 @@ std::string basis_of(const Isolation& isolation) {
 
 Paragraphs soft(std::string text) { return {{std::move(text)}, "", document::Look::soft}; }
 
+Section settings_of(const std::optional<VariationFinding>& variation) {
+  if (!variation) return {};
+  return {"Settings that were tried",
+          {setting_table(variation),
+           soft(fmt::format("From {} blocks of all settings. The best one was then measured again "
+                            "beside the present one, in other blocks.",
+                            variation->blocks))}};
+}
+
 Section verification_of(const std::optional<Verification>& verification) {
   if (!verification) return {};
   const Verification& check = *verification;
@@ -393,6 +425,7 @@ void write_isolation_text(const Isolation& found, std::ostream& out) {
       depth_table(found.predictions.depths),
       narrow_ladder_table(found.ladder),
       Paragraphs{unmeasured_rungs(found.ladder)},
+      setting_table(found.variation),
       List{"What would help, best first:", texts_of(found.predictions.recommendations)},
       List{"Doubts:", warnings_of(found)}};
   for (document::Block& block : method(found)) document.push_back(std::move(block));
@@ -415,6 +448,7 @@ void write_isolation_page(const Isolation& isolation, std::ostream& out) {
                 Paragraphs{warnings_of(isolation), "", document::Look::warning},
                 std::move(figures.supply),
                 Section{"What would help", {List{"", texts_of(predictions.recommendations)}}},
+                settings_of(isolation.variation),
                 verification_of(isolation.verification),
                 std::move(figures.curve),
                 std::move(figures.waterfall),

@@ -31,6 +31,8 @@ bool has_rate(const Row& row) {
 
 /// The additional share of the budget that trying a recommendation may take.
 constexpr double kVerifyShare = 0.6;
+/// The share of the time for settings in which the chosen one is tried again.
+constexpr double kVerifyVaryShare = 0.35;
 
 /// Sets the window to `steps`. A run is never repeated in the same process.
 RunConfig with_steps(RunConfig config, std::int64_t steps, std::int64_t warm_up) {
@@ -125,7 +127,13 @@ const Isolation& Isolator::run(IsolateListener& listener, const std::stop_token&
       found_.warnings.insert(found_.warnings.end(), of_ladder.begin(), of_ladder.end());
     }
   }
-  if (plan_.verify && found_.cost) verify(listener, stop);
+  const bool varies = !plan_.settings.empty() && found_.cost;
+  if (varies) vary(listener, stop);
+  if ((plan_.verify || varies) && found_.cost) {
+    verify(varies ? kVerifyVaryShare * seconds(plan_.vary_budget)
+                  : kVerifyShare * seconds(plan_.budget),
+           listener, stop);
+  }
   return found_;
 }
 
@@ -311,19 +319,65 @@ void Isolator::climb(IsolateListener& listener, const std::stop_token& stop) {
   found_.ladder.front().row = found_.measurement.ceiling_row;
 }
 
-void Isolator::verify(IsolateListener& listener, const std::stop_token& stop) {
+/// Measures all settings in the same blocks, and recommends the best one.
+void Isolator::vary(IsolateListener& listener, const std::stop_token& stop) {
+  std::vector<Setting> settings = plan_.settings;
+  std::vector<PlannedRun> runs;
+  for (const Setting& setting : settings) runs.push_back({setting.config, Rung::coupled});
+  const double budget_s = (1 - kVerifyVaryShare) * seconds(plan_.vary_budget);
+  const Time began = clock_.now();
+  const SweepResult& first = pilot(runs, budget_s, listener, stop);
+  if (stop.stop_requested()) return;
+  const double left_s = std::max(0.0, budget_s - seconds(clock_.now() - began));
+  const std::vector<PilotTime> times = times_of(first);
+  std::vector<PlannedRun> possible;
+  std::vector<PilotTime> times_of_possible;
+  for (std::size_t i = 0; i < settings.size(); ++i) {
+    if (has_rate(first.rows[i])) {
+      settings[i].row = found_.measurement.sweep.rows.size() + possible.size();
+      possible.push_back(runs[i]);
+      times_of_possible.push_back(times[i]);
+    } else {
+      const Row& row = first.rows[i];
+      settings[i].unavailable = row.repetitions.empty() ? kBudgetEnded : row.reason;
+    }
+  }
+  const std::vector<std::int64_t> steps = plan_steps(possible, times_of_possible, left_s);
+  Phase phase{.name = "settings", .configs = {}, .seconds = left_s};
+  for (std::size_t i = 0; i < possible.size(); ++i) {
+    const std::int64_t window = plan_.steps > 0 ? plan_.steps : steps[i];
+    phase.configs.push_back(with_steps(possible[i].config, window, kWarmupSteps));
+  }
+  append(phase, listener, stop);
+  for (Setting& setting : settings) {
+    if (setting.row) setting.config = found_.measurement.sweep.rows[*setting.row].config;
+  }
+  const double now = found_.cost->coupled_img_per_s.value, margin = plan_.targets.margin;
+  found_.variation = find_variation(found_.measurement.sweep, settings, now, margin);
+  found_.verdict.push_back(sentence_of(*found_.variation, margin));
+  // Replayed predictions are not what the user asked to try.
+  std::erase_if(found_.predictions.recommendations,
+                [](const Recommendation& other) { return !other.change.empty(); });
+  if (auto best = recommendation_of(*found_.variation, settings, now, margin)) {
+    found_.predictions.recommendations.insert(found_.predictions.recommendations.begin(),
+                                              std::move(*best));
+  }
+}
+
+void Isolator::verify(double budget_s, IsolateListener& listener, const std::stop_token& stop) {
   const std::vector<Recommendation>& recommendations = found_.predictions.recommendations;
   const auto applicable = std::find_if(
       recommendations.begin(), recommendations.end(),
       [](const Recommendation& recommendation) { return !recommendation.change.empty(); });
   if (applicable == recommendations.end() || stop.stop_requested()) {
+    if (found_.variation && !stop.stop_requested()) return;  // nothing is better
     found_.verdict.push_back(why_unverified(!recommendations.empty(), stop.stop_requested()));
     return;
   }
   const RunConfig before = found_.measurement.coupled().config;
   const std::size_t first = append({.name = "verification",
                                     .configs = {before, applicable->config},
-                                    .seconds = kVerifyShare * seconds(plan_.budget),
+                                    .seconds = budget_s,
                                     .blocks = static_cast<std::int32_t>(kWantedBlocks)},
                                    listener, stop);
   const double now = found_.cost->coupled_img_per_s.value;

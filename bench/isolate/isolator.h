@@ -21,7 +21,7 @@ namespace penstock::isolate {
 /// pilot do not count.
 class IsolateListener : public SweepListener {
  public:
-  /// "pilot", "blocks", "verification", "ladder"
+  /// "pilot", "blocks", "ladder", "settings", "verification"
   virtual void phase_begins(std::string_view /*phase*/, double /*budget_s*/) {}
 };
 
@@ -58,7 +58,8 @@ class Isolator {
   void measure_blocks(IsolateListener& listener, const std::stop_token& stop);
   bool enough(const SweepResult& sweep);
   void climb(IsolateListener& listener, const std::stop_token& stop);
-  void verify(IsolateListener& listener, const std::stop_token& stop);
+  void vary(IsolateListener& listener, const std::stop_token& stop);
+  void verify(double budget_s, IsolateListener& listener, const std::stop_token& stop);
 
   const IsolatePlan plan_;
   const SweepRunner::Run run_;

@@ -37,6 +37,7 @@ struct Arguments {
   std::string out = "out/isolate";
   bool verbose = false;
   std::string constant_endpoint;
+  std::string vary;
   std::optional<PrivateFolder> folder;  ///< for the ladder's sockets
 };
 
@@ -57,6 +58,11 @@ std::vector<Flag> isolate_flags(Arguments& wanted) {
            flag.boolean("verify",
                         "then try the most promising remedy, for up to 0.6 x --budget more",
                         plan.verify),
+           flag("vary",
+                "settings to try, all combinations, such as num_workers=2,4,8,prefetch_factor=2,4; "
+                "the best one is then measured again",
+                "", [&wanted](const std::string& text) { wanted.vary = text; }),
+           flag.time("vary_budget", "time for --vary, such as 4min", "4min", plan.vary_budget),
            flag.boolean(
                "ladder",
                "then measure the cost of each stage, from batches on the device to cold files",
@@ -117,6 +123,7 @@ void complete(Arguments& wanted, const Invocation& invocation) {
     throw Unavailable(reason);
   }
   dataset::ensure_data_of(plan.config, *components.feeder, invocation.stop);
+  if (!wanted.vary.empty()) plan.settings = isolate::settings_of(wanted.vary, plan.config);
   if (!wanted.constant_endpoint.empty() && !(plan.ladder && plan.has_producer)) {
     throw ConfigError(
         "--constant-endpoint is for a rung of the ladder of zmq-consume; expected --ladder and "
@@ -196,11 +203,11 @@ int run(const Invocation& invocation) {
           {.verb = "isolate",
            .summary = "Measures what one feeder costs one trainer, which stage causes the cost, "
                       "and what would remove it.",
-           .common = "loader fake-location model device data-dir batch-size num-gpus budget verify "
-                     "ladder "
-                     "out verbose",
+           .common = "loader fake-location model device data-dir batch-size num-gpus budget vary "
+                     "verify ladder out verbose",
            .examples =
                "isolate --loader my_loader.py:make_loader --device emulated:img_per_s=2400\n"
+               "isolate --loader my_loader.py:make_loader --vary num_workers=2,4,8\n"
                "isolate --data-dir my/images --device emulated:img_per_s=1000\n"
                "isolate --data-dir my/images --verify --budget 2min\n"
                "isolate --feeder zmq-consume:endpoint=tcp://127.0.0.1:5555"},

@@ -59,8 +59,25 @@ FileDescriptor program_file() {
   return file;
 }
 
+/// "env 'OMP_NUM_THREADS=1' ". Throws ConfigError.
+std::string environment_of(const LoaderCommand& command) {
+  const std::string_view all = command.environment;
+  std::string text = all.empty() ? "" : "env ";
+  for (std::size_t begin = 0; begin < all.size();) {
+    const std::size_t end = std::min(all.find(',', begin), all.size());
+    const std::string_view piece = all.substr(begin, end - begin);
+    if (piece.find('=') == piece.npos || piece.front() == '=' || piece.front() == '-') {
+      throw ConfigError("the loader's environment is '" + command.environment +
+                        "'; expected NAME=VALUE,NAME=VALUE");
+    }
+    text += quoted(std::string(piece)) + " ";
+    begin = end + 1;
+  }
+  return text;
+}
+
 std::string command_of(const LoaderCommand& command, int program, int socket) {
-  return "exec " + quoted(command.python) +
+  return "exec " + environment_of(command) + quoted(command.python) +
          " -u -c 'import sys; exec(compile(open(int(sys.argv.pop(1))).read(), \"<penstock>\", "
          "\"exec\"))' " +
          std::to_string(program) + " " + std::to_string(socket) + " " + quoted(command.loader) +

@@ -30,6 +30,8 @@ struct LoaderCommand {
   std::string python;     ///< interpreter: a name or a path
   std::string loader;     ///< FILE.py:FUNCTION or MODULE:FUNCTION
   std::string arguments;  ///< NAME=VALUE,...
+  /// NAME=VALUE,...: environment variables of the interpreter; the last of equal names counts.
+  std::string environment;
 };
 
 /// What the loader's batches are, from the first one.

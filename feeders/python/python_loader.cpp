@@ -30,11 +30,12 @@ constexpr Nanoseconds kReadBeat = std::chrono::milliseconds(1);
 /// Time between two checks whether the ring was closed.
 constexpr Nanoseconds kBeat = std::chrono::milliseconds(100);
 
-constexpr std::array<OptionSpec, 7> options_with(std::string_view loader) {
+constexpr std::array<OptionSpec, 8> options_with(std::string_view loader) {
   return {{
       {"loader", loader, "what yields the batches: FILE.py:FUNCTION or MODULE:FUNCTION"},
       {"args", "", "arguments of the function, as Python values: 'workers=8,path=\"x\"'"},
       {"python", "python3", "interpreter that runs the loader, such as /path/to/venv/bin/python"},
+      {"env", "", "environment variables of the loader: 'OMP_NUM_THREADS=1,MKL_NUM_THREADS=1'"},
       {"start_timeout", "2min", "time for imports and the first batch"},
       {"batch", "", "shape of the loader's batches, NxHxWxC; default: asked from the loader"},
       kPixelOptions[0],
@@ -50,7 +51,8 @@ bool is_constant(const Options& options) {
 }
 
 LoaderCommand command_of(const Options& options) {
-  return {options.text("python"), options.text("loader"), options.text("args")};
+  return {options.text("python"), options.text("loader"), options.text("args"),
+          options.text("env")};
 }
 
 LoaderCommand command_of(const Options& options, const BatchSpec& spec) {

@@ -119,8 +119,10 @@ class PixelConsumer final : public Feeder {
         item.done(spec_.images,
                   by_credit_ ? static_cast<std::int64_t>(spec_.bytes()) : arrival.message.bytes());
         return batch;
+      } catch (const MisfitError& error) {
+        intake_->refuse(arrival, error.what(), true);
       } catch (const DataError& error) {
-        intake_->refuse(arrival, error);
+        intake_->refuse(arrival, error.what(), false);
       }
     }
     return std::nullopt;

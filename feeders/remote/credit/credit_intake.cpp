@@ -110,7 +110,7 @@ class CreditIntake final : public MessageIntake {
 
   bool receive(Arrival& to, Time since, StageTimer& timer, StageTimer::Item& item,
                const std::stop_token& stop) override;
-  void refuse(Arrival& arrival, const DataError& why) override;
+  void refuse(Arrival& arrival, const std::string& why, bool misfits) override;
   void release(Arrival& arrival) override;
   void hold(Arrival& arrival, std::int32_t slot) override;
   void serve(const std::stop_token& stop) override;
@@ -354,9 +354,9 @@ void CreditIntake::admit(Arrival& to, const FramedMessage& message) {
 
 // ---- what happens to batches ------------------------------------------------
 
-void CreditIntake::refuse(Arrival& arrival, const DataError& why) {
+void CreditIntake::refuse(Arrival& arrival, const std::string& why, bool misfits) {
   peers_.give_back(receipt_of(arrival));
-  reject_from(arrival.peer, arrival.message, why.what(), is_misfit(why));
+  reject_from(arrival.peer, arrival.message, why, misfits);
   peers_.look();
 }
 

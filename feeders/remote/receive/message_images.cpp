@@ -196,7 +196,7 @@ class ImageFileConsumer final : public Feeder {
         read(to);
         intake_->accept(to.arrival);
       } catch (const DataError& error) {
-        intake_->refuse(to.arrival, error);
+        intake_->refuse(to.arrival, error.what(), false);
         continue;
       }
       const FramedHeader& header = to.arrival.framed->header;

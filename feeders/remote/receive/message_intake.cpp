@@ -96,7 +96,7 @@ void MessageIntake::accept(const Arrival& arrival) {
   note_good(arrival.message);
 }
 
-void MessageIntake::refuse(Arrival& arrival, const DataError& why) {
+void MessageIntake::refuse(Arrival& arrival, const std::string& why, bool misfits) {
   arrival.turn.await();
   const MessageFrames frames = arrival.message.kept_frames();
   std::optional<FramedHeader> header;  // may be valid, whatever the rest is
@@ -104,7 +104,7 @@ void MessageIntake::refuse(Arrival& arrival, const DataError& why) {
     header = read_framed_header(frames[0]);
   }
   if (header && header->producer == 0) header.reset();
-  reject(arrival.message, header, why.what(), is_misfit(why));
+  reject(arrival.message, header, why, misfits);
   arrival.turn = Turn();
 }
 

@@ -116,9 +116,9 @@ class MessageIntake {
                        const std::stop_token& stop) = 0;
   /// Puts a good batch into the accounts. Throws DataError if its number or shape contradicts them.
   void accept(const Arrival& arrival);
-  /// Call for a batch that cannot be used. Throws DataError if the policy says so, or if it is a
-  /// MisfitError before the first good batch and the user did not choose a policy.
-  virtual void refuse(Arrival& arrival, const DataError& why);
+  /// Call for a batch that cannot be used; `misfits`: because of a MisfitError. Throws DataError if
+  /// the policy says so, or if the user chose none and the first batch of all misfits.
+  virtual void refuse(Arrival& arrival, const std::string& why, bool misfits);
   /// Call when an accepted batch was copied.
   virtual void release(Arrival& arrival) { arrival.message.clear(); }
   /// Call when an accepted batch is used where it lies, until slots() hears that `slot` is back.

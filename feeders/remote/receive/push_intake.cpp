@@ -207,8 +207,10 @@ bool PushIntake::receive(Arrival& to, Time since, StageTimer& timer, StageTimer:
       }
       note_good(to.message);
       to.turn = Turn();
+    } catch (const MisfitError& error) {
+      refuse(to, error.what(), true);
     } catch (const DataError& error) {
-      refuse(to, error);
+      refuse(to, error.what(), false);
     }
   }
   return false;

@@ -26,10 +26,6 @@ class MisfitError : public DataError {
   using DataError::DataError;
 };
 
-inline bool is_misfit(const DataError& error) {
-  return dynamic_cast<const MisfitError*>(&error) != nullptr;
-}
-
 /// Throws MisfitError: `text`, and which flags of the run would take pixels of this type and shape.
 [[noreturn]] void refuse_pixels(std::string text, std::optional<DType> type,
                                 std::span<const std::int64_t> shape, const BatchSpec& spec);

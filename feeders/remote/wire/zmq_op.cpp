@@ -235,8 +235,8 @@ WireBatch as_batch(const WireMessage& message, const BatchSpec& spec) {
                        describe(type, shape) + " and " + describe(WireType::i32, labels_shape);
     if (message.tensors != 2) throw DataError(text);
     const auto dims = std::span(pixels.dims).first(pixels.dimensions);
-    refuse_pixels(text, dtype_of(pixels.type),
-                  std::vector<std::int64_t>(dims.begin(), dims.end()), spec);
+    refuse_pixels(text, dtype_of(pixels.type), std::vector<std::int64_t>(dims.begin(), dims.end()),
+                  spec);
   }
   const values::NumpyType label_type{.kind = 'i', .bytes = static_cast<std::uint8_t>(wide ? 8 : 4)};
   const WireBatch batch{pixels.data, labels.data, label_type};

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/isolate/variation.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <utility>
+
+#include "bench/isolate/cost.h"
+#include "bench/record/report_text.h"
+#include "dataflow/entry.h"
+#include "dataflow/error.h"
+#include "dataflow/options.h"
+#include "feeders/feeder.h"
+
+namespace penstock::isolate {
+namespace {
+
+constexpr std::size_t kMostSettings = 32;
+/// Options of feeders that run a loader of the user's.
+constexpr std::string_view kArguments = "args", kEnvironment = "env";
+
+struct Variable {
+  std::string name;
+  std::vector<std::string> values;
+};
+
+std::vector<Variable> parse_variables(std::string_view text) {
+  std::vector<Variable> variables;
+  const auto refuse = [&] {
+    throw ConfigError(fmt::format(
+        "--vary is '{}'; expected NAME=VALUE,VALUE,..., such as num_workers=0,2,4", text));
+  };
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    std::string_view piece = text.substr(begin, end - begin);
+    begin = end + 1;
+    if (const std::size_t equals = piece.find('='); equals != piece.npos) {
+      variables.push_back({std::string(piece.substr(0, equals)), {}});
+      piece.remove_prefix(equals + 1);
+    }
+    if (piece.empty() || variables.empty() || variables.back().name.empty()) refuse();
+    variables.back().values.emplace_back(piece);
+  }
+  return variables;
+}
+
+const OptionSpec* find_option(const FeederEntry& feeder, std::string_view name) {
+  const auto found = std::ranges::find_if(feeder.options, [&](const OptionSpec& option) {
+    return canonical_name(option.name) == canonical_name(name);
+  });
+  return found == feeder.options.end() ? nullptr : &*found;
+}
+
+bool names_environment(std::string_view name) {
+  return std::ranges::all_of(name, [](unsigned char c) {
+    return std::isupper(c) != 0 || std::isdigit(c) != 0 || c == '_';
+  });
+}
+
+/// The option's value in a component's text, which is added if it is not there.
+std::string& value_of(ComponentText& component, std::string_view option) {
+  for (auto& [name, value] : component.values) {
+    if (canonical_name(name) == canonical_name(option)) return value;
+  }
+  return component.values.emplace_back(option, "").second;
+}
+
+void apply(RunConfig& config, const std::string& name, const std::string& value) {
+  ComponentText component = parse_component(config.fake_location);
+  const FeederEntry& feeder = find_entry(feeder_table(), component.name);
+  const auto add = [&](std::string_view option) {  // the last of equal names counts
+    std::string& list = value_of(component, option);
+    list += fmt::format("{}{}={}", list.empty() ? "" : ",", name, value);
+  };
+  if (const OptionSpec* const option = find_option(feeder, name)) {
+    value_of(component, option->name) = value;
+  } else if (find_option(feeder, kArguments) == nullptr) {
+    return find_config_key(name).set(config, value);
+  } else {
+    add(names_environment(name) ? kEnvironment : kArguments);
+  }
+  config.fake_location = component_text(component);
+}
+
+}  // namespace
+
+std::vector<Setting> settings_of(std::string_view text, const RunConfig& present) {
+  std::vector<Setting> settings{{.change = "", .config = present, .unavailable = "", .row = {}}};
+  for (const Variable& variable : parse_variables(text)) {
+    std::vector<Setting> longer;
+    for (const Setting& shorter : settings) {
+      for (const std::string& value : variable.values) {
+        Setting setting = shorter;
+        setting.change +=
+            fmt::format("{}{}={}", setting.change.empty() ? "" : ", ", variable.name, value);
+        apply(setting.config, variable.name, value);
+        longer.push_back(std::move(setting));
+        if (longer.size() <= kMostSettings) continue;
+        throw ConfigError(
+            fmt::format("--vary is '{}', which makes more than {} combinations; leave out values",
+                        text, kMostSettings));
+      }
+    }
+    settings = std::move(longer);
+  }
+  settings.insert(settings.begin(),
+                  {.change = "", .config = present, .unavailable = "", .row = {}});
+  return settings;
+}
+
+VariationFinding find_variation(const SweepResult& sweep, std::span<const Setting> settings,
+                                double now_img_per_s, double margin) {
+  VariationFinding found;
+  double highest = 0;
+  for (const Setting& setting : settings) {
+    SettingFinding finding{
+        .change = setting.change, .img_per_s = {}, .unavailable = setting.unavailable};
+    if (setting.row && settings.front().row) {
+      const Row &present = sweep.rows[*settings.front().row], &row = sweep.rows[*setting.row];
+      const std::vector<BlockPair> blocks = pair_blocks(present, row);
+      found.blocks = std::max(found.blocks, blocks.size());
+      if (blocks.empty()) {
+        finding.unavailable = row.reason.empty() ? "no run ended well" : row.reason;
+      } else {
+        const statistics::Estimate times = statistics::paired_ratio(step_pairs(blocks));
+        finding.img_per_s = rate_of(times, now_img_per_s / 1e3);
+        highest = std::max(highest, finding.img_per_s->value);
+      }
+    }
+    found.settings.push_back(std::move(finding));
+  }
+  for (std::size_t i = 0; i < found.settings.size() && !found.best; ++i) {
+    const auto& rate = found.settings[i].img_per_s;
+    if (rate && rate->value >= (1 - margin) * highest) found.best = i;
+  }
+  return found;
+}
+
+std::optional<Recommendation> recommendation_of(const VariationFinding& found,
+                                                std::span<const Setting> settings,
+                                                double now_img_per_s, double margin) {
+  if (!found.best || *found.best == 0) return std::nullopt;
+  const SettingFinding& best = found.settings[*found.best];
+  const double gain = best.img_per_s->value / now_img_per_s;
+  if (gain < 1 + margin) return std::nullopt;
+  return Recommendation{.text = fmt::format("{}: {:.0f} img/s, {:.2f} times as many as now.",
+                                            best.change, best.img_per_s->value, gain),
+                        .change = best.change,
+                        .config = settings[*found.best].config,
+                        .img_per_s = best.img_per_s->value};
+}
+
+std::string sentence_of(const VariationFinding& found, double margin) {
+  if (!found.best) return "No setting of --vary could be measured.";
+  const SettingFinding& best = found.settings[*found.best];
+  const std::size_t tried = found.settings.size() - 1;
+  std::vector<std::string> alike;
+  for (std::size_t i = 0; i < found.settings.size(); ++i) {
+    const auto& rate = found.settings[i].img_per_s;
+    if (i == *found.best || i == 0 || !rate) continue;
+    if (rate->value >= (1 - margin) * best.img_per_s->value)
+      alike.push_back(found.settings[i].change);
+  }
+  const std::string rate = format_estimate(*best.img_per_s, 0);
+  std::string text =
+      best.change.empty()
+          ? fmt::format("None of {} settings is faster than the present one: {} img/s.", tried,
+                        rate)
+          : fmt::format("Of {} settings, {} is best: {} img/s.", tried, best.change, rate);
+  if (best.change.empty() || alike.empty()) return text;
+  constexpr std::size_t kMostNames = 3;
+  const std::size_t more = alike.size() - std::min(alike.size(), kMostNames);
+  alike.resize(alike.size() - more);
+  return text + fmt::format(" {}{} would gain nothing more.", fmt::join(alike, "; "),
+                            more == 0 ? "" : fmt::format(" and {} others", more));
+}
+
+}  // namespace penstock::isolate
