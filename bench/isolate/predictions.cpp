@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "bench/isolate/cost.h"
+#include "bench/isolate/variation.h"
 #include "bench/record/report_text.h"
 #include "bench/statistics/paired.h"
 #include "bench/statistics/queue_replay.h"
@@ -90,6 +91,9 @@ class Predictor {
   double replayed_ = 0, explained_ = 0, scale_ = 0;
 };
 
+/// The workers of a DataLoader, whose number is an argument of the user's loader.
+constexpr std::string_view kLoaderWorkers = "loader workers", kLoad = "load", kCollate = "collate";
+
 std::string brings(double img_per_s, double now) {
   return fmt::format("about {:.0f} img/s, now {:.0f}", img_per_s, now);
 }
@@ -109,6 +113,7 @@ class RecommendationList {
       add_delivery();
     } else {
       add_delivery();
+      add_workers();
       add_threads();
       add_cores();
       add_cheaper_stage();
@@ -139,6 +144,39 @@ class RecommendationList {
     add(img_per_s, change);
     recommendations_.back().change = change;
     find_config_key(key).set(recommendations_.back().config, std::to_string(value));
+  }
+
+  /// Suggests as many workers of a DataLoader as the demand takes, but no more than there are
+  /// cores.
+  void add_workers() {
+    const Diagnosis& diagnosis = evidence_.diagnosis;
+    const StageFinding& narrow = diagnosis.stages[*diagnosis.bottleneck];
+    if (narrow.name != kLoad && narrow.name != kCollate) return;
+    const bool has_workers = narrow.workers == kLoaderWorkers;  // else the process that asks
+    const std::int32_t now = has_workers ? threads_of(narrow.workers) : 0;
+    double seconds = 0;  // of one worker, for an image
+    for (const StageFinding& stage : diagnosis.stages) {
+      const bool moves = stage.name == kLoad || stage.name == kCollate;
+      if (moves && stage.workers == narrow.workers) seconds += stage.wall_us_per_image / 1e6;
+    }
+    if (!(seconds > 0)) return;
+    const double needed = std::ceil(predictor_.demand() * seconds);
+    const auto wanted = static_cast<std::int32_t>(std::min<double>(needed, evidence_.cores));
+    if (wanted <= now) return;
+    const std::string change = fmt::format("num_workers={}", wanted);
+    const double rate = std::min(predictor_.demand(), wanted / seconds);
+    if (!worthwhile(rate)) return;
+    add(rate, fmt::format("{} (now {})", change, now));
+    recommendations_.back().change = change;
+    recommendations_.back().config = settings_of(change, predictor_.config()).back().config;
+  }
+  std::int32_t threads_of(const std::string& workers) const {
+    for (const Repetition& repetition : evidence_.coupled.repetitions) {
+      for (const StageUse& stage : repetition.result.stages) {
+        if (stage.workers == workers) return stage.threads;
+      }
+    }
+    return 0;
   }
 
   /// Suggests another measured number of threads: the fewest that are about as good as the best.

@@ -20,6 +20,9 @@ struct StageWork {
   std::string_view stage, work;
 };
 constexpr std::array kStageWorks = {
+    StageWork{"load", "Loading samples in the loader"},
+    StageWork{"collate", "Collating samples in the loader"},
+    StageWork{"get next", "The loader"},
     StageWork{"decode", "JPEG decoding"},
     StageWork{"read", "Reading files"},
     StageWork{"draw", "Drawing random pixels"},

@@ -23,7 +23,8 @@ import traceback
 
 PIXELS = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
 INTEGERS = ("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64", "bool")
-BATCH = struct.Struct("<IIIIqqq")  # slot, images, flags, 0, get_ns, convert_ns, room_ns
+# slot, images, flags, 0, get_ns, convert_ns, room_ns, get_cpu_ns, then the times of WorkerTimes since the last batch
+BATCH = struct.Struct("<IIIIqqqqqqq")
 FIRST_OF_EPOCH, PARTIAL = 1, 2
 MOST_TEXT = 30000
 ADD_SEALS, SEAL_SHRINK, SEAL_GROW, SEAL_FUTURE_WRITE = 1033, 2, 4, 16
@@ -118,6 +119,81 @@ def queued_batches(capacity=150, **shape):
         yield waiting.get()
 
 
+class TimedCollate:
+    """A DataLoader's function that makes a batch of samples, and the time of its last call."""
+
+    def __init__(self, collate):
+        self.collate = collate
+        self.wall = self.cpu = 0  # ns
+
+    def __call__(self, samples):
+        begin, cpu = time.perf_counter_ns(), time.process_time_ns()
+        batch = self.collate(samples)
+        self.wall, self.cpu = time.perf_counter_ns() - begin, time.process_time_ns() - cpu
+        return batch
+
+
+class WorkerTimes:
+    """The time that PyTorch's DataLoader spends on samples and on collating them, in each of its worker processes. They
+    inherit the table, and each of them writes to its own row; row 0 is this process's."""
+
+    MOST_WORKERS = 256
+    ROW = struct.Struct("<qqq")  # ns for samples, of processors for them, for collating
+
+    def __init__(self):
+        self.table = mmap.mmap(-1, (self.MOST_WORKERS + 1) * self.ROW.size)
+        self.before = [0] * 3
+        self.rows = 0
+
+    def install(self):
+        """Call before the first batch. Has no effect if the loader uses no DataLoader, or another version of PyTorch."""
+        module = sys.modules.get("torch.utils.data._utils.fetch")
+        for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
+            fetcher = getattr(module, name, None)
+            if hasattr(fetcher, "fetch"):
+                fetcher.fetch = self.timed(fetcher.fetch)
+
+    def timed(self, fetch):
+        get_worker_info = sys.modules["torch.utils.data"].get_worker_info
+
+        def timed_fetch(fetcher, index):
+            if not isinstance(fetcher.collate_fn, TimedCollate):
+                fetcher.collate_fn = TimedCollate(fetcher.collate_fn)
+            collate = fetcher.collate_fn
+            collate.wall = collate.cpu = 0
+            begin, cpu = time.perf_counter_ns(), time.process_time_ns()
+            batch = fetch(fetcher, index)
+            wall, cpu = time.perf_counter_ns() - begin, time.process_time_ns() - cpu
+            worker = get_worker_info()
+            row = 0 if worker is None else worker.id + 1
+            if row <= self.MOST_WORKERS:
+                at = row * self.ROW.size
+                more = (wall - collate.wall, cpu - collate.cpu, collate.wall)
+                self.ROW.pack_into(self.table, at, *map(sum, zip(self.ROW.unpack_from(self.table, at), more)))
+            return batch
+
+        return timed_fetch
+
+    def workers(self, loader):
+        """How many worker processes are timed, 0: samples are loaded in this process; None: nothing is timed. Call after the
+        first batch."""
+        used = [row for row in range(self.MOST_WORKERS + 1)
+                if any(self.ROW.unpack_from(self.table, row * self.ROW.size))]
+        if not used:
+            return None
+        workers = getattr(loader, "num_workers", None)
+        workers = workers if isinstance(workers, int) and workers >= max(used) else max(used)
+        self.rows = min(workers, self.MOST_WORKERS) + 1
+        return workers
+
+    def since_last(self):
+        """The three times since the last call, over all workers."""
+        rows = (self.ROW.unpack_from(self.table, row * self.ROW.size) for row in range(self.rows))
+        now = [sum(column) for column in zip(*rows)] or [0] * 3
+        change, self.before = [new - old for new, old in zip(now, self.before)], now
+        return change
+
+
 class Batches:
     """The loader's batches, epoch after epoch."""
 
@@ -126,6 +202,8 @@ class Batches:
         if arguments and not callable(found):
             raise LoaderError("the loader is no function, so it takes no arguments")
         self.loader = self.make()
+        self.times = WorkerTimes()
+        self.times.install()
         if not hasattr(self.loader, "__iter__") and not hasattr(self.loader, "__next__"):
             raise LoaderError(f"the loader is of type {type(self.loader).__name__}; expected an iterable of batches")
         self.iterator = iter(self.loader)
@@ -421,13 +499,14 @@ def feed(harness, loader, arguments):
     batches = Batches(find_loader(loader), parse_arguments(arguments))
     batch, begins = batches.next()
     layout = Layout(batch)
-    harness.say({**layout.describe(), "notes": advise(batches.loader, layout)})
+    workers = batches.times.workers(batches.loader)
+    harness.say({**layout.describe(), "notes": advise(batches.loader, layout), "workers": -1 if workers is None else workers})
     slots = struct.unpack("<I", harness.ask())[0]
     pool = Pool(layout, slots)
     harness.say({"stride": pool.stride, "slots": slots}, [pool.fd])
     harness.free = list(range(slots))
-    number, got = 0, 0
-    clock = time.monotonic_ns
+    number, got, got_cpu = 0, 0, 0
+    clock, cpu_clock = time.monotonic_ns, time.thread_time_ns
     while True:
         begin = clock()
         pixels, labels = layout.find(batch)
@@ -438,14 +517,16 @@ def feed(harness, loader, arguments):
             room = clock() - waiting
             pool.put_pixels(slot, pixels)
             pool.put_labels(slot, labels)
-            harness.socket.send(BATCH.pack(slot, layout.images, flags, 0, got, clock() - begin - room, room))
+            harness.socket.send(BATCH.pack(slot, layout.images, flags, 0, got, clock() - begin - room, room, got_cpu,
+                                           *batches.times.since_last()))
         else:
-            harness.socket.send(BATCH.pack(0, pixels.shape[0], flags | PARTIAL, 0, got, 0, 0))
+            harness.socket.send(BATCH.pack(0, pixels.shape[0], flags | PARTIAL, 0, got, 0, 0, got_cpu,
+                                           *batches.times.since_last()))
         pixels = labels = batch = None  # its memory may be the loader's next batch
         number += 1
-        begin = clock()
+        begin, cpu = clock(), cpu_clock()
         batch, begins = batches.next()
-        got = clock() - begin
+        got, got_cpu = clock() - begin, cpu_clock() - cpu
 
 
 def main():

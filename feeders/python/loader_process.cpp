@@ -29,6 +29,7 @@ constexpr std::size_t kMostPacket = 65536;
 constexpr std::size_t kMostNotes = 8;
 constexpr std::int32_t kMostImages = 65536, kMostSide = 16384;
 constexpr std::uint64_t kMostPool = std::uint64_t{1} << 36;  // bytes
+constexpr std::int32_t kMostWorkers = 65536;
 constexpr std::uint32_t kFirstOfEpoch = 1, kPartial = 2;
 constexpr std::pair<std::string_view, DType> kPixels[] = {{"uint8", DType::u8},
                                                           {"float16", DType::f16},
@@ -38,9 +39,10 @@ constexpr std::pair<std::string_view, DType> kPixels[] = {{"uint8", DType::u8},
 /// A batch as the child sends it (BATCH in feed_loader.py).
 struct BatchPacket {
   std::uint32_t slot, images, flags, reserved;
-  std::int64_t get_ns, convert_ns, room_ns;
+  std::int64_t get_ns, convert_ns, room_ns, get_cpu_ns;
+  std::int64_t load_ns, load_cpu_ns, collate_ns;
 };
-static_assert(sizeof(BatchPacket) == 40);
+static_assert(sizeof(BatchPacket) == 72);
 
 std::string quoted(const std::string& text) {
   std::string result = "'";
@@ -130,6 +132,8 @@ LoaderBatches read_batches(const json& hello) {
   batches.planar = flag(hello, "planar");
   batches.has_labels = flag(hello, "labels");
   batches.python = word(hello, "python");
+  const auto workers = static_cast<std::int32_t>(integer(hello, "workers", -1, kMostWorkers));
+  if (workers >= 0) batches.workers = workers;
   if (const auto notes = hello.find("notes"); notes != hello.end() && notes->is_array()) {
     for (const json& note : *notes) {
       if (note.is_string() && batches.notes.size() < kMostNotes) batches.notes.push_back(note);
@@ -199,10 +203,17 @@ std::optional<LoaderBatch> LoaderProcess::next() {
       .images = static_cast<std::int32_t>(std::min<std::uint32_t>(sent.images, kMostImages)),
       .is_partial = (sent.flags & kPartial) != 0,
       .begins_epoch = (sent.flags & kFirstOfEpoch) != 0};
-  const auto duration = [](std::int64_t ns) { return Nanoseconds(std::max<std::int64_t>(ns, 0)); };
+  static constexpr std::int64_t kMost = std::int64_t{1} << 50;  // 13 days; sums do not overflow
+  const auto duration = [](std::int64_t ns) {
+    return Nanoseconds(std::clamp<std::int64_t>(ns, 0, kMost));
+  };
   batch.getting = duration(sent.get_ns);
   batch.converting = duration(sent.convert_ns);
   batch.waiting = duration(sent.room_ns);
+  batch.getting_cpu = duration(sent.get_cpu_ns);
+  batch.loading = duration(sent.load_ns);
+  batch.loading_cpu = duration(sent.load_cpu_ns);
+  batch.collating = duration(sent.collate_ns);
   if (batch.is_partial) return batch;
   if (batch.slot >= slots_ || !with_loader_[batch.slot] || batch.images != batches_.images) {
     throw DataError("the loader's process sent a batch of " + std::to_string(sent.images) +

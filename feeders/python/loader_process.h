@@ -41,6 +41,9 @@ struct LoaderBatches {
   DType pixel = DType::u8;
   bool planar = false;  ///< [N,C,H,W]
   bool has_labels = false;
+  /// Worker processes of a DataLoader whose times are known; 0: it loads in its own process. Empty:
+  /// no times are known.
+  std::optional<std::int32_t> workers;
   std::string python;              ///< the interpreter's version
   std::vector<std::string> notes;  ///< what is remarkable about the loader's settings
 
@@ -53,9 +56,13 @@ struct LoaderBatch {
   std::int32_t images = 0;
   bool is_partial = false;  ///< has fewer images than the first one, and is in no slot
   bool begins_epoch = false;
-  Nanoseconds getting{};     ///< time in the loader's `next`
-  Nanoseconds converting{};  ///< checks, and the copy into the slot
-  Nanoseconds waiting{};     ///< for a free slot
+  Nanoseconds getting{};      ///< time in the loader's `next`
+  Nanoseconds getting_cpu{};  ///< of it, processor time of the thread that calls
+  Nanoseconds converting{};   ///< checks, and the copy into the slot
+  Nanoseconds waiting{};      ///< for a free slot
+  // Of all workers since the batch before, if these times are known:
+  Nanoseconds loading{}, loading_cpu{};  ///< samples
+  Nanoseconds collating{};               ///< batches of samples
 };
 
 class LoaderProcess {

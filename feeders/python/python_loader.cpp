@@ -94,14 +94,18 @@ void shape_batches(const Options& options, BatchSpec& spec) {
   shape_pixels(options, spec);
 }
 
+/// "1.5"
+std::string decimals(double value) {
+  const std::string text = std::to_string(value);
+  return text.substr(0, text.find('.') + 2);
+}
+
 class PythonLoader final : public Feeder {
  public:
   explicit PythonLoader(const FeederContext& context)
       : spec_(context.spec),
         probe_(context.probe),
         timeout_(context.timeout),
-        getting_(probe_.stage({"get next", "loader"})),
-        converting_(probe_.stage({"convert", "loader"})),
         images_(probe_.counter("images_received")),
         epochs_(probe_.counter("loader_epochs")),
         partial_(probe_.counter("batches_partial")),
@@ -109,7 +113,11 @@ class PythonLoader final : public Feeder {
         lent_bytes_(probe_.counter("bytes_lent")),
         lent_(std::make_shared<remote::LentSlots>(context.clock)),
         process_(command_of(context.options, context.spec),
-                 context.options.duration("start_timeout"), context.data.stop) {
+                 context.options.duration("start_timeout"), context.data.stop),
+        loading_(worker_stage("load")),
+        collating_(worker_stage("collate")),
+        getting_(probe_.stage({"get next", "loader"})),
+        converting_(probe_.stage({"convert", "loader"})) {
     check();
     process_.share(static_cast<std::size_t>(context.slots) + kAhead,
                    context.options.duration("start_timeout"), context.data.stop);
@@ -132,13 +140,14 @@ class PythonLoader final : public Feeder {
     };
     while (WriteLease lease = lends ? out.acquire(stop, serve) : out.acquire(stop)) {
       const std::optional<LoaderBatch> batch = next(stop);
-      if (!batch) return;
+      if (!batch) break;
       lease.await();
       take_back();  // the last loan in this slot too, which ended with the wait
       fill(*batch, lease, lends);
       std::move(lease).publish();
       images_.add(spec_.images);
     }
+    note_processors();
   }
 
  private:
@@ -202,18 +211,57 @@ class PythonLoader final : public Feeder {
         " s (--timeout); its threads' stacks are above");
   }
 
+  std::int32_t workers() const { return process_.batches().workers.value_or(0); }
+
+  /// A stage of the DataLoader, run by its workers or by the process that asks for batches.
+  StageCounters* worker_stage(std::string_view name) {
+    if (!process_.batches().workers) return nullptr;
+    return workers() > 0 ? &probe_.stage({name, "loader workers", workers()})
+                         : &probe_.stage({name, "loader"});
+  }
+
   void account(const LoaderBatch& batch) {
     const auto count = [&](StageCounters& stage, Nanoseconds wall) {
       if (!stage.on) return;
       stage.items.add();
       stage.images.add(batch.images);
       stage.timed_items.add();
-      stage.wall_ns.add(wall.count());
+      stage.wall_ns.add(std::max(wall, Nanoseconds{}).count());
     };
-    count(getting_, batch.getting);
+    Nanoseconds getting = batch.getting;
+    if (loading_ != nullptr) {
+      count(*loading_, batch.loading);
+      count(*collating_, batch.collating);
+      loading_time_ += batch.loading;
+      loading_cpu_ += batch.loading_cpu;
+      if (workers() > 0) {  // the rest of `next` is a wait for them
+        getting = std::min(batch.getting, batch.getting_cpu);
+        if (getting_.on && getting < batch.getting) getting_.wait_in.add(batch.getting - getting);
+      } else {
+        getting -= batch.loading + batch.collating;
+      }
+    }
+    count(getting_, getting);
     if (batch.is_partial) return;
     count(converting_, batch.converting);
     if (converting_.on && batch.waiting > Nanoseconds{}) converting_.wait_out.add(batch.waiting);
+  }
+
+  /// Says what is remarkable about the processor time that samples took.
+  void note_processors() {
+    constexpr double kSeveral = 1.25, kMostlyWaiting = 0.5;
+    if (loading_time_ <= Nanoseconds{}) return;
+    const double used = std::chrono::duration<double>(loading_cpu_) / loading_time_;
+    const std::string where =
+        workers() > 0 ? "in each of " + std::to_string(workers()) + " workers" : "";
+    if (used > kSeveral) {
+      probe_.note("loading samples uses " + decimals(used) + " processors " + where +
+                  ": its operators have threads of their own; see whether one is enough, with "
+                  "OMP_NUM_THREADS=1 and cv2.setNumThreads(0)");
+    } else if (used < kMostlyWaiting) {
+      probe_.note("loading samples " + where + " computes for " + decimals(100 * used) +
+                  " % of its time; the rest is a wait for storage, a lock or a free processor");
+    }
   }
 
   void note_partial(const LoaderBatch& batch) {
@@ -254,11 +302,13 @@ class PythonLoader final : public Feeder {
   const BatchSpec spec_;
   Probe& probe_;
   const Nanoseconds timeout_;
-  StageCounters &getting_, &converting_;
   Counter &images_, &epochs_, &partial_, &copied_, &lent_bytes_;
   const std::shared_ptr<remote::LentSlots> lent_;
   LoaderProcess process_;
-  std::unique_ptr<MemoryPin> pin_;      // null: the device cannot read the shared memory
+  StageCounters *loading_, *collating_;  // null: their times are not known
+  StageCounters &getting_, &converting_;
+  Nanoseconds loading_time_{}, loading_cpu_{};  // in the whole run
+  std::unique_ptr<MemoryPin> pin_;              // null: the device cannot read the shared memory
   std::vector<std::uint32_t> in_slot_;  // by slot of the ring: the slot of the memory lent to it
   bool said_partial_ = false;
 };

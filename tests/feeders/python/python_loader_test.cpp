@@ -27,6 +27,72 @@ namespace {
 
 using namespace std::chrono_literals;
 
+/// A stand-in for PyTorch's DataLoader: its fetcher, and worker processes that are forked. A sample
+/// takes 2 ms, a batch of two 1 ms more.
+constexpr const char* kTorch = R"(
+import os, struct, sys, time, types
+
+data = types.ModuleType("torch.utils.data")
+fetching = types.ModuleType("torch.utils.data._utils.fetch")
+worker = None
+
+class _MapDatasetFetcher:
+    def __init__(self, dataset, collate_fn):
+        self.dataset, self.collate_fn = dataset, collate_fn
+
+    def fetch(self, index):
+        return self.collate_fn([self.dataset[i] for i in index])
+
+fetching._MapDatasetFetcher = _MapDatasetFetcher
+data.get_worker_info = lambda: worker
+sys.modules["torch.utils.data"] = data
+sys.modules["torch.utils.data._utils.fetch"] = fetching
+
+class Samples:
+    def __getitem__(self, index):
+        time.sleep(0.002)
+        return index
+
+def collate(samples):
+    time.sleep(0.001)
+    return samples
+
+class DataLoader:
+    prefetch_factor, pin_memory = 2, False
+
+    def __init__(self, num_workers):
+        self.num_workers = num_workers
+
+    def __iter__(self):
+        global worker
+        if self.num_workers == 0:
+            fetcher = _MapDatasetFetcher(Samples(), collate)
+            while True:
+                yield self.batch(fetcher.fetch([0, 1]))
+        pipes = []
+        for number in range(self.num_workers):
+            mine, childs = os.pipe()
+            if os.fork() == 0:
+                worker = types.SimpleNamespace(id=number)
+                fetcher = _MapDatasetFetcher(Samples(), collate)
+                while True:
+                    os.write(childs, struct.pack("<ii", *fetcher.fetch([0, 1])))
+            pipes.append(mine)
+        while True:
+            for pipe in pipes:
+                yield self.batch(struct.unpack("<ii", os.read(pipe, 8)))
+
+    @staticmethod
+    def batch(labels):
+        return memoryview(bytes(2 * 4 * 6 * 3)).cast("B", (2, 4, 6, 3)), list(labels)
+
+def make_loader(num_workers):
+    return DataLoader(num_workers)
+
+def generator(num_workers):
+    yield from DataLoader(num_workers)
+)";
+
 /// Loaders that need no package. Image i of the data has bytes i and label i.
 constexpr const char* kLoaders = R"(
 import array, os, time
@@ -278,6 +344,42 @@ TEST_F(PythonLoader, SettingsOfADataLoaderAreNoted) {
   EXPECT_TRUE(says(one, "num_workers=1, prefetch_factor=2, pin_memory=False"));
   EXPECT_FALSE(says(one, "usable cores"));
   EXPECT_TRUE(says(notes("4096"), "4096 workers share"));
+}
+
+/// Times are at least those that the loader sleeps. What `next` waits for its workers is a wait.
+TEST_F(PythonLoader, TheWorkersOfADataLoaderAreStages) {
+  constexpr std::int64_t kBatches = 40, kMs = 1'000'000;
+  write_text(folder_.path() / "torch_like.py", kTorch);
+  for (const char* function : {"make_loader", "generator"}) {
+    for (const int workers : {0, 3}) {
+      SCOPED_TRACE(std::string(function) + " with " + std::to_string(workers));
+      Probe probe;
+      const Options given =
+          options("python:loader='" + (folder_.path() / "torch_like.py").string() + ":" + function +
+                  "',args='num_workers=" + std::to_string(workers) + "'");
+      const std::unique_ptr<Feeder> feeder = entry_.make(FeederContext{.spec = spec_,
+                                                                       .device = device_,
+                                                                       .clock = clock_,
+                                                                       .options = given,
+                                                                       .probe = probe,
+                                                                       .timeout = 30s,
+                                                                       .slots = 2});
+      ASSERT_EQ(take(*feeder, kBatches).size(), std::size_t{kBatches});
+      const std::string_view runs_it = workers == 0 ? "loader" : "loader workers";
+      const StageCounters &load = probe.stage({"load", runs_it, 0}),
+                          &collate = probe.stage({"collate", runs_it, 0}),
+                          &next = probe.stage({"get next", "loader", 0});
+      // A generator does not say how many workers it has; more than one may have begun.
+      EXPECT_GE(load.stage.threads, function[0] == 'm' ? std::max(workers, 1) : 1);
+      EXPECT_LE(load.stage.threads, std::max(workers, 1));
+      EXPECT_GE(load.images.value(), 2 * kBatches);
+      const std::int64_t timed = function[0] == 'm' || workers == 0 ? kBatches - 1 : kBatches / 4;
+      EXPECT_GE(load.wall_ns.value(), timed * 4 * kMs);
+      EXPECT_GE(collate.wall_ns.value(), timed * kMs);
+      EXPECT_LT(collate.wall_ns.value(), load.wall_ns.value());
+      EXPECT_LT(next.wall_ns.value(), kBatches * 4 * kMs) << "of it, samples and waits are apart";
+    }
+  }
 }
 
 TEST_F(PythonLoader, OutputOfTheLoaderDoesNoHarm) {
