@@ -28,6 +28,7 @@ struct IsolatePlan {
   std::int32_t cores = 1;                 ///< usable cores
   bool has_producer = false;              ///< the feeder receives from other processes
   bool threads_matter = false;            ///< the feeder's rate depends on --feeder-threads
+  bool has_loader = false;                ///< the feeder runs a loader of the user's
   LadderData data;                        ///< the data set that the ladder's rungs read
   std::optional<MessageLadder> messages;  ///< used instead of `data` if the feeder receives
   std::string command;                    ///< printed in reports

@@ -267,8 +267,9 @@ bool Isolator::enough(const SweepResult& sweep) {
 
 /// Measures every rung beside the ceiling, with and without the trainer.
 void Isolator::climb(IsolateListener& listener, const std::stop_token& stop) {
-  std::vector<LadderRung> rungs = plan_.messages ? message_rungs(plan_.config, *plan_.messages)
-                                                 : ladder_rungs(plan_.config, plan_.data);
+  std::vector<LadderRung> rungs = plan_.messages     ? message_rungs(plan_.config, *plan_.messages)
+                                  : plan_.has_loader ? loader_rungs(plan_.config)
+                                                     : ladder_rungs(plan_.config, plan_.data);
   std::vector<PlannedRun> runs;
   const auto plan_run = [&](const RunConfig& config, Rung rung) {
     runs.push_back({config, rung});

@@ -227,6 +227,36 @@ std::vector<LadderRung> ladder_rungs(const RunConfig& base, const LadderData& da
   return ladder.rungs();
 }
 
+std::vector<LadderRung> loader_rungs(const RunConfig& base) {
+  std::vector<LadderRung> rungs;
+  const auto add = [&](std::string name, std::string adds, std::string feeder) -> LadderRung& {
+    LadderRung& rung = rungs.emplace_back();
+    rung.name = std::move(name);
+    rung.adds = std::move(adds);
+    rung.config = base;
+    rung.config.fake_location = std::move(feeder);
+    return rung;
+  };
+  const auto part = [&](const char* name) {
+    ComponentText feeder = parse_component(base.fake_location);
+    std::erase_if(feeder.values, [](const auto& value) { return value.first == "part"; });
+    if (name != nullptr) feeder.values.emplace_back("part", name);
+    return component_text(feeder);
+  };
+  add("gpu", "nothing: batches are on the device", "gpu").is_ceiling = true;
+  add("host", "the copy to the device", "host");
+  add("hand over", "the way from Python: the loader's first batch again and again",
+      part("handover"));
+  add("collate", "collating samples that lie ready", part("collate"));
+  add("the loader", "loading samples", part(nullptr));
+  add("samples alone", "the loader without collating", part("samples")).branch = true;
+  if (!base.data_dir.empty()) {
+    add("queue", "Penstock's own decoder on the files of --data-dir", "queue").branch = true;
+  }
+  for (LadderRung& rung : rungs) complete_rung(rung);
+  return rungs;
+}
+
 std::vector<RungFinding> find_rungs(const SweepResult& sweep, std::span<const LadderRung> rungs,
                                     const statistics::CostTargets& targets) {
   std::vector<RungFinding> findings;

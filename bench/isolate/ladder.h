@@ -82,6 +82,10 @@ struct LadderRung {
 /// read in place, from the page cache. A data set of pixels has no rungs of decoding.
 std::vector<LadderRung> ladder_rungs(const RunConfig& base, const LadderData& data);
 
+/// The rungs of a Python loader: handing over alone, collating alone, the whole loader; beside them
+/// samples alone, and Penstock's decoder on the files of --data-dir, if that is given.
+std::vector<LadderRung> loader_rungs(const RunConfig& base);
+
 /// Why a rung without any run has no figures.
 extern const char* const kBudgetEnded;
 

@@ -117,6 +117,7 @@ void complete(Arguments& wanted, const Invocation& invocation) {
   plan.config = resolve(wanted.config, components);
   plan.cores = usable_cores();
   plan.has_producer = components.feeder->needs_producer;
+  plan.has_loader = components.feeder->describe_batches != nullptr;
   plan.threads_matter = components.feeder->reads_files;
   plan.command = command_text("isolate", invocation.arguments);
   if (const std::string reason = unavailable_reason(plan.config); !reason.empty()) {
@@ -137,7 +138,7 @@ void complete(Arguments& wanted, const Invocation& invocation) {
     return;
   }
   const FeederEntry* const files = match_entry(feeder_table(), "queue");
-  if (plan.ladder && files != nullptr) {
+  if (plan.ladder && files != nullptr && !plan.has_loader) {
     dataset::ensure_data_of(plan.config, *files, invocation.stop);
     plan.data = isolate::ladder_data(plan.config, invocation.stop);
   }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a Python loader and hands its batches to Penstock through shared memory.
 
-Penstock starts this program with the user's interpreter: SOCKET LOADER ARGUMENTS. It needs no package, and uses numpy or
+Penstock starts this program with the user's interpreter: SOCKET LOADER ARGUMENTS PART. It needs no package, and uses numpy or
 torch only if the batches hold their arrays. README.md beside this file describes the messages.
 """
 import array
@@ -140,7 +140,8 @@ class WorkerTimes:
     MOST_WORKERS = 256
     ROW = struct.Struct("<qqq")  # ns for samples, of processors for them, for collating
 
-    def __init__(self):
+    def __init__(self, part):
+        self.part = part
         self.table = mmap.mmap(-1, (self.MOST_WORKERS + 1) * self.ROW.size)
         self.before = [0] * 3
         self.rows = 0
@@ -162,7 +163,7 @@ class WorkerTimes:
             collate = fetcher.collate_fn
             collate.wall = collate.cpu = 0
             begin, cpu = time.perf_counter_ns(), time.process_time_ns()
-            batch = fetch(fetcher, index)
+            batch = self.fetch_part(fetch, fetcher, index)
             wall, cpu = time.perf_counter_ns() - begin, time.process_time_ns() - cpu
             worker = get_worker_info()
             row = 0 if worker is None else worker.id + 1
@@ -173,6 +174,22 @@ class WorkerTimes:
             return batch
 
         return timed_fetch
+
+    def fetch_part(self, fetch, fetcher, index):
+        """A batch, of which only one part is made anew. What is kept is the worker's own first batch."""
+        if self.part not in ("collate", "samples"):
+            return fetch(fetcher, index)
+        collate = fetcher.collate_fn
+        first = not hasattr(fetcher, "penstock_samples")
+        if first or self.part == "samples":
+            fetcher.collate_fn = lambda samples: samples
+            try:
+                fetcher.penstock_samples = fetch(fetcher, index)
+            finally:
+                fetcher.collate_fn = collate
+        if first or self.part == "collate":
+            fetcher.penstock_batch = collate(fetcher.penstock_samples)
+        return fetcher.penstock_batch
 
     def workers(self, loader):
         """How many worker processes are timed, 0: samples are loaded in this process; None: nothing is timed. Call after the
@@ -197,12 +214,13 @@ class WorkerTimes:
 class Batches:
     """The loader's batches, epoch after epoch."""
 
-    def __init__(self, found, arguments):
+    def __init__(self, found, arguments, part):
         self.make = (lambda: found(**arguments)) if callable(found) else (lambda: found)
         if arguments and not callable(found):
             raise LoaderError("the loader is no function, so it takes no arguments")
         self.loader = self.make()
-        self.times = WorkerTimes()
+        self.part = part
+        self.times = WorkerTimes(part)
         self.times.install()
         if not hasattr(self.loader, "__iter__") and not hasattr(self.loader, "__next__"):
             raise LoaderError(f"the loader is of type {type(self.loader).__name__}; expected an iterable of batches")
@@ -212,6 +230,9 @@ class Batches:
 
     def next(self):
         """The next batch, and whether it is the first one of an epoch."""
+        if self.part == "handover" and self.total > 0:
+            self.iterator = self.loader = None  # its workers end
+            return self.first, False
         for _ in range(2):
             try:
                 batch = next(self.iterator)
@@ -228,6 +249,8 @@ class Batches:
             self.taken += 1
             self.total += 1
             begins, self.epoch_begins = self.epoch_begins, False
+            if self.part == "handover":
+                self.first = batch
             return batch, begins
         if self.total > 0:
             raise LoaderError(f"the loader ended after {self.total} batches, and yields no second epoch; expected a function "
@@ -495,11 +518,13 @@ def dump_stacks(_signal, _frame):
     faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
 
 
-def feed(harness, loader, arguments):
-    batches = Batches(find_loader(loader), parse_arguments(arguments))
+def feed(harness, loader, arguments, part):
+    batches = Batches(find_loader(loader), parse_arguments(arguments), part)
     batch, begins = batches.next()
     layout = Layout(batch)
     workers = batches.times.workers(batches.loader)
+    if workers is None and part in ("collate", "samples"):
+        raise LoaderError(f"the loader is no DataLoader of PyTorch whose workers are forked: its part '{part}' cannot run alone")
     harness.say({**layout.describe(), "notes": advise(batches.loader, layout), "workers": -1 if workers is None else workers})
     slots = struct.unpack("<I", harness.ask())[0]
     pool = Pool(layout, slots)
@@ -534,7 +559,7 @@ def main():
     signal.signal(signal.SIGUSR2, dump_stacks)
     try:
         harness.say({"pid": os.getpid()})
-        feed(harness, sys.argv[2], sys.argv[3])
+        feed(harness, *sys.argv[2:5])
     except (SystemExit, BrokenPipeError, ConnectionResetError):
         return
     except LoaderError as error:

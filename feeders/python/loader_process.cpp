@@ -83,7 +83,7 @@ std::string command_of(const LoaderCommand& command, int program, int socket) {
          " -u -c 'import sys; exec(compile(open(int(sys.argv.pop(1))).read(), \"<penstock>\", "
          "\"exec\"))' " +
          std::to_string(program) + " " + std::to_string(socket) + " " + quoted(command.loader) +
-         " " + quoted(command.arguments);
+         " " + quoted(command.arguments) + " " + quoted(command.part);
 }
 
 /// The string of that name; empty: none.

@@ -32,6 +32,7 @@ struct LoaderCommand {
   std::string arguments;  ///< NAME=VALUE,...
   /// NAME=VALUE,...: environment variables of the interpreter; the last of equal names counts.
   std::string environment;
+  std::string part;  ///< "all", "handover", "collate" or "samples": what is done for each batch
 };
 
 /// What the loader's batches are, from the first one.

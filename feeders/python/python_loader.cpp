@@ -30,12 +30,20 @@ constexpr Nanoseconds kReadBeat = std::chrono::milliseconds(1);
 /// Time between two checks whether the ring was closed.
 constexpr Nanoseconds kBeat = std::chrono::milliseconds(100);
 
-constexpr std::array<OptionSpec, 8> options_with(std::string_view loader) {
+constexpr OptionValue kParts[] = {
+    {"all", "everything"},
+    {"handover", "the first batch is handed over again and again; the loader does not run"},
+    {"collate", "PyTorch's DataLoader: each worker collates the samples of its first batch again"},
+    {"samples", "PyTorch's DataLoader: samples are loaded, but not collated"},
+};
+
+constexpr std::array<OptionSpec, 9> options_with(std::string_view loader) {
   return {{
       {"loader", loader, "what yields the batches: FILE.py:FUNCTION or MODULE:FUNCTION"},
       {"args", "", "arguments of the function, as Python values: 'workers=8,path=\"x\"'"},
       {"python", "python3", "interpreter that runs the loader, such as /path/to/venv/bin/python"},
       {"env", "", "environment variables of the loader: 'OMP_NUM_THREADS=1,MKL_NUM_THREADS=1'"},
+      {"part", "all", "what is done for each batch", kParts},
       {"start_timeout", "2min", "time for imports and the first batch"},
       {"batch", "", "shape of the loader's batches, NxHxWxC; default: asked from the loader"},
       kPixelOptions[0],
@@ -50,9 +58,18 @@ bool is_constant(const Options& options) {
   return !options.given("loader") && !options.given("args");
 }
 
+/// Throws ConfigError.
+const std::string& part_of(const Options& options) {
+  const std::string& part = options.text("part");
+  if (std::ranges::any_of(kParts, [&](const OptionValue& known) { return known.name == part; })) {
+    return part;
+  }
+  throw ConfigError("option 'part' is '" + part + "'; expected all, handover, collate or samples");
+}
+
 LoaderCommand command_of(const Options& options) {
-  return {options.text("python"), options.text("loader"), options.text("args"),
-          options.text("env")};
+  return {options.text("python"), options.text("loader"), options.text("args"), options.text("env"),
+          part_of(options)};
 }
 
 LoaderCommand command_of(const Options& options, const BatchSpec& spec) {

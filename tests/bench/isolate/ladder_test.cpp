@@ -141,6 +141,22 @@ TEST(Ladder, ColoursAreDistortedWhereCropsAreRandom) {
             "queue:source=memory,decode=full,engine=libjpeg,chain=tensorpack,color=tf");
 }
 
+TEST(Ladder, ALoaderIsTakenApart) {
+  RunConfig base;
+  base.fake_location = "python:loader=l.py:f,batch=2x4x4x3";
+  const auto rungs = isolate::loader_rungs(base);
+  EXPECT_EQ(
+      feeders_of(rungs),
+      (std::vector<std::string>{"gpu", "host", "python:loader=l.py:f,batch=2x4x4x3,part=handover",
+                                "python:loader=l.py:f,batch=2x4x4x3,part=collate",
+                                "python:loader=l.py:f,batch=2x4x4x3",
+                                "python:loader=l.py:f,batch=2x4x4x3,part=samples"}));
+  EXPECT_TRUE(rungs.front().is_ceiling);
+  EXPECT_TRUE(rungs.back().branch);
+  base.data_dir = "data/train";
+  EXPECT_EQ(isolate::loader_rungs(base).back().config.fake_location, "queue");
+}
+
 TEST(Ladder, EachRungHasItsCostWhatItAddsAndItsSupply) {
   std::vector<isolate::LadderRung> rungs = {rung_of("gpu", "gpu"), rung_of("slow", "cpu"),
                                             rung_of("cheaper", "host"),

@@ -253,6 +253,20 @@ class PythonLoader : public testing::Test {
   std::vector<Seen> take(const std::string& text, std::size_t count, bool lends = true) {
     return take(*make(text), count, lends);
   }
+  /// What the feeder tells a probe while it yields `count` batches.
+  std::unique_ptr<Probe> probe_of(const std::string& text, std::size_t count) {
+    auto probe = std::make_unique<Probe>();
+    const Options given = options(text);
+    const std::unique_ptr<Feeder> feeder = entry_.make(FeederContext{.spec = spec_,
+                                                                     .device = device_,
+                                                                     .clock = clock_,
+                                                                     .options = given,
+                                                                     .probe = *probe,
+                                                                     .timeout = 30s,
+                                                                     .slots = 2});
+    EXPECT_EQ(take(*feeder, count).size(), count);
+    return probe;
+  }
   /// The first pixel of each image.
   static std::vector<int> firsts(const std::vector<Seen>& seen) {
     std::vector<int> result;
@@ -353,18 +367,11 @@ TEST_F(PythonLoader, TheWorkersOfADataLoaderAreStages) {
   for (const char* function : {"make_loader", "generator"}) {
     for (const int workers : {0, 3}) {
       SCOPED_TRACE(std::string(function) + " with " + std::to_string(workers));
-      Probe probe;
-      const Options given =
-          options("python:loader='" + (folder_.path() / "torch_like.py").string() + ":" + function +
-                  "',args='num_workers=" + std::to_string(workers) + "'");
-      const std::unique_ptr<Feeder> feeder = entry_.make(FeederContext{.spec = spec_,
-                                                                       .device = device_,
-                                                                       .clock = clock_,
-                                                                       .options = given,
-                                                                       .probe = probe,
-                                                                       .timeout = 30s,
-                                                                       .slots = 2});
-      ASSERT_EQ(take(*feeder, kBatches).size(), std::size_t{kBatches});
+      const std::unique_ptr<Probe> told =
+          probe_of("python:loader='" + (folder_.path() / "torch_like.py").string() + ":" +
+                       function + "',args='num_workers=" + std::to_string(workers) + "'",
+                   kBatches);
+      Probe& probe = *told;
       const std::string_view runs_it = workers == 0 ? "loader" : "loader workers";
       const StageCounters &load = probe.stage({"load", runs_it, 0}),
                           &collate = probe.stage({"collate", runs_it, 0}),
@@ -380,6 +387,26 @@ TEST_F(PythonLoader, TheWorkersOfADataLoaderAreStages) {
       EXPECT_LT(next.wall_ns.value(), kBatches * 4 * kMs) << "of it, samples and waits are apart";
     }
   }
+}
+
+TEST_F(PythonLoader, PartsOfALoaderRunAlone) {
+  constexpr std::int64_t kBatches = 40, kMs = 1'000'000;
+  write_text(folder_.path() / "torch_like.py", kTorch);
+  const std::string loader = "python:loader='" + (folder_.path() / "torch_like.py").string() +
+                             ":make_loader',args='num_workers=0',part=";
+  const auto wall_ns = [&](const std::string& part, std::string_view stage) {
+    return probe_of(loader + part, kBatches)->stage({stage, "loader", 0}).wall_ns.value();
+  };
+  EXPECT_GE(wall_ns("collate", "collate"), (kBatches - 1) * kMs);
+  EXPECT_LT(wall_ns("collate", "load"), kBatches * 2 * kMs) << "samples are loaded once";
+  EXPECT_GE(wall_ns("samples", "load"), (kBatches - 1) * 4 * kMs);
+  EXPECT_LT(wall_ns("samples", "collate"), kBatches * kMs / 2);
+  EXPECT_LT(wall_ns("handover", "get next"), kBatches * kMs) << "the loader does not run";
+  EXPECT_EQ(firsts(take(text("counting", "part=handover"), 3)), (std::vector{0, 1, 0, 1, 0, 1}));
+  EXPECT_TRUE(says(thrown_by<ConfigError>([&] { make(text("counting", "part=collate")); }),
+                   "is no DataLoader of PyTorch"));
+  EXPECT_TRUE(says(thrown_by<ConfigError>([&] { make(text("counting", "part=half")); }),
+                   "expected all, handover, collate or samples"));
 }
 
 TEST_F(PythonLoader, OutputOfTheLoaderDoesNoHarm) {
