@@ -180,7 +180,8 @@ document::Document document_of(const WatchRecord& record) {
   if (record.ranks.empty()) {
     section.blocks = {
         document::Paragraphs{
-            {"No loop was watched. Loops over torch.utils.data.DataLoader are watched unless "
+            {"No loop was watched so far. Loops over torch.utils.data.DataLoader are watched "
+             "unless "
              "Python "
              "ignores PYTHONPATH (options -I and -E). For any other loop, change `for batch in "
              "loader` in the script to `for batch in watching.watch(loader)`, after `from "
@@ -208,9 +209,12 @@ document::Document document_of(const WatchRecord& record) {
   }
   std::vector<std::string> answers{share_sentence(record)};
   if (const auto slowest = slowest_rank(record)) answers.push_back(slowest_sentence(*slowest));
-  section.blocks = {std::move(table), document::Paragraphs{std::move(answers)},
-                    document::Paragraphs{how_to_read(record), {}, document::Look::soft},
-                    std::move(left_out)};
+  section.blocks = {std::move(table), document::Paragraphs{std::move(answers)}};
+  if (record.exit_code) {
+    section.blocks.emplace_back(
+        document::Paragraphs{how_to_read(record), {}, document::Look::soft});
+  }
+  section.blocks.emplace_back(std::move(left_out));
   return {std::move(section)};
 }
 

@@ -23,6 +23,8 @@ using Json = nlohmann::json;
 constexpr std::uint64_t kNewestSchema = 2;
 /// With fewer steps, the replay would depend on chance.
 constexpr std::size_t kFewestSteps = 10;
+/// The first steps of a watched training, which are left out.
+constexpr std::size_t kWatchWarmUp = 10;
 /// One day; no step takes longer.
 constexpr double kLongestMs = 86'400e3;
 /// About ten million steps.
@@ -188,7 +190,8 @@ Recording recording_of_watch(const Json& ranks, const std::string& wanted,
   recording.batch = static_cast<std::int32_t>(batch);
   recording.origin =
       fmt::format("'{}': loop {} of rank {}", file, loop.at("loop").get<std::string>(), *found);
-  for (std::size_t i = 0; i < steps.size(); ++i) {
+  recording.warm_up = std::min<std::size_t>(kWatchWarmUp, steps.size() / 2);
+  for (std::size_t i = recording.warm_up; i < steps.size(); ++i) {
     const double own = (steps[i] - waits[i]) / 1e3;
     if (!(own >= 0 && own < kLongestMs)) {
       damaged(file,
