@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <sstream>
@@ -155,6 +156,44 @@ void write_record(const watch::WatchRecord& record, const Arguments& wanted,
   replace_file(wanted.out + "/report.md", report.str());
 }
 
+/// Passes signals on to `child` while it exists. Afterwards they do nothing: the report and the
+/// record are written anyway.
+class PassedSignals {
+ public:
+  explicit PassedSignals(const Invocation& invocation) : invocation_(invocation) {
+    invocation.redirect_signals([this](int signal, bool by_terminal) {
+      const std::lock_guard lock(mutex_);  // a child that starts gets it as soon as it has started
+      if (child_ && !by_terminal) child_->send(signal);
+    });
+  }
+  PassedSignals(const PassedSignals&) = delete;
+  PassedSignals& operator=(const PassedSignals&) = delete;
+  ~PassedSignals() {
+    invocation_.redirect_signals([](int, bool) {});
+  }
+
+  ChildProcess& start(ChildCommand command) {
+    const std::lock_guard lock(mutex_);
+    return child_.emplace(std::move(command));
+  }
+
+ private:
+  const Invocation& invocation_;
+  std::mutex mutex_;
+  std::optional<ChildProcess> child_;
+};
+
+ChildExit run_command(const std::vector<std::string>& command, const Hook& hook, Nanoseconds every,
+                      Reporter& reporter, const Invocation& invocation) {
+  PassedSignals signals(invocation);
+  ChildProcess& child = signals.start({.arguments = command,
+                                       .timeout = kForEver,
+                                       .environment = hook.environment(every),
+                                       .shares_terminal = true});
+  const std::jthread reports([&](const std::stop_token& stop) { reporter.run(stop, every); });
+  return child.wait(invocation.stop);
+}
+
 int run(const Invocation& invocation) {
   Arguments wanted;
   const std::vector<std::string>& all = invocation.arguments;
@@ -187,21 +226,7 @@ int run(const Invocation& invocation) {
   const std::vector<std::string> files = record_files(wanted);
   const Hook hook;
   Reporter reporter(hook, command);
-  ChildExit exit;
-  {
-    ChildProcess child({.arguments = command,
-                        .timeout = kForEver,
-                        .environment = hook.environment(wanted.every),
-                        .shares_terminal = true});
-    {
-      std::jthread reports([&](const std::stop_token& stop) { reporter.run(stop, wanted.every); });
-      invocation.redirect_signals([&](int signal, bool by_terminal) {
-        if (!by_terminal) child.send(signal);
-      });
-      exit = child.wait(invocation.stop);
-    }
-    invocation.redirect_signals([](int, bool) {});  // nothing more can be stopped
-  }
+  const ChildExit exit = run_command(command, hook, wanted.every, reporter, invocation);
   const int code = exit.signal != 0 ? 128 + exit.signal : exit.code;
   reporter.report(code);
   write_record(reporter.record(), wanted, files);

@@ -86,18 +86,6 @@ void read_process(const JsonField& field, Rank& rank) {
   rank.cuda = field.at("cuda").boolean();
 }
 
-void add_line(std::string_view line, Rank& rank) {
-  const Json json = Json::parse(line, nullptr, false);
-  if (json.is_discarded()) throw DataError("a line is not JSON");
-  const JsonField field(json);
-  static_cast<void>(field.at("schema").integer(kSchema, kSchema));
-  Rank read;
-  read_process(field, read);
-  append(loop_of(field), rank.loops);
-  read.loops = std::move(rank.loops);
-  rank = std::move(read);
-}
-
 Json to_json(const Loop& loop) {
   Json waits = Json::array(), steps = Json::array(), images = Json::array(), begins = Json::array();
   for (const Step& step : loop.steps) {
@@ -123,6 +111,18 @@ double Loop::total_us() const {
   double sum = 0;
   for (const Step& step : steps) sum += step.step_us;
   return sum;
+}
+
+void add_line(std::string_view line, Rank& rank) {
+  const Json json = Json::parse(line, nullptr, false);
+  if (json.is_discarded()) throw DataError("a line is not JSON");
+  const JsonField field(json);
+  static_cast<void>(field.at("schema").integer(kSchema, kSchema));
+  Rank read;
+  read_process(field, read);
+  append(loop_of(field), rank.loops);
+  read.loops = std::move(rank.loops);
+  rank = std::move(read);
 }
 
 void StepFiles::read() {
@@ -187,7 +187,9 @@ Json to_json(const WatchRecord& record) {
               {"ranks", std::move(ranks)}};
 }
 
-WatchRecord record_from_json(const Json& json) {
+WatchRecord parse_record(std::string_view text) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (json.is_discarded()) throw DataError("it is not JSON");
   const JsonField field(json);
   static_cast<void>(field.at("schema").integer(kSchema, kSchema));
   const JsonField watch = field.at("watch");
@@ -195,8 +197,8 @@ WatchRecord record_from_json(const Json& json) {
   for (const JsonField& word : watch.at("command").elements()) {
     record.command.push_back(word.text());
   }
-  for (const JsonField& text : watch.at("left_out").elements()) {
-    record.left_out.push_back(text.text());
+  for (const JsonField& reason : watch.at("left_out").elements()) {
+    record.left_out.push_back(reason.text());
   }
   if (const JsonField code = watch.at("exit_code"); !code.is_null()) {
     record.exit_code = static_cast<int>(code.integer(0, 255));
@@ -223,9 +225,7 @@ std::optional<WatchRecord> read_record(const std::filesystem::path& path) {
     return std::nullopt;
   }
   try {
-    const Json json = Json::parse(in.text(), nullptr, false);
-    if (json.is_discarded()) throw DataError("it is not JSON");
-    return record_from_json(json);
+    return parse_record(in.text());
   } catch (const DataError& error) {
     throw DataError(fmt::format(
         "cannot read '{}' as a record of `penstock watch`: {}; record the training again",

@@ -82,9 +82,12 @@ class StepFiles {
   std::map<std::filesystem::path, File> files_;
 };
 
+/// Adds the steps of one line of a file. Throws DataError, and then changes nothing.
+void add_line(std::string_view line, Rank& rank);
+
 nlohmann::ordered_json to_json(const WatchRecord& record);
 /// Throws DataError, which names the wrong value.
-WatchRecord record_from_json(const nlohmann::ordered_json& json);
+WatchRecord parse_record(std::string_view text);
 /// The record in `file`, or in the watch.json of a folder; none if it is something else or cannot
 /// be read. Throws DataError if it is damaged.
 std::optional<WatchRecord> read_record(const std::filesystem::path& file);

@@ -59,10 +59,11 @@ std::string share_sentence(const WatchRecord& record) {
     return fmt::format("The loop {} waited for input for {:.1f} % of its time.", loop, most->first);
   }
   return fmt::format(
-      "The loop {} waited for input for {:.1f} % of its time on rank {}, and for {:.1f} % on rank "
-      "{}; no rank waited longer.",
-      most->second->loops.front().name, least->first, label_of(*least->second, record), most->first,
-      label_of(*most->second, record));
+      "The ranks waited for input for {:.1f} % (rank {}) to {:.1f} % (rank {}) of their time in "
+      "the "
+      "loop {}.",
+      least->first, label_of(*least->second, record), most->first, label_of(*most->second, record),
+      loop);
 }
 
 std::string slowest_sentence(const SlowestRank& slowest) {

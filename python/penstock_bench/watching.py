@@ -56,6 +56,7 @@ class Log:
 
     def loop(self, name):
         in_thread = threading.current_thread() is not threading.main_thread()
+        rank()  # torch.distributed knows it only while its group exists
         with self.lock:
             if not self.loops:
                 self.due = clock() + self.every

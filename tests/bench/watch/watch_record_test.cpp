@@ -170,7 +170,7 @@ TEST_F(WatchRecordTest, NamesTheSlowestRankAndWhetherItChanges) {
   EXPECT_EQ(slowest->rank, 0);
   EXPECT_EQ(slowest->percent_of_steps, 100);
   EXPECT_EQ(slowest->steps, 30U);
-  EXPECT_TRUE(says(text_of(read()), "30.0 % on rank 0"));
+  EXPECT_TRUE(says(text_of(read()), "10.0 % (rank 2) to 30.0 % (rank 0)"));
   EXPECT_TRUE(says(text_of(read()), "Rank 0 waited longest in 100 % of 30 steps: it is always"));
   // In 90 more steps rank 2 is the slowest.
   for (int rank = 0; rank < 3; ++rank) {

@@ -192,6 +192,24 @@ class Watching(unittest.TestCase):
         for variable in ("SLURM_PROCID", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "RANK"):
             del os.environ[variable]
 
+    def test_a_rank_of_torch_distributed_outlives_its_group(self):
+        class Group:
+            alive = True
+
+            def is_initialized(self):
+                return self.alive
+
+            def get_rank(self):
+                return 5
+
+        group = sys.modules["torch.distributed"] = Group()
+        try:
+            self.train(watching.watch(Loader(self.clock)))
+            group.alive = False
+            self.assertEqual([line["rank"] for line in self.lines()], [5])
+        finally:
+            del sys.modules["torch.distributed"]
+
     def test_workers_are_not_measured_and_forked_ranks_are(self):
         self.train(watching.watch(Loader(self.clock), "parent"))
         context = multiprocessing.get_context("fork")
