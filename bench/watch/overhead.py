@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what `penstock watch` adds to a step: a loop over batches that are ready, with and without watching.
+"""Measures what `penstock watch` adds to a step: a loop over ready batches, with and without it.
 
-Usage: overhead.py [STEPS]. Needs no package. Both loops run in turns, five times; prints the median difference.
+Usage: overhead.py [STEPS]. Needs no package. Both loops run in turns, five times. Prints the median
+difference.
 """
 import os
 import pathlib

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Python runs this file at its start, because `penstock watch` puts its folder into PYTHONPATH.
 
-It makes the import of torch.utils.data measure DataLoader, and then runs the sitecustomize that it hides. It imports
-neither torch nor anything that takes time.
+It makes the import of torch.utils.data measure DataLoader, and then runs the sitecustomize that it
+hides. It imports neither torch nor anything that takes time.
 """
 import os
 import sys
@@ -44,7 +44,8 @@ def load(original, module):
 def run_hidden():
     """Runs the sitecustomize that Python would have found without this one."""
     here = os.path.dirname(os.path.abspath(__file__))
-    spec = PathFinder.find_spec("sitecustomize", [path for path in sys.path if os.path.abspath(path) != here])
+    others = [path for path in sys.path if os.path.abspath(path) != here]
+    spec = PathFinder.find_spec("sitecustomize", others)
     if spec is not None and spec.loader is not None:
         from importlib.util import module_from_spec
 

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <functional>
-#include <tuple>
 #include <utility>
 
 #include "bench/record/result_json.h"
@@ -22,7 +20,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::int64_t kSchema = 1;  ///< of the files and of the record
 constexpr double kLongestUs = 366.0 * 86400e6;
 constexpr std::int64_t kMostRanks = 1 << 20;
-constexpr std::size_t kLongestName = 200;
+constexpr std::size_t kLongestName = 800;  ///< bytes: 200 letters
 /// How a record begins; nothing else that Penstock writes does.
 constexpr std::string_view kBegin = R"({"schema":1,"watch":)";
 
@@ -45,7 +43,7 @@ std::vector<double> numbers(const JsonField& field, double most) {
 /// The steps of one line of a file, or of one loop of a record.
 Loop loop_of(const JsonField& field) {
   Loop loop{.name = field.at("loop").text(), .in_thread = field.at("in_thread").boolean()};
-  if (loop.name.size() > kLongestName) field.at("loop").refuse("a name of at most 200 bytes");
+  if (loop.name.size() > kLongestName) field.at("loop").refuse("a name of at most 800 bytes");
   std::replace(loop.name.begin(), loop.name.end(), '\n', ' ');
   const std::vector<double> waits = numbers(field.at("wait_us"), kLongestUs);
   const std::vector<double> steps = numbers(field.at("step_us"), kLongestUs);

@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures how long a training loop waits for its batches.
 
-`penstock watch -- python train.py` sets PENSTOCK_WATCH_DIR and measures loops over a PyTorch DataLoader without any change
-to the script. For any other loop:
+`penstock watch -- python train.py` sets PENSTOCK_WATCH_DIR and measures loops over a PyTorch
+DataLoader without any change to the script. For any other loop:
 
     from penstock_bench import watching
     for batch in watching.watch(loader): ...
 
 Without `penstock watch`, `watch` returns its argument, so it costs nothing.
 
-A batch is counted when the loop asks for the next one. Its wait is the time in `next`; its step is the time from the
-beginning of that `next` to the beginning of the following one. The first wait of an epoch includes the time in `iter`.
-Figures stay in memory and are added to a file of this process at intervals and at exit: lines of JSON, which
-bench/watch/README.md describes. A process that PyTorch or multiprocessing started as a worker is not measured.
+A batch is counted when the loop asks for the next one. Its wait is the time in `next`; its step is
+the time from the beginning of that `next` to the beginning of the following one. The first wait of
+an epoch includes the time in `iter`. Figures stay in memory and are added to a file of this process
+at intervals and at exit: lines of JSON, which bench/watch/README.md describes. Worker processes of
+PyTorch and of multiprocessing are not measured.
 
-Threads: any thread may iterate a watched loader; a loop in another thread than the main thread is marked.
+Threads: any thread may iterate a watched loader. A loop outside the main thread is marked.
 """
 import array
 import atexit
@@ -27,7 +28,8 @@ import time
 SCHEMA = 1
 RANK_NAMES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 MOST_KEPT = 200000  # figures in memory before they are written
-LIBRARIES = (os.path.dirname(os.__file__) + os.sep, os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
+LONGEST_NAME = 200  # letters
+STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 
 clock = time.perf_counter_ns  # tests replace it
 
@@ -37,7 +39,8 @@ class Loop:
 
     def __init__(self, name, in_thread):
         self.name, self.in_thread = name, in_thread
-        self.figures = array.array("q")  # per batch: wait, step, images (0: not known), 1 if it begins an epoch
+        # Per batch: wait, step, images (0: not known), 1 if it begins an epoch.
+        self.figures = array.array("q")
         self.ends = []  # waits that found the end of an epoch
 
 
@@ -57,6 +60,7 @@ class Log:
     def loop(self, name):
         in_thread = threading.current_thread() is not threading.main_thread()
         rank()  # torch.distributed knows it only while its group exists
+        name = str(name)[:LONGEST_NAME].encode(errors="replace").decode()
         with self.lock:
             if not self.loops:
                 self.due = clock() + self.every
@@ -93,8 +97,10 @@ class Log:
         values = {
             "schema": SCHEMA, "pid": os.getpid(), "rank": rank(), "cuda": cuda_is_used(),
             "loop": loop.name, "in_thread": loop.in_thread,
-            "wait_us": [ns // 1000 for ns in figures[0::4]], "step_us": [ns // 1000 for ns in figures[1::4]],
-            "images": figures[2::4].tolist(), "begins": [i for i, first in enumerate(figures[3::4]) if first],
+            "wait_us": [ns // 1000 for ns in figures[0::4]],
+            "step_us": [ns // 1000 for ns in figures[1::4]],
+            "images": figures[2::4].tolist(),
+            "begins": [i for i, first in enumerate(figures[3::4]) if first],
             "ends_us": [ns // 1000 for ns in ends],
         }
         return json.dumps(values, separators=(",", ":")) + "\n"
@@ -107,7 +113,7 @@ class Pass:
 
     def __init__(self, log, name, opening):
         self.log, self.loop, self.opening = log, log.loop(name), opening
-        self.back, self.is_first = 0, True
+        self.back, self.is_first = None, True
         self.begin = self.wait = self.images = 0
 
     def take(self, advance, iterator):
@@ -117,7 +123,7 @@ class Pass:
             return advance(iterator)
         begin = clock()
         figures = self.loop.figures
-        if self.back:
+        if self.back is not None:
             # One call, so that a thread that writes sees whole rows.
             figures.extend((self.wait, self.wait + begin - self.back, self.images, self.is_first))
             self.is_first = False
@@ -128,9 +134,9 @@ class Pass:
         try:
             batch = advance(iterator)
         except StopIteration:
-            if self.back:
+            if self.back is not None:
                 self.loop.ends.append(clock() - begin)
-            self.back = 0
+            self.back = None
             raise
         finally:
             log.inside.next = False
@@ -148,7 +154,7 @@ def images_of(batch):
         shape = getattr(batch, "shape", None)
         if shape is not None:
             try:
-                return int(shape[0])
+                return int(shape[0]) if 0 <= shape[0] < 1 << 31 else 0
             except (IndexError, TypeError, ValueError):
                 return 0
         if isinstance(batch, (list, tuple)):
@@ -189,7 +195,7 @@ def place_of_loop():
     frame = nearest
     while frame is not None:
         path = frame.f_code.co_filename
-        if not path.startswith((LIBRARIES[0], "<")) and not any(part in path for part in LIBRARIES[1:]):
+        if not (path.startswith((STANDARD_LIBRARY, "<")) or "-packages" + os.sep in path):
             break
         frame = frame.f_back
     found = frame or nearest
@@ -200,6 +206,12 @@ def is_worker():
     """DataLoader's workers and those of a pool are daemons; ranks are not."""
     process = sys.modules.get("multiprocessing.process")
     return process is not None and process.current_process().daemon
+
+
+def attribute(wrapper, owner, name):
+    if name.startswith("_"):  # copying and pickling look for such names before there is an owner
+        raise AttributeError(name)
+    return getattr(getattr(wrapper, owner), name)
 
 
 class Batches:
@@ -215,7 +227,7 @@ class Batches:
         return self._pass.take(next, self._iterator)
 
     def __getattr__(self, name):
-        return getattr(self._iterator, name)
+        return attribute(self, "_iterator", name)
 
 
 class Watched:
@@ -225,8 +237,6 @@ class Watched:
         self._iterable, self._name = iterable, name
 
     def __iter__(self):
-        if is_worker():
-            return iter(self._iterable)
         begin = clock()
         iterator = iter(self._iterable)
         return Batches(iterator, Pass(LOG, self._name or place_of_loop(), clock() - begin))
@@ -234,18 +244,25 @@ class Watched:
     def __len__(self):
         return len(self._iterable)
 
+    def __bool__(self):
+        return bool(self._iterable)
+
     def __getattr__(self, name):
-        return getattr(self._iterable, name)
+        return attribute(self, "_iterable", name)
 
 
 def watch(iterable, name=None):
-    """An iterable of the same batches, measured under `penstock watch`. `name` stands in the report; default: file and
-    line of the loop."""
-    return iterable if LOG is None else Watched(iterable, name)
+    """An iterable of the same batches, measured under `penstock watch`. `name`: of the loop in the
+    report; default: its file and line."""
+    if LOG is None or is_worker():
+        return iterable
+    if hasattr(iterable, "__next__"):
+        return Batches(iterable, Pass(LOG, name or place_of_loop(), 0))
+    return Watched(iterable, name)
 
 
 def watch_loader_class(loader_class):
-    """Measures all loops over objects of a class such as DataLoader. Its iterators keep their type."""
+    """Measures all loops over objects of a class such as DataLoader; iterators keep their type."""
     original = loader_class.__iter__
 
     def __iter__(self):

@@ -204,7 +204,8 @@ TEST_F(WatchProgram, RanksOfOneCommandAreReportedTogether) {
 import os, subprocess, sys
 text = "from penstock_bench import watching\nfor _ in watching.watch(range(5)): pass"
 for rank in range(3):
-    subprocess.run([sys.executable, "-c", text], env={**os.environ, "PMI_RANK": str(rank)}, check=True)
+    environment = {**os.environ, "PMI_RANK": str(rank)}
+    subprocess.run([sys.executable, "-c", text], env=environment, check=True)
 )");
   ASSERT_EQ(record["ranks"].size(), 3U);
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(record["ranks"][rank]["rank"], rank);

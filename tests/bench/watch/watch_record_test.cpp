@@ -92,7 +92,7 @@ TEST_F(WatchRecordTest, EveryFieldIsChecked) {
       {"pid", 0},          {"pid", nullptr},
       {"rank", -1},        {"rank", 1.5},
       {"rank", 1 << 21},   {"cuda", 1},
-      {"loop", 7},         {"loop", std::string(201, 'x')},
+      {"loop", 7},         {"loop", std::string(801, 'x')},
       {"in_thread", "no"}, {"wait_us", 3},
       {"wait_us", {1}},    {"step_us", "x"},
       {"images", {1, 2}},  {"begins", {30}},

@@ -4,6 +4,7 @@
 
 Usage: watching_test.py SOURCE_DIRECTORY
 """
+import copy
 import json
 import multiprocessing
 import os
@@ -108,8 +109,10 @@ class Watching(unittest.TestCase):
         (line,) = self.lines()
         self.assertEqual(line["wait_us"], [13000, 3000, 3000, 3000] * 2)
         self.assertEqual(line["step_us"], [20000, 10000, 10000, 10000] * 2)
-        self.assertEqual((line["images"], line["begins"], line["ends_us"]), ([8] * 8, [0, 4], [1000, 1000]))
-        self.assertEqual((line["schema"], line["pid"], line["rank"], line["loop"]), (1, os.getpid(), 0, "train"))
+        self.assertEqual((line["images"], line["begins"]), ([8] * 8, [0, 4]))
+        self.assertEqual(line["ends_us"], [1000, 1000])
+        self.assertEqual((line["schema"], line["pid"], line["rank"]), (1, os.getpid(), 0))
+        self.assertEqual(line["loop"], "train")
         self.assertEqual((line["cuda"], line["in_thread"]), (False, False))
 
     def test_a_loop_is_named_by_its_line(self):
@@ -178,18 +181,20 @@ class Watching(unittest.TestCase):
         self.assertEqual((line["loop"], line["wait_us"]), ("outer", [15000, 5000, 5000, 5000]))
 
     def test_a_thread_is_marked(self):
-        thread = threading.Thread(target=lambda: self.train(watching.watch(Loader(self.clock), "prefetch")))
+        loader = watching.watch(Loader(self.clock), "prefetch")
+        thread = threading.Thread(target=lambda: self.train(loader))
         thread.start()
         thread.join()
         self.assertEqual([line["in_thread"] for line in self.lines()], [True])
 
     def test_ranks_come_from_the_launcher(self):
-        for variable, value in (("SLURM_PROCID", 4), ("PMI_RANK", 3), ("OMPI_COMM_WORLD_RANK", 2), ("RANK", 1)):
+        names = ("SLURM_PROCID", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "RANK")
+        for value, variable in enumerate(names, 1):
             os.environ[variable] = str(value)
             self.assertEqual(watching.rank(), value, variable)
         os.environ["RANK"] = "first"
-        self.assertEqual(watching.rank(), 2)
-        for variable in ("SLURM_PROCID", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "RANK"):
+        self.assertEqual(watching.rank(), 3)
+        for variable in names:
             del os.environ[variable]
 
     def test_a_rank_of_torch_distributed_outlives_its_group(self):
@@ -210,12 +215,14 @@ class Watching(unittest.TestCase):
         finally:
             del sys.modules["torch.distributed"]
 
+    def train_in_child(self):
+        self.train(watching.watch(Loader(self.clock), "child"))
+
     def test_workers_are_not_measured_and_forked_ranks_are(self):
         self.train(watching.watch(Loader(self.clock), "parent"))
         context = multiprocessing.get_context("fork")
         for daemon in (True, False):
-            process = context.Process(target=lambda: self.train(watching.watch(Loader(self.clock), "child")),
-                                      daemon=daemon)
+            process = context.Process(target=self.train_in_child, daemon=daemon)
             process.start()
             process.join()
             loops = [(line["loop"], line["pid"] == os.getpid()) for line in self.lines()]
@@ -223,9 +230,26 @@ class Watching(unittest.TestCase):
             self.assertEqual(sorted(loops), expected)
 
     def test_sizes_of_batches(self):
-        for batch, images in ((Tensor(5, 2), 5), ([[Tensor(6)]], 6), ({"x": (Tensor(7), 1)}, 7), (Tensor(), 0), ("text", 0),
-                              ([], 0), ({}, 0), (None, 0), (Tensor(None, 3), 0), (memoryview(b"abc"), 3)):
+        sizes = ((Tensor(5, 2), 5), ([[Tensor(6)]], 6), ({"x": (Tensor(7), 1)}, 7), (Tensor(), 0),
+                 ("text", 0), ([], 0), ({}, 0), (None, 0), (Tensor(None, 3), 0), (Tensor(-1), 0),
+                 (Tensor(1 << 40), 0), (memoryview(b"abc"), 3))
+        for batch, images in sizes:
             self.assertEqual(watching.images_of(batch), images, batch)
+
+    def test_iterators_stay_iterators(self):
+        iterator = watching.watch(iter(range(3)), "numbers")
+        self.assertEqual([next(iterator), next(iterator), next(iterator), next(iterator, None)],
+                         [0, 1, 2, None])
+        (line,) = self.lines()
+        self.assertEqual((len(line["wait_us"]), len(line["ends_us"])), (3, 1))
+
+    def test_watched_loaders_look_like_the_loader(self):
+        loader = watching.watch(Loader(self.clock), "x" * 1000)
+        self.assertEqual((loader.wait_ms, len(loader), bool(loader)), (3, 4, True))
+        self.assertEqual(copy.copy(loader).batches, 4)
+        self.assertTrue(watching.watch(x for x in ()))
+        self.train(loader)
+        self.assertEqual(self.lines()[0]["loop"], "x" * 200)
 
     def test_a_folder_that_is_gone_does_no_harm(self):
         watching.LOG.folder = FOLDER.name + "/none"
