@@ -207,9 +207,9 @@ int run(const Invocation& invocation) {
   if (!parse_flags(
           {.verb = "watch",
            .summary =
-               "Runs a training in Python, unchanged, and reports how long each rank waits for its "
-               "batches. Loops over a PyTorch DataLoader are watched; for others, see "
-               "penstock_bench.watching. Output and exit code are those of the command.",
+               "Runs an unchanged training in Python, and reports how long each rank waits for its "
+               "batches. Watches loops over PyTorch's DataLoader, and any loop over "
+               "penstock_bench.watching.watch.",
            .examples = "watch -- python3 train.py --epochs 3\n"
                        "watch --json out/watch.json -- torchrun --nproc-per-node 4 train.py",
            .arguments = "-- COMMAND ..."},
