@@ -14,6 +14,7 @@
 #include <cstring>
 #include <exception>
 #include <iostream>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -109,7 +110,8 @@ class SignalStop {
     sigemptyset(&signals_);
     sigaddset(&signals_, SIGINT);
     sigaddset(&signals_, SIGTERM);
-    sigaddset(&signals_, SIGUSR1);  // ends the waiting thread
+    sigaddset(&signals_, SIGUSR1);  // also ends the waiting thread
+    sigaddset(&signals_, SIGUSR2);
     struct sigaction hang_up {};
     sigaction(SIGHUP, nullptr, &hang_up);
     if (hang_up.sa_handler != SIG_IGN) sigaddset(&signals_, SIGHUP);  // nohup ignores it
@@ -121,16 +123,34 @@ class SignalStop {
   SignalStop(const SignalStop&) = delete;
   SignalStop& operator=(const SignalStop&) = delete;
   ~SignalStop() {
+    ending_ = true;
     pthread_kill(waiter_.native_handle(), SIGUSR1);
     waiter_.join();
   }
   std::stop_token token() const { return stop_.get_token(); }
   int received() const { return received_; }
   [[noreturn]] void leave() const { _exit(128 + received_); }
+  void redirect(SignalHandler handler) {
+    const std::lock_guard lock(mutex_);
+    handler_ = std::move(handler);
+  }
 
  private:
   void wait() {
-    for (int signal = 0; sigwait(&signals_, &signal) == 0 && signal != SIGUSR1;) {
+    siginfo_t info{};
+    while (true) {
+      const int signal = sigwaitinfo(&signals_, &info);
+      if (signal < 0) continue;  // a debugger interrupts it
+      if (ending_) return;
+      {
+        const std::lock_guard lock(mutex_);
+        if (handler_) {
+          handler_(signal, info.si_code == SI_KERNEL);
+          continue;
+        }
+      }
+      if (signal == SIGUSR1) continue;
+      if (signal == SIGUSR2) _exit(128 + signal);
       if (received_ != 0) _exit(128 + signal);
       received_ = signal;
       stop_.request_stop();
@@ -139,6 +159,9 @@ class SignalStop {
   sigset_t signals_{};
   std::stop_source stop_;
   std::atomic<int> received_{0};
+  std::atomic<bool> ending_{false};
+  std::mutex mutex_;
+  SignalHandler handler_;  // guarded by mutex_
   std::jthread waiter_;
 };
 
@@ -166,7 +189,7 @@ int call(const VerbEntry& verb, Invocation invocation) {
 }
 
 int run_verb(const char* program, std::vector<std::string> arguments) {
-  const SignalStop signals;
+  SignalStop signals;
   try {
     if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "--help-all" ||
         arguments[0] == "-h" || arguments[0] == "help") {
@@ -182,7 +205,8 @@ int run_verb(const char* program, std::vector<std::string> arguments) {
     const VerbEntry& verb = find_entry(verb_table(), arguments[0]);
     arguments.erase(arguments.begin());
     const int code =
-        call(verb, {program, std::move(arguments), signals.token(), [&] { signals.leave(); }});
+        call(verb, {program, std::move(arguments), signals.token(), [&] { signals.leave(); },
+                    [&](SignalHandler handler) { signals.redirect(std::move(handler)); }});
     std::fflush(stdout);
     return signals.received() != 0 ? 128 + signals.received() : code;
   } catch (const std::exception& error) {

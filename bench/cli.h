@@ -16,6 +16,10 @@
 
 namespace penstock {
 
+/// Receives a signal. `by_terminal`: a key of the terminal sent it to the whole process group, so
+/// children in that group have it too.
+using SignalHandler = std::function<void(int signal, bool by_terminal)>;
+
 /// The input of a verb.
 struct Invocation {
   std::string program;  ///< path of this executable, for child processes
@@ -24,6 +28,10 @@ struct Invocation {
   /// Ends the process at once with the exit code of the signal that requested `stop`. For work that
   /// has nothing to save.
   std::function<void()> leave = [] {};
+  /// For a verb that passes signals on to a child. From now on SIGINT, SIGTERM, SIGHUP,
+  /// SIGUSR1 and SIGUSR2 call the handler, on another thread, and neither request `stop` nor change
+  /// the exit code. A call with an empty handler ends that, and waits for a handler that runs.
+  std::function<void(SignalHandler)> redirect_signals = [](const SignalHandler&) {};
 };
 
 /// For work that has nothing to save, such as the preparation of a run.

@@ -40,7 +40,9 @@ NEIGHBOURS = {
     "bench/scaling": {"config", "document", "record", "report", "run", "statistics", "sweep"},
     "bench/serve": {"run"},
     "bench/sweep": {"config", "dataset", "record", "report", "run"},
-    "bench/verbs": {"config", "dataset", "isolate", "record", "report", "run", "scaling", "serve", "sweep"},
+    "bench/verbs": {"config", "dataset", "document", "isolate", "record", "report", "run", "scaling", "serve", "sweep",
+                    "watch"},
+    "bench/watch": {"document", "record", "statistics"},
 }
 # The installed library of producers is built without the rest of Penstock.
 PRODUCER = "feeders/remote/producer"

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,8 +14,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <span>
+#include <sstream>
 
 #include "dataflow/error.h"
 
@@ -37,22 +40,53 @@ Pipe make_pipe(const std::string& program) {
   return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
-/// Runs in the child between fork and exec, so it makes system calls only. `lines` is -1 or a pipe
-/// to inherit. Returns the errno of the failed call.
-int become(char* const* arguments, pid_t parent, int output, int errors, int lines) {
-  setpgid(0, 0);
+/// The files that a child gets as its standard output, its standard error, and `lines` (-1: none).
+struct Inherited {
+  int output, errors, lines;
+};
+
+/// Runs in the child between fork and exec, so it makes system calls only. `files`: null if the
+/// child shares the terminal. Returns the errno of the failed call.
+int become(char* const* arguments, char* const* environment, pid_t parent, const Inherited* files) {
+  if (files != nullptr) setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(128 + SIGTERM);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  // Background jobs of a shell ignore SIGINT, and the child would inherit this.
-  for (const int number : {SIGINT, SIGTERM, SIGPIPE, SIGXFSZ}) signal(number, SIG_DFL);
-  const int input = open("/dev/null", O_RDONLY);  // NOLINT: O_CLOEXEC is cleared by dup2 anyway
-  if (input < 0 || dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0) return errno;
-  if (lines >= 0 && fcntl(lines, F_SETFD, 0) < 0) return errno;
-  execvp(arguments[0], arguments);
+  // Background jobs of a shell ignore SIGINT, and the child would inherit this. A child that shares
+  // the terminal is part of that job.
+  for (const int number : {SIGPIPE, SIGXFSZ}) signal(number, SIG_DFL);
+  if (files != nullptr) {
+    for (const int number : {SIGINT, SIGTERM}) signal(number, SIG_DFL);
+    const int input = open("/dev/null", O_RDONLY);  // NOLINT: O_CLOEXEC is cleared by dup2 anyway
+    if (input < 0 || dup2(input, 0) < 0 || dup2(files->output, 1) < 0 ||
+        dup2(files->errors, 2) < 0) {
+      return errno;
+    }
+    if (files->lines >= 0 && fcntl(files->lines, F_SETFD, 0) < 0) return errno;
+  }
+  execvpe(arguments[0], arguments, environment);
   return errno;
+}
+
+/// The environment of this process with `changes`, as NAME=VALUE.
+std::vector<std::string> environment_with(std::span<const std::string> changes) {
+  std::vector<std::string> result(changes.begin(), changes.end());
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::string_view name = text.substr(0, text.find('=') + 1);
+    const auto replaces = [&](const std::string& change) { return change.starts_with(name); };
+    if (std::none_of(changes.begin(), changes.end(), replaces)) result.emplace_back(text);
+  }
+  return result;
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return pointers;
 }
 
 /// glibc 2.36 declares pidfd_open without C linkage, so that C++ cannot link it.
@@ -89,20 +123,21 @@ int milliseconds_until(Time deadline) {
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 3600 * 1000));
 }
 
-/// The signals that end a process group, from polite to forced, and the time of the next one.
+/// The signals that end a process or a group, from polite to forced, and the time of the next one.
 class Escalation {
  public:
-  Escalation(pid_t group, Nanoseconds grace) : group_(group), grace_(grace) {}
+  /// `target` as in kill(2).
+  Escalation(pid_t target, Nanoseconds grace) : target_(target), grace_(grace) {}
   bool begun() const noexcept { return step_ > 0; }
   Time due() const noexcept { return due_; }
   void next() {
     constexpr std::array kSignals = {SIGINT, SIGTERM, SIGKILL};
-    if (step_ < kSignals.size()) kill(-group_, kSignals[step_++]);
+    if (step_ < kSignals.size()) kill(target_, kSignals[step_++]);
     due_ = step_ < kSignals.size() ? std::chrono::steady_clock::now() + grace_ : Time::max();
   }
 
  private:
-  const pid_t group_;
+  const pid_t target_;
   const Nanoseconds grace_;
   std::size_t step_ = 0;
   Time due_{};
@@ -133,20 +168,22 @@ ChildProcess::ChildProcess(ChildCommand command) : command_(std::move(command)) 
     lines = make_pipe(program);
     words.push_back(fmt::format("{}{}", command_.pipe_flag, lines.write.get()));
   }
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
+  const std::vector<char*> arguments = pointers_to(words);
+  std::vector<std::string> variables = environment_with(command_.environment);
+  const std::vector<char*> environment = pointers_to(variables);
+  const Inherited files{output.write.get(), errors.write.get(), lines.write.get()};
 
   const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ < 0) fail("start", program, errno);
   if (pid_ == 0) {
-    const int error =
-        become(arguments.data(), parent, output.write.get(), errors.write.get(), lines.write.get());
+    const int error = become(arguments.data(), environment.data(), parent,
+                             command_.shares_terminal ? nullptr : &files);
     static_cast<void>(!write(started.write.get(), &error, sizeof error));
     _exit(127);
   }
-  setpgid(pid_, pid_);  // parent and child both do this, because either may come first
+  // Parent and child both do this, because either may come first.
+  if (!command_.shares_terminal) setpgid(pid_, pid_);
   process_.reset(open_process(pid_));
   const int watch_error = process_ ? 0 : errno;
   for (Pipe* pipe : {&output, &errors, &started, &lines}) pipe->write.reset();
@@ -184,6 +221,10 @@ const ChildExit& ChildProcess::stop() {
   return wait();
 }
 
+void ChildProcess::send(int signal) const noexcept {
+  syscall(SYS_pidfd_send_signal, process_.get(), signal, nullptr, 0);  // fails after its end
+}
+
 void ChildProcess::take_output(std::string_view text) {
   if (command_.on_output) return command_.on_output(text);
   const std::size_t room = ChildExit::kMaxOutput - exit_.output.size();
@@ -211,8 +252,8 @@ void ChildProcess::take_lines(std::string_view text) {
 
 void ChildProcess::follow(const std::stop_token& stop) {
   relay(stop);
-  kill(-pid_,
-       SIGKILL);  // leftover processes; the child is not reaped, so its number is still valid
+  // Leftover processes. The child is not reaped, so its number is still valid.
+  if (!command_.shares_terminal) kill(-pid_, SIGKILL);
   read_available(output_, [this](std::string_view text) { take_output(text); });
   read_available(errors_, [this](std::string_view text) { take_errors(text); });
   read_available(lines_, [this](std::string_view text) { take_lines(text); });
@@ -224,7 +265,7 @@ void ChildProcess::follow(const std::stop_token& stop) {
 void ChildProcess::relay(const std::stop_token& stop) {
   const std::stop_callback wake(stop, [this] { wake_.signal(); });
   const Time deadline = std::chrono::steady_clock::now() + command_.timeout;
-  Escalation ending(pid_, command_.grace);
+  Escalation ending(target(), command_.grace);
   enum { kEnd, kWake, kOutput, kErrors, kLines };
   std::array<pollfd, 5> files{{{process_.get(), POLLIN, 0},
                                {wake_.get(), POLLIN, 0},
@@ -271,6 +312,21 @@ void ChildProcess::reap() {
   if (words.size() > kLastWords) {
     words.erase(0, words.find('\n', words.size() - kLastWords - 1) + 1);  // keep whole lines only
   }
+}
+
+bool can_start(const std::string& program) {
+  const auto is_executable = [](const std::string& path) {
+    struct stat status {};
+    return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
+           access(path.c_str(), X_OK) == 0;
+  };
+  if (program.find('/') != std::string::npos) return is_executable(program);
+  const char* const path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "");
+  for (std::string folder; !program.empty() && std::getline(folders, folder, ':');) {
+    if (is_executable((folder.empty() ? "." : folder) + "/" + program)) return true;
+  }
+  return false;
 }
 
 }  // namespace penstock

@@ -4,8 +4,8 @@
 // dies.
 //
 // One thread makes and destroys the object, and must outlive the child, because the kernel ends a
-// child when the thread that started it ends. Not for interactive programs: standard input is
-// empty.
+// child when the thread that started it ends. Standard input is empty, unless the child shares the
+// terminal of this process.
 #pragma once
 
 #include <sys/types.h>
@@ -38,6 +38,12 @@ struct ChildCommand {
   std::string pipe_flag{};
   std::function<void(std::string_view)> on_line{};
   static constexpr std::size_t kMaxLine = 4096;
+  /// Adds NAME=VALUE to the environment of this process, or replaces the value of NAME.
+  std::vector<std::string> environment{};
+  /// The child gets the standard streams of this process, and stays in its process group, so that
+  /// the keys of a terminal reach both. No output is collected. Signals and deadlines concern the
+  /// child alone, and the processes that it leaves behind go on.
+  bool shares_terminal = false;
   std::function<void()> on_end{};  ///< called after its end, on a thread of the ChildProcess
 };
 
@@ -71,6 +77,8 @@ class ChildProcess {
   /// Ends the child: sends SIGINT to its group, then SIGTERM, then SIGKILL. Blocks until it has
   /// ended.
   const ChildExit& stop();
+  /// Sends a signal to the child, if it has not ended. Any thread may call it.
+  void send(int signal) const noexcept;
 
  private:
   void follow(const std::stop_token& stop);
@@ -80,6 +88,9 @@ class ChildProcess {
   void take_lines(std::string_view text);
   void reap();
 
+  /// What signals go to: the child's group, or the child alone.
+  pid_t target() const noexcept { return command_.shares_terminal ? pid_ : -pid_; }
+
   const ChildCommand command_;
   pid_t pid_ = -1;
   EventFd wake_;
@@ -88,5 +99,8 @@ class ChildProcess {
   ChildExit exit_;
   std::jthread follower_;
 };
+
+/// True if execvp would find an executable file: a path, or a name in a folder of PATH.
+bool can_start(const std::string& program);
 
 }  // namespace penstock

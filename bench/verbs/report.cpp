@@ -10,11 +10,14 @@
 #include <vector>
 
 #include "bench/cli.h"
+#include "bench/document/document.h"
 #include "bench/record/compare.h"
 #include "bench/record/result_json.h"
 #include "bench/record/saved_results.h"
 #include "bench/report/report.h"
 #include "bench/report/terminal.h"
+#include "bench/watch/watch_record.h"
+#include "bench/watch/watch_summary.h"
 #include "dataflow/entry.h"
 #include "dataflow/machine/output_file.h"
 #include "dataflow/options.h"
@@ -63,8 +66,27 @@ void put(const std::string& text, const std::string& file) {
   }
 }
 
+int render_watch(const watch::WatchRecord& record, const Arguments& wanted) {
+  const document::Document document = watch::document_of(record);
+  std::ostringstream text;
+  if (wanted.format == "markdown") {
+    document::write_markdown(document, text);
+  } else if (wanted.format.empty() || wanted.format == "table") {
+    const int width = wanted.out.empty() ? report::style_of(STDOUT_FILENO).width : 0;
+    document::write_text(document, text, static_cast<std::size_t>(width));
+  } else {
+    throw ConfigError(
+        fmt::format("--format is '{}'; expected table or markdown for a record of "
+                    "`penstock watch`",
+                    wanted.format));
+  }
+  put(text.str(), wanted.out);
+  return 0;
+}
+
 int render(const std::string& file, const Arguments& wanted) {
   const std::string name = wanted.format.empty() ? "table" : wanted.format;
+  if (const auto record = watch::read_record(file)) return render_watch(*record, wanted);
   const report::ReportEntry& report = find_entry(report::report_table(), name);
   const SweepResult sweep = read_saved_results(file);
   std::ostringstream text;
@@ -90,7 +112,9 @@ int run(const Invocation& invocation) {
           {.verb = "report",
            .summary =
                "Shows saved results, or what changed between two. A FILE is the folder of a sweep "
-               "or its results.json, or what `penstock run --json` printed, once or several times.",
+               "or its results.json, or what `penstock run --json` printed, once or several times, "
+               "or "
+               "a record of `penstock watch`.",
            .examples = "report out\n"
                        "report out --format markdown --out results.md\n"
                        "report compare out/before out/after",

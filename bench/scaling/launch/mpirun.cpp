@@ -2,7 +2,6 @@
 #include "bench/scaling/launch/mpirun.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -16,15 +15,6 @@ namespace penstock::scaling {
 namespace {
 
 constexpr std::string_view kInstall = "install it: apt-get install openmpi-bin";
-
-bool in_path(const std::string& program) {
-  const char* const path = std::getenv("PATH");
-  std::istringstream folders(path != nullptr ? path : "");
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    if (!folder.empty() && access((folder + "/" + program).c_str(), X_OK) == 0) return true;
-  }
-  return false;
-}
 
 }  // namespace
 
@@ -53,7 +43,7 @@ std::vector<std::string> mpirun_words(const MpirunPlan& plan) {
 }
 
 void expect_mpirun() {
-  if (!in_path("mpirun")) {
+  if (!can_start("mpirun")) {
     throw Unavailable(fmt::format(
         "cannot start several processes: PATH has no mpirun, and ranks find each other through it; "
         "{}",

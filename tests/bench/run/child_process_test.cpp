@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
 
 #include "dataflow/error.h"
 #include "tests/support/patience.h"
@@ -52,6 +53,54 @@ TEST(ChildProcess, HandsOverAllOutputAndTheCode) {
   EXPECT_EQ(exit.last_words, "oops");
   EXPECT_EQ(exit.describe(), "exited with code 7; it said: oops");
   EXPECT_TRUE(is_gone(child.pid()));
+}
+
+TEST(ChildProcess, AddsToTheEnvironmentAndReplacesItsValues) {
+  ChildCommand command = shell("echo $HOME $PENSTOCK_CHILD_TEST; echo \"$PATH\"");
+  command.environment = {"HOME=/nowhere", "PENSTOCK_CHILD_TEST=a=b"};
+  ChildProcess child(command);
+  EXPECT_EQ(child.wait().output, std::string("/nowhere a=b\n") + getenv("PATH") + "\n");
+}
+
+TEST(ChildProcess, MayShareTheTerminalOfThisProcess) {
+  // Its process group and its standard output are those of this process.
+  const std::string script = "test $(ps -o pgid= $$) = $(ps -o pgid= " + std::to_string(getpid()) +
+                             ") && test /proc/$$/fd/1 -ef /proc/" + std::to_string(getpid()) +
+                             "/fd/1 && kill -USR1 $$";
+  ChildCommand command = shell(script);
+  command.shares_terminal = true;
+  ChildProcess child(command);
+  const ChildExit& exit = child.wait();
+  EXPECT_EQ(exit.signal, SIGUSR1) << exit.describe();
+  EXPECT_EQ(exit.output, "");
+}
+
+TEST(ChildProcess, PassesASignalToTheChildAlone) {
+  ChildCommand command = shell("trap 'exit 9' USR2; while :; do :; done");
+  command.shares_terminal = true;
+  ChildProcess child(command);
+  // A shell that has not set its trap yet dies of the signal: that is a signal to the child, too.
+  child.send(SIGUSR2);
+  const ChildExit& exit = child.wait();
+  EXPECT_TRUE(exit.code == 9 || exit.signal == SIGUSR2) << exit.describe();
+  child.send(SIGUSR2);  // after its end it does nothing
+}
+
+TEST(ChildProcess, AStoppedChildThatSharesTheTerminalEndsAlone) {
+  ChildCommand command = shell("while :; do :; done");
+  command.shares_terminal = true;
+  ChildProcess child(command);
+  const ChildExit& exit = child.stop();
+  EXPECT_EQ(exit.cause, ChildExit::Cause::stopped);
+  EXPECT_EQ(exit.signal, SIGINT);
+}
+
+TEST(ChildProcess, KnowsWhatCanBeStarted) {
+  EXPECT_TRUE(can_start("sh"));
+  EXPECT_TRUE(can_start("/bin/sh"));
+  for (const char* program : {"", "/", "/bin", "/etc/passwd", "no-such-program", "./sh"}) {
+    EXPECT_FALSE(can_start(program)) << program;
+  }
 }
 
 TEST(ChildProcess, OutputMayGoToAListenerInstead) {

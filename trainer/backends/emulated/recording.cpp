@@ -23,6 +23,8 @@ using Json = nlohmann::json;
 constexpr std::uint64_t kNewestSchema = 2;
 /// With fewer steps, the replay would depend on chance.
 constexpr std::size_t kFewestSteps = 10;
+/// The first steps of a watched training, which are left out.
+constexpr std::size_t kWatchWarmUp = 10;
 /// One day; no step takes longer.
 constexpr double kLongestMs = 86'400e3;
 /// About ten million steps.
@@ -119,6 +121,22 @@ void append_steps(const Json& run, const std::string& file, Recording& recording
   }
 }
 
+/// Throws ConfigError if the steps are no base for a replay.
+void expect_steps(const Recording& recording, const std::string& file, std::string_view which,
+                  std::string_view recommendation) {
+  if (recording.step_ms.size() < kFewestSteps || recording.batch == 0) {
+    throw ConfigError(
+        refusal(file,
+                fmt::format("{}has the times of {} steps of {} images, first ones of runs left out",
+                            which, recording.step_ms.size(), recording.batch),
+                fmt::format("at least {} steps with images", kFewestSteps), recommendation));
+  }
+  if (!(recording.mean_step_ms() > 0)) {
+    throw ConfigError(refusal(file, "its device computed nothing in any step",
+                              "steps that take time", "record a model other than null"));
+  }
+}
+
 Recording recording_of(const Json& config, const std::vector<const Json*>& runs,
                        const std::string& file, const std::string& which) {
   Recording recording;
@@ -130,17 +148,8 @@ Recording recording_of(const Json& config, const std::vector<const Json*>& runs,
   recording.origin =
       fmt::format("{}'{}': {} on {}", which, file, config.at("model").get<std::string>(),
                   config.at("device").get<std::string>());
-  const std::size_t steps = recording.step_ms.size();
-  if (steps < kFewestSteps || recording.batch == 0) {
-    throw ConfigError(refusal(
-        file, fmt::format("{}has the times of {} steps, first ones of runs left out", which, steps),
-        fmt::format("at least {}", kFewestSteps),
-        "record a run that ends well, with more --num-batches, or name another row="));
-  }
-  if (!(recording.mean_step_ms() > 0)) {
-    throw ConfigError(refusal(file, "its device computed nothing in any step",
-                              "steps that take time", "record a model other than null"));
-  }
+  expect_steps(recording, file, which,
+               "record a run that ends well, with more --num-batches, or name another row=");
   return recording;
 }
 
@@ -154,6 +163,44 @@ Recording recording_of_sweep(const Json& sweep, const std::string& wanted,
   for (const Json& repetition : rows[index].at("repetitions")) runs.push_back(&repetition);
   return recording_of(rows[index].at("config"), runs, file,
                       fmt::format("row '{}' of ", labels[index]));
+}
+
+/// The steps of a rank's main loop, from a record of `penstock watch`, without their waits.
+Recording recording_of_watch(const Json& ranks, const std::string& wanted,
+                             const std::string& file) {
+  std::vector<std::string> numbers;
+  for (const Json& rank : ranks) {
+    numbers.push_back(std::to_string(whole(rank.at("rank"), "rank", file)));
+  }
+  const auto found = wanted.empty() ? numbers.begin() : std::ranges::find(numbers, wanted);
+  if (found == numbers.end()) {
+    throw ConfigError(refusal(file, fmt::format("it has no steps of rank '{}'", wanted),
+                              "one of its ranks: " + join(numbers, ", "),
+                              "name a rank with row=, or watch the training again"));
+  }
+  const Json& loop = ranks.at(static_cast<std::size_t>(found - numbers.begin())).at("loops").at(0);
+  const auto steps = loop.at("step_us").get<std::vector<double>>();
+  const auto waits = loop.at("wait_us").get<std::vector<double>>();
+  const std::uint64_t batch = whole(loop.at("batch_size"), "batch_size", file);
+  if (waits.size() != steps.size() || batch > INT32_MAX) {
+    damaged(file, fmt::format("{} step_us have {} wait_us and a batch_size of {}", steps.size(),
+                              waits.size(), batch));
+  }
+  Recording recording;
+  recording.batch = static_cast<std::int32_t>(batch);
+  recording.origin =
+      fmt::format("'{}': loop {} of rank {}", file, loop.at("loop").get<std::string>(), *found);
+  recording.warm_up = std::min<std::size_t>(kWatchWarmUp, steps.size() / 2);
+  for (std::size_t i = recording.warm_up; i < steps.size(); ++i) {
+    const double own = (steps[i] - waits[i]) / 1e3;
+    if (!(own >= 0 && own < kLongestMs)) {
+      damaged(file,
+              fmt::format("step {} takes {} us, and waits for {} us", i + 1, steps[i], waits[i]));
+    }
+    recording.step_ms.push_back(own);
+  }
+  expect_steps(recording, file, "", "watch a longer training whose batches are arrays of images");
+  return recording;
 }
 
 }  // namespace
@@ -176,11 +223,15 @@ Recording parse_recording(std::string_view text, const std::string& row, const s
       throw ConfigError(refusal(file, "it is one run, and row= is '" + row + "'",
                                 "no row for a single run", "leave row= out"));
     }
+    if (json.is_object() && json.contains("watch") && json.contains("ranks")) {
+      return recording_of_watch(json.at("ranks"), row, file);
+    }
   } catch (const Json::exception& error) {
     damaged(file, error.what());
   }
   throw ConfigError(refusal(file, "it is JSON, but not a result of Penstock",
-                            "the results.json of a sweep, or what `penstock run --json` printed",
+                            "the results.json of a sweep, the record of `penstock watch`, or what "
+                            "`penstock run --json` printed",
                             "name such a file"));
 }
 

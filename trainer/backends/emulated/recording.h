@@ -4,6 +4,8 @@
 //
 // The device's own time of a step is step_ms - device_idle_ms. The first step of each run is left
 // out, because the device's idle time before it is unknown.
+//
+// Also reads the record of `penstock watch`: a step's own time is step_us - wait_us.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +26,8 @@ struct Recording {
 };
 
 /// In a file of several rows, `row` selects one by its number from 1, its feeder, or its label
-/// "feeder, key value". If `row` is empty: the only row, else the row of the feeder `gpu`. Messages
-/// call the file `file`.
+/// "feeder, key value". If `row` is empty: the only row, else the row of the feeder `gpu`. In a
+/// record of `penstock watch`, `row` is a rank; default: the first. Messages call the file `file`.
 /// Throws DataError if the text is damaged, and ConfigError if it is from another program or a
 /// newer version, has no such row, or has too few steps.
 Recording parse_recording(std::string_view text, const std::string& row, const std::string& file);

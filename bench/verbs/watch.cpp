@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// penstock watch: runs a training in Python and reports how long its loops wait for batches.
+#include <fmt/format.h>
+#include <penstock_sitecustomize_py.h>
+#include <penstock_watching_py.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "bench/cli.h"
+#include "bench/config/flags.h"
+#include "bench/document/document.h"
+#include "bench/report/terminal.h"
+#include "bench/run/child_process.h"
+#include "bench/sweep/child_run.h"
+#include "bench/watch/watch_record.h"
+#include "bench/watch/watch_summary.h"
+#include "dataflow/clock.h"
+#include "dataflow/error.h"
+#include "dataflow/machine/output_file.h"
+
+namespace penstock {
+namespace {
+
+constexpr Nanoseconds kForEver = std::chrono::hours(24 * 365);
+constexpr char kExpected[] = "expected `penstock watch -- python3 train.py`";
+
+struct Arguments {
+  std::string out, json;
+  Nanoseconds every = std::chrono::minutes(1);
+};
+
+std::vector<Flag> watch_flags(Arguments& wanted) {
+  const FlagGroup flag{"Watch"};
+  return {flag.text("out", "folder for watch.json and report.md", wanted.out),
+          flag.text("json", "file for the record: figures and raw steps of each rank", wanted.json),
+          flag.time("every", "time between two reports on standard error, at least 1s", "60s",
+                    wanted.every)};
+}
+
+/// Throws ConfigError if the command cannot be started.
+void expect_command(std::span<const std::string> command) {
+  if (command.empty()) {
+    throw ConfigError(fmt::format("watch has no command to start after `--`; {}", kExpected));
+  }
+  const std::string& program = command.front();
+  if (can_start(program)) return;
+  const bool is_path = program.find('/') != std::string::npos;
+  std::error_code error;
+  std::string reason = is_path ? "there is no such file" : "no folder of PATH has such a program";
+  if (std::filesystem::exists(program, error)) reason = "it is not an executable file";
+  const std::string advice = program.ends_with(".py")
+                                 ? fmt::format("; start it with `python3 {}`", program)
+                                 : fmt::format("; {}", kExpected);
+  throw ConfigError(fmt::format("watch cannot start '{}': {}{}", program, reason, advice));
+}
+
+/// Where the record goes, checked before the command starts. Throws DataError.
+std::vector<std::string> record_files(const Arguments& wanted) {
+  std::vector<std::string> files;
+  if (!wanted.json.empty()) files.push_back(wanted.json);
+  if (!wanted.out.empty()) files.push_back(wanted.out + "/watch.json");
+  for (const std::string& file : files) {
+    const OutputFile writable(file, "name a file that can be written");
+  }
+  return files;
+}
+
+/// What the hook of the command reads, in a folder that lives as long as this object.
+class Hook {
+ public:
+  Hook() {
+    const std::filesystem::path package = folder_.path() / "python" / "penstock_bench";
+    std::filesystem::create_directories(package);
+    std::filesystem::create_directories(steps());
+    replace_file(package / "watching.py", kWatching);
+    replace_file(package.parent_path() / "sitecustomize.py", kSiteCustomize);
+  }
+  std::filesystem::path steps() const { return folder_.path() / "steps"; }
+
+  /// `every`: time between two reports; the processes write twice as often.
+  std::vector<std::string> environment(Nanoseconds every) const {
+    const char* const given = std::getenv("PYTHONPATH");
+    const std::string rest =
+        given != nullptr && *given != 0 ? std::string(":") + given : std::string();
+    const double seconds = std::chrono::duration<double>(every).count() / 2;
+    return {fmt::format("PYTHONPATH={}{}", (folder_.path() / "python").native(), rest),
+            fmt::format("PENSTOCK_WATCH_DIR={}", steps().native()),
+            fmt::format("PENSTOCK_WATCH_EVERY_S={}", std::min(seconds, 30.0))};
+  }
+
+ private:
+  const PrivateFolder folder_;
+};
+
+/// Reads steps and prints reports. Thread-safety: one thread at a time.
+class Reporter {
+ public:
+  Reporter(const Hook& hook, std::vector<std::string> command)
+      : files_(hook.steps()),
+        record_{.command = std::move(command), .environment = read_environment()} {}
+
+  /// Never throws: the training is more important than a report.
+  void report(std::optional<int> exit_code) noexcept try {
+    files_.read();
+    files_.put_into(record_);
+    record_.exit_code = exit_code;
+    record_.seconds = std::chrono::duration<double>(clock_.now() - begin_).count();
+    std::ostringstream text;
+    const int width = report::style_of(STDERR_FILENO).width;
+    document::write_text(watch::document_of(record_), text, static_cast<std::size_t>(width));
+    fmt::print(stderr, "\n{}", text.str());
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "penstock watch: no report: {}\n", error.what());
+  }
+
+  /// Prints a report every so often until a stop is requested.
+  void run(const std::stop_token& stop, Nanoseconds every) {
+    for (Time next = begin_ + every;; next += every) {
+      clock_.sleep_until(next, stop);
+      if (stop.stop_requested()) return;
+      report(std::nullopt);
+      next = std::max(next, clock_.now() - every);  // after a suspension, one report is enough
+    }
+  }
+  const watch::WatchRecord& record() const noexcept { return record_; }
+
+ private:
+  SteadyClock clock_;
+  const Time begin_ = clock_.now();
+  watch::StepFiles files_;
+  watch::WatchRecord record_;
+};
+
+void write_record(const watch::WatchRecord& record, const Arguments& wanted,
+                  std::span<const std::string> files) {
+  using Json = nlohmann::ordered_json;
+  const std::string text =
+      to_json(record).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  for (const std::string& file : files) replace_file(file, text);
+  if (wanted.out.empty()) return;
+  std::ostringstream report;
+  document::write_markdown(watch::document_of(record), report);
+  replace_file(wanted.out + "/report.md", report.str());
+}
+
+/// Passes signals on to `child` while it exists. Afterwards they do nothing: the report and the
+/// record are written anyway.
+class PassedSignals {
+ public:
+  explicit PassedSignals(const Invocation& invocation) : invocation_(invocation) {
+    invocation.redirect_signals([this](int signal, bool by_terminal) {
+      const std::lock_guard lock(mutex_);  // a child that starts gets it as soon as it has started
+      if (child_ && !by_terminal) child_->send(signal);
+    });
+  }
+  PassedSignals(const PassedSignals&) = delete;
+  PassedSignals& operator=(const PassedSignals&) = delete;
+  ~PassedSignals() {
+    invocation_.redirect_signals([](int, bool) {});
+  }
+
+  ChildProcess& start(ChildCommand command) {
+    const std::lock_guard lock(mutex_);
+    return child_.emplace(std::move(command));
+  }
+
+ private:
+  const Invocation& invocation_;
+  std::mutex mutex_;
+  std::optional<ChildProcess> child_;
+};
+
+ChildExit run_command(const std::vector<std::string>& command, const Hook& hook, Nanoseconds every,
+                      Reporter& reporter, const Invocation& invocation) {
+  PassedSignals signals(invocation);
+  ChildProcess& child = signals.start({.arguments = command,
+                                       .timeout = kForEver,
+                                       .environment = hook.environment(every),
+                                       .shares_terminal = true});
+  const std::jthread reports([&](const std::stop_token& stop) { reporter.run(stop, every); });
+  return child.wait(invocation.stop);
+}
+
+int run(const Invocation& invocation) {
+  Arguments wanted;
+  const std::vector<std::string>& all = invocation.arguments;
+  const auto dashes = std::find(all.begin(), all.end(), "--");
+  const auto asks_for_help = [](const std::string& word) {
+    return word == "-h" || word.ends_with("-help") || word.ends_with("-help-all");
+  };
+  if (dashes == all.end() && std::none_of(all.begin(), all.end(), asks_for_help)) {
+    throw ConfigError(fmt::format("watch needs `--` before the command to start; {}", kExpected));
+  }
+  if (!parse_flags(
+          {.verb = "watch",
+           .summary =
+               "Runs an unchanged training in Python, and reports how long each rank waits for its "
+               "batches. Watches loops over PyTorch's DataLoader, and any loop over "
+               "penstock_bench.watching.watch.",
+           .examples = "watch -- python3 train.py --epochs 3\n"
+                       "watch --json out/watch.json -- torchrun --nproc-per-node 4 train.py",
+           .arguments = "-- COMMAND ..."},
+          watch_flags(wanted), std::vector<std::string>(all.begin(), dashes))) {
+    return 0;
+  }
+  if (wanted.every < std::chrono::seconds(1)) {
+    throw ConfigError("--every is less than a second; expected 1s or more");
+  }
+  const std::vector<std::string> command(dashes + 1, all.end());
+  expect_command(command);
+  std::optional<FolderLock> lock;
+  if (!wanted.out.empty()) lock.emplace(lock_results(wanted.out));
+  const std::vector<std::string> files = record_files(wanted);
+  const Hook hook;
+  Reporter reporter(hook, command);
+  const ChildExit exit = run_command(command, hook, wanted.every, reporter, invocation);
+  const int code = exit.signal != 0 ? 128 + exit.signal : exit.code;
+  reporter.report(code);
+  write_record(reporter.record(), wanted, files);
+  return code;
+}
+
+}  // namespace
+
+extern constinit const VerbEntry watch_verb{
+    .name = "watch",
+    .summary = "run a training in Python and report how long it waits for batches",
+    .run = run,
+};
+
+}  // namespace penstock

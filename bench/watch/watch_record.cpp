@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/watch/watch_record.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+
+#include "bench/record/result_json.h"
+#include "bench/watch/watch_summary.h"
+#include "dataflow/error.h"
+#include "dataflow/machine/input_file.h"
+
+namespace penstock::watch {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t kSchema = 1;  ///< of the files and of the record
+constexpr double kLongestUs = 366.0 * 86400e6;
+constexpr std::int64_t kMostRanks = 1 << 20;
+constexpr std::size_t kLongestName = 800;  ///< bytes: 200 letters
+/// How a record begins; nothing else that Penstock writes does.
+constexpr std::string_view kBegin = R"({"schema":1,"watch":)";
+
+/// Numbers from 0 to `most`. JsonField::elements() would take 100 bytes for each.
+std::vector<double> numbers(const JsonField& field, double most) {
+  if (!field.json().is_array()) field.refuse("a list of numbers");
+  std::vector<double> result;
+  result.reserve(field.json().size());
+  for (const Json& value : field.json()) {
+    const double number = value.is_number() ? value.get<double>() : -1;
+    if (!(number >= 0 && number <= most)) {
+      JsonField(value, fmt::format("{}[{}]", field.path(), result.size()))
+          .refuse(fmt::format("a number from 0 to {}", most));
+    }
+    result.push_back(number);
+  }
+  return result;
+}
+
+/// The steps of one line of a file, or of one loop of a record.
+Loop loop_of(const JsonField& field) {
+  Loop loop{.name = field.at("loop").text(), .in_thread = field.at("in_thread").boolean()};
+  if (loop.name.size() > kLongestName) field.at("loop").refuse("a name of at most 800 bytes");
+  std::replace(loop.name.begin(), loop.name.end(), '\n', ' ');
+  const std::vector<double> waits = numbers(field.at("wait_us"), kLongestUs);
+  const std::vector<double> steps = numbers(field.at("step_us"), kLongestUs);
+  const std::vector<double> images = numbers(field.at("images"), INT32_MAX);
+  if (waits.size() != steps.size() || images.size() != steps.size()) {
+    field.refuse(fmt::format("as many wait_us and images as step_us, which has {}", steps.size()));
+  }
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    // Each was rounded down to a whole microsecond.
+    if (waits[i] > steps[i]) field.at("wait_us").refuse("waits that are parts of their steps");
+    loop.steps.push_back({waits[i], steps[i], static_cast<std::int32_t>(images[i])});
+  }
+  for (const double begin : numbers(field.at("begins"), INT32_MAX)) {
+    const auto index = static_cast<std::size_t>(begin);
+    if (index >= loop.steps.size()) field.at("begins").refuse("numbers of steps");
+    loop.steps[index].begins_epoch = true;
+  }
+  loop.ends_us = numbers(field.at("ends_us"), kLongestUs);
+  return loop;
+}
+
+void append(Loop loop, std::vector<Loop>& loops) {
+  const auto known = std::find_if(loops.begin(), loops.end(), [&](const Loop& other) {
+    return other.name == loop.name && other.in_thread == loop.in_thread;
+  });
+  if (known == loops.end()) {
+    loops.push_back(std::move(loop));
+    return;
+  }
+  known->steps.insert(known->steps.end(), loop.steps.begin(), loop.steps.end());
+  known->ends_us.insert(known->ends_us.end(), loop.ends_us.begin(), loop.ends_us.end());
+}
+
+/// All of a process but its loops.
+void read_process(const JsonField& field, Rank& rank) {
+  rank.rank = static_cast<std::int32_t>(field.at("rank").integer(0, kMostRanks));
+  rank.pid = field.at("pid").integer(1, INT32_MAX);
+  rank.cuda = field.at("cuda").boolean();
+}
+
+Json to_json(const Loop& loop) {
+  Json waits = Json::array(), steps = Json::array(), images = Json::array(), begins = Json::array();
+  for (const Step& step : loop.steps) {
+    if (step.begins_epoch) begins.push_back(steps.size());
+    waits.push_back(static_cast<std::int64_t>(step.wait_us));
+    steps.push_back(static_cast<std::int64_t>(step.step_us));
+    images.push_back(step.images);
+  }
+  Json json = summary_json(summary_of(loop));
+  json.update(Json{{"loop", loop.name},
+                   {"in_thread", loop.in_thread},
+                   {"wait_us", std::move(waits)},
+                   {"step_us", std::move(steps)},
+                   {"images", std::move(images)},
+                   {"begins", std::move(begins)},
+                   {"ends_us", loop.ends_us}});
+  return json;
+}
+
+}  // namespace
+
+double Loop::total_us() const {
+  double sum = 0;
+  for (const Step& step : steps) sum += step.step_us;
+  return sum;
+}
+
+void add_line(std::string_view line, Rank& rank) {
+  const Json json = Json::parse(line, nullptr, false);
+  if (json.is_discarded()) throw DataError("a line is not JSON");
+  const JsonField field(json);
+  static_cast<void>(field.at("schema").integer(kSchema, kSchema));
+  Rank read;
+  read_process(field, read);
+  append(loop_of(field), rank.loops);
+  read.loops = std::move(rank.loops);
+  rank = std::move(read);
+}
+
+void StepFiles::read() {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_, error)) {
+    if (entry.path().extension() != ".jsonl") continue;
+    File& file = files_[entry.path()];
+    if (file.problem.empty()) read_more(entry.path(), file);
+  }
+}
+
+void StepFiles::read_more(const std::filesystem::path& path, File& file) {
+  std::ifstream in(path, std::ios::binary);
+  in.seekg(static_cast<std::streamoff>(file.read));
+  for (std::string line; std::getline(in, line) && !in.eof();) {  // eof: the line has no end yet
+    file.read += line.size() + 1;
+    try {
+      add_line(line, file.rank);
+    } catch (const DataError& error) {
+      file.problem = error.what();
+      return;
+    }
+  }
+}
+
+void StepFiles::put_into(WatchRecord& record) const {
+  record.ranks.clear();
+  record.left_out.clear();
+  for (const auto& [path, file] : files_) {
+    if (!file.problem.empty()) {
+      record.left_out.push_back(
+          fmt::format("the file of process {} is damaged after {} bytes: {}; its steps from there "
+                      "on are left out",
+                      path.stem().native(), file.read, file.problem));
+    }
+    if (file.rank.loops.empty()) continue;
+    Rank& rank = record.ranks.emplace_back(file.rank);
+    std::stable_sort(rank.loops.begin(), rank.loops.end(), [](const Loop& a, const Loop& b) {
+      return std::pair(b.in_thread, a.total_us()) > std::pair(a.in_thread, b.total_us());
+    });
+  }
+  std::sort(record.ranks.begin(), record.ranks.end(), [](const Rank& a, const Rank& b) {
+    return std::pair(a.rank, a.pid) < std::pair(b.rank, b.pid);
+  });
+}
+
+Json to_json(const WatchRecord& record) {
+  Json ranks = Json::array();
+  for (const Rank& rank : record.ranks) {
+    Json loops = Json::array();
+    for (const Loop& loop : rank.loops) loops.push_back(to_json(loop));
+    ranks.push_back(Json{
+        {"rank", rank.rank}, {"pid", rank.pid}, {"cuda", rank.cuda}, {"loops", std::move(loops)}});
+  }
+  return Json{{"schema", kSchema},
+              {"watch",
+               {{"command", record.command},
+                {"seconds", record.seconds},
+                {"exit_code", record.exit_code ? Json(*record.exit_code) : Json()},
+                {"left_out", record.left_out}}},
+              {"environment", penstock::to_json(record.environment)},
+              {"ranks", std::move(ranks)}};
+}
+
+WatchRecord parse_record(std::string_view text) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (json.is_discarded()) throw DataError("it is not JSON");
+  const JsonField field(json);
+  static_cast<void>(field.at("schema").integer(kSchema, kSchema));
+  const JsonField watch = field.at("watch");
+  WatchRecord record{.seconds = watch.at("seconds").amount()};
+  for (const JsonField& word : watch.at("command").elements()) {
+    record.command.push_back(word.text());
+  }
+  for (const JsonField& reason : watch.at("left_out").elements()) {
+    record.left_out.push_back(reason.text());
+  }
+  if (const JsonField code = watch.at("exit_code"); !code.is_null()) {
+    record.exit_code = static_cast<int>(code.integer(0, 255));
+  }
+  record.environment = environment_from_json(field.at("environment").json());
+  for (const JsonField& rank : field.at("ranks").elements()) {
+    Rank& added = record.ranks.emplace_back();
+    read_process(rank, added);
+    for (const JsonField& loop : rank.at("loops").elements()) added.loops.push_back(loop_of(loop));
+    if (added.loops.empty()) rank.at("loops").refuse("at least one loop");
+  }
+  return record;
+}
+
+std::optional<WatchRecord> read_record(const std::filesystem::path& path) {
+  const std::filesystem::path file =
+      std::filesystem::is_directory(path) ? path / "watch.json" : path;
+  const InputFile in(file);
+  std::string begin(kBegin.size(), '\0');
+  if (!in ||
+      !std::ifstream(file, std::ios::binary)
+           .read(begin.data(), static_cast<std::streamsize>(begin.size())) ||
+      begin != kBegin) {
+    return std::nullopt;
+  }
+  try {
+    return parse_record(in.text());
+  } catch (const DataError& error) {
+    throw DataError(fmt::format(
+        "cannot read '{}' as a record of `penstock watch`: {}; record the training again",
+        file.native(), error.what()));
+  }
+}
+
+}  // namespace penstock::watch

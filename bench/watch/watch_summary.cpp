@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/watch/watch_summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/record/report_text.h"
+#include "bench/statistics/series.h"
+
+namespace penstock::watch {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// "3", or "3 (process 123)" if several processes have this rank.
+std::string label_of(const Rank& rank, const WatchRecord& record) {
+  const auto count = std::count_if(record.ranks.begin(), record.ranks.end(),
+                                   [&](const Rank& other) { return other.rank == rank.rank; });
+  return count == 1 ? fmt::format("{}", rank.rank)
+                    : fmt::format("{} (process {})", rank.rank, rank.pid);
+}
+
+std::vector<std::string> cells_of(const std::string& rank, const Loop& loop) {
+  const LoopSummary sum = summary_of(loop);
+  const auto steady = [&](double value, int decimals) {
+    return sum.steady > 0 ? format_fixed(value, decimals) : std::string("-");
+  };
+  return {rank,
+          loop.name + (loop.in_thread ? ", in a thread" : ""),
+          fmt::format("{}", sum.batches),
+          steady(sum.waited_percent, 1),
+          sum.img_per_s > 0 ? steady(sum.img_per_s, 1) : "-",
+          steady(sum.batches_per_s, 2),
+          steady(sum.wait_ms_p50, 2),
+          steady(sum.wait_ms_p95, 2),
+          steady(sum.wait_ms_p99, 2),
+          steady(sum.wait_ms_max, 2),
+          format_fixed(sum.first_batch_s, 2),
+          fmt::format("{} ({})", format_fixed(sum.epoch_edges_s, 2), sum.epochs)};
+}
+
+std::string share_sentence(const WatchRecord& record) {
+  std::vector<std::pair<double, const Rank*>> shares;
+  for (const Rank& rank : record.ranks) {
+    const LoopSummary sum = summary_of(rank.loops.front());
+    if (sum.steady > 0) shares.emplace_back(sum.waited_percent, &rank);
+  }
+  if (shares.empty()) {
+    return "No epoch has two complete steps yet, so there is no share of waiting.";
+  }
+  const auto [least, most] = std::minmax_element(shares.begin(), shares.end());
+  const std::string loop = most->second->loops.front().name;
+  if (record.ranks.size() == 1) {
+    return fmt::format("The loop {} waited for input for {:.1f} % of its time.", loop, most->first);
+  }
+  return fmt::format(
+      "The ranks waited for input for {:.1f} % (rank {}) to {:.1f} % (rank {}) of their time in "
+      "the "
+      "loop {}.",
+      least->first, label_of(*least->second, record), most->first, label_of(*most->second, record),
+      loop);
+}
+
+std::string slowest_sentence(const SlowestRank& slowest) {
+  const std::string_view verdict =
+      slowest.is_always_the_same()
+          ? "it is always the same rank, so look at its machine, its disk and its share of the data"
+          : "the slowest rank changes";
+  return fmt::format("Rank {} waited longest in {:.0f} % of {} steps: {}.", slowest.rank,
+                     slowest.percent_of_steps, slowest.steps, verdict);
+}
+
+std::vector<std::string> how_to_read(const WatchRecord& record) {
+  std::vector<std::string> texts{
+      "A wait is the time that the loop spent in the loader's next, by the clock of the CPU. A "
+      "step is the time from one next to the following one. Shares, rates and waits leave out the "
+      "first batch of each epoch; first batch and epoch edges (with the number of epochs) show "
+      "it."};
+  const bool cuda = std::any_of(record.ranks.begin(), record.ranks.end(),
+                                [](const Rank& rank) { return rank.cuda; });
+  texts.emplace_back(
+      cuda ? "CUDA works asynchronously: the loop may run ahead of the GPU, so a wait of the loop "
+             "is not a wait of the GPU. The GPU waited for input at most as long as the loop, and "
+             "less if it still had work."
+           : "No process used CUDA through PyTorch. If the training runs on another accelerator, "
+             "the loop may run ahead of it: a wait of the loop is then not a wait of the device.");
+  return texts;
+}
+
+}  // namespace
+
+LoopSummary summary_of(const Loop& loop) {
+  LoopSummary sum{.batches = loop.steps.size()};
+  std::vector<double> waits_ms;
+  double waited_us = 0, time_us = 0, images = 0;
+  bool all_known = true;
+  for (const Step& step : loop.steps) {
+    sum.images += step.images;
+    sum.batch_size = std::max(sum.batch_size, step.images);
+    if (step.begins_epoch) {
+      (sum.epochs == 0 ? sum.first_batch_s : sum.epoch_edges_s) += step.wait_us / 1e6;
+      ++sum.epochs;
+      continue;
+    }
+    waits_ms.push_back(step.wait_us / 1e3);
+    waited_us += step.wait_us;
+    time_us += step.step_us;
+    images += step.images;
+    all_known = all_known && step.images > 0;
+  }
+  for (const double end : loop.ends_us) sum.epoch_edges_s += end / 1e6;
+  if (!(time_us > 0)) return sum;
+  sum.steady = waits_ms.size();
+  sum.waited_percent = 100 * waited_us / time_us;
+  sum.batches_per_s = 1e6 * static_cast<double>(sum.steady) / time_us;
+  sum.img_per_s = all_known ? 1e6 * images / time_us : 0;
+  sum.wait_ms_p50 = statistics::quantile(waits_ms, 0.5);
+  sum.wait_ms_p95 = statistics::quantile(waits_ms, 0.95);
+  sum.wait_ms_p99 = statistics::quantile(waits_ms, 0.99);
+  sum.wait_ms_max = *std::max_element(waits_ms.begin(), waits_ms.end());
+  return sum;
+}
+
+Json summary_json(const LoopSummary& sum) {
+  const auto steady = [&](double value) { return sum.steady > 0 ? Json(value) : Json(); };
+  return Json{{"batches", sum.batches},
+              {"images_total", sum.images},
+              {"batch_size", sum.batch_size},
+              {"steady_steps", sum.steady},
+              {"waited_percent", steady(sum.waited_percent)},
+              {"batches_per_s", steady(sum.batches_per_s)},
+              {"img_per_s", sum.img_per_s > 0 ? Json(sum.img_per_s) : Json()},
+              {"wait_ms_p50", steady(sum.wait_ms_p50)},
+              {"wait_ms_p95", steady(sum.wait_ms_p95)},
+              {"wait_ms_p99", steady(sum.wait_ms_p99)},
+              {"wait_ms_max", steady(sum.wait_ms_max)},
+              {"first_batch_s", sum.first_batch_s},
+              {"epochs", sum.epochs},
+              {"epoch_edges_s", sum.epoch_edges_s}};
+}
+
+std::optional<SlowestRank> slowest_rank(const WatchRecord& record) {
+  std::set<std::int32_t> names;
+  for (const Rank& rank : record.ranks) names.insert(rank.rank);
+  if (names.size() < 2 || names.size() != record.ranks.size()) return std::nullopt;
+  std::size_t common = SIZE_MAX;
+  for (const Rank& rank : record.ranks) {
+    common = std::min(common, rank.loops.front().steps.size());
+  }
+  std::vector<std::size_t> times(record.ranks.size());  // each rank was the slowest
+  SlowestRank slowest;
+  for (std::size_t k = 0; k < common; ++k) {
+    const auto step = [&](const Rank& rank) -> const Step& { return rank.loops.front().steps[k]; };
+    const auto longest = std::max_element(
+        record.ranks.begin(), record.ranks.end(),
+        [&](const Rank& a, const Rank& b) { return step(a).wait_us < step(b).wait_us; });
+    if (step(*longest).wait_us < SlowestRank::kNoticeable * step(*longest).step_us) continue;
+    ++slowest.steps;
+    ++times[static_cast<std::size_t>(longest - record.ranks.begin())];
+  }
+  if (slowest.steps == 0) return std::nullopt;
+  const auto most = std::max_element(times.begin(), times.end());
+  slowest.rank = record.ranks[static_cast<std::size_t>(most - times.begin())].rank;
+  slowest.percent_of_steps = 100 * static_cast<double>(*most) / static_cast<double>(slowest.steps);
+  return slowest;
+}
+
+document::Document document_of(const WatchRecord& record) {
+  document::Section section{
+      .heading = fmt::format("penstock watch: {} after {:.0f} s",
+                             record.exit_code
+                                 ? fmt::format("the command ended with code {}", *record.exit_code)
+                                 : std::string("the command runs"),
+                             record.seconds)};
+  document::List left_out{"Left out:", record.left_out};
+  if (record.ranks.empty()) {
+    section.blocks = {
+        document::Paragraphs{
+            {"No loop was watched so far. Loops over torch.utils.data.DataLoader are watched "
+             "unless "
+             "Python "
+             "ignores PYTHONPATH (options -I and -E). For any other loop, change `for batch in "
+             "loader` in the script to `for batch in watching.watch(loader)`, after `from "
+             "penstock_bench import watching`. A batch counts when the loop asks for the next "
+             "one."}},
+        std::move(left_out)};
+    return {std::move(section)};
+  }
+  document::Table table{{{"rank"},
+                         {"loop"},
+                         {"batches", true},
+                         {"waited %", true},
+                         {"img/s", true},
+                         {"batches/s", true},
+                         {"p50 ms", true},
+                         {"p95", true},
+                         {"p99", true},
+                         {"max", true},
+                         {"first batch s", true},
+                         {"epoch edges s", true}},
+                        {}};
+  for (const Rank& rank : record.ranks) {
+    const std::string label = label_of(rank, record);
+    for (const Loop& loop : rank.loops) table.rows.push_back(cells_of(label, loop));
+  }
+  std::vector<std::string> answers{share_sentence(record)};
+  if (const auto slowest = slowest_rank(record)) answers.push_back(slowest_sentence(*slowest));
+  section.blocks = {std::move(table), document::Paragraphs{std::move(answers)}};
+  if (record.exit_code) {
+    section.blocks.emplace_back(
+        document::Paragraphs{how_to_read(record), {}, document::Look::soft});
+  }
+  section.blocks.emplace_back(std::move(left_out));
+  return {std::move(section)};
+}
+
+}  // namespace penstock::watch

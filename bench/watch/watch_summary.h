@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The figures of a watched training, and the text about them. Pure functions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "bench/document/document.h"
+#include "bench/watch/watch_record.h"
+
+namespace penstock::watch {
+
+/// Figures of one loop. Rates, shares and percentiles are those of its steady steps: all but the
+/// first of each epoch.
+struct LoopSummary {
+  std::size_t batches = 0;      ///< of all epochs, with their first ones
+  std::int64_t images = 0;      ///< of all batches; 0: not known
+  std::int32_t batch_size = 0;  ///< the largest number of images; 0: not known
+  std::size_t steady = 0;       ///< number of steady steps
+  // Only if there are steady steps:
+  double waited_percent = 0;  ///< share of their time in `next`
+  double batches_per_s = 0;
+  double img_per_s = 0;  ///< 0: the number of images is not known
+  double wait_ms_p50 = 0, wait_ms_p95 = 0, wait_ms_p99 = 0, wait_ms_max = 0;
+  // Apart from those:
+  double first_batch_s = 0;  ///< the wait for the very first batch
+  std::size_t epochs = 0;    ///< begun
+  /// The waits that found the end of an epoch, and those for the first batches of later epochs.
+  double epoch_edges_s = 0;
+};
+LoopSummary summary_of(const Loop& loop);
+nlohmann::ordered_json summary_json(const LoopSummary& summary);
+
+/// Which rank waits longest in step k of the main loop, over all steps that every rank has. Steps
+/// in which nobody waits for a noticeable time (kNoticeable of the step) do not count.
+struct SlowestRank {
+  std::int32_t rank = 0;        ///< it waits longest in most steps
+  double percent_of_steps = 0;  ///< of those that count
+  std::size_t steps = 0;        ///< that count
+  bool is_always_the_same() const { return percent_of_steps >= 90; }
+  static constexpr double kNoticeable = 0.01;
+};
+/// None with a single rank, if two processes have the same rank, or if no step counts.
+std::optional<SlowestRank> slowest_rank(const WatchRecord& record);
+
+/// The report: a table of loops, what follows, and how to read it.
+document::Document document_of(const WatchRecord& record);
+
+}  // namespace penstock::watch

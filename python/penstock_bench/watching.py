@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measures how long a training loop waits for its batches.
+
+`penstock watch -- python train.py` sets PENSTOCK_WATCH_DIR and measures loops over a PyTorch
+DataLoader without any change to the script. For any other loop:
+
+    from penstock_bench import watching
+    for batch in watching.watch(loader): ...
+
+Without `penstock watch`, `watch` returns its argument, so it costs nothing.
+
+A batch is counted when the loop asks for the next one. Its wait is the time in `next`; its step is
+the time from the beginning of that `next` to the beginning of the following one. The first wait of
+an epoch includes the time in `iter`. Figures stay in memory and are added to a file of this process
+at intervals and at exit: lines of JSON, which bench/watch/README.md describes. Worker processes of
+PyTorch and of multiprocessing are not measured.
+
+Threads: any thread may iterate a watched loader. A loop outside the main thread is marked.
+"""
+import array
+import atexit
+import json
+import os
+import sys
+import threading
+import time
+
+SCHEMA = 1
+RANK_NAMES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+MOST_KEPT = 200000  # figures in memory before they are written
+LONGEST_NAME = 200  # letters
+STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
+
+clock = time.perf_counter_ns  # tests replace it
+
+
+class Loop:
+    """The figures of one loop of the script that are not yet written; nanoseconds."""
+
+    def __init__(self, name, in_thread):
+        self.name, self.in_thread = name, in_thread
+        # Per batch: wait, step, images (0: not known), 1 if it begins an epoch.
+        self.figures = array.array("q")
+        self.ends = []  # waits that found the end of an epoch
+
+
+class Log:
+    """All loops of this process, and the file that they are written to."""
+
+    def __init__(self, folder, every_s):
+        self.folder, self.every = folder, int(every_s * 1e9)
+        self.reset()
+
+    def reset(self):
+        """Also called in a forked child, whose figures begin anew."""
+        self.loops, self.due, self.rank = {}, 0, 0
+        self.inside = threading.local()
+        self.lock = threading.Lock()
+
+    def loop(self, name):
+        in_thread = threading.current_thread() is not threading.main_thread()
+        rank()  # torch.distributed knows it only while its group exists
+        name = str(name)[:LONGEST_NAME].encode(errors="replace").decode()
+        with self.lock:
+            if not self.loops:
+                self.due = clock() + self.every
+                self.write_at_exit()
+            return self.loops.setdefault((name, in_thread), Loop(name, in_thread))
+
+    def write_at_exit(self):
+        atexit.register(self.write)
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None:  # a child of multiprocessing leaves without atexit
+            util.Finalize(None, self.write, exitpriority=0)
+
+    def write(self):
+        """Adds a line for each loop that has new figures. A full disk must not end the training."""
+        with self.lock:
+            lines = [self.line(loop) for loop in self.loops.values() if loop.figures or loop.ends]
+            self.due = clock() + self.every
+            if not lines:
+                return
+            try:
+                path = os.path.join(self.folder, f"{os.getpid()}.jsonl")
+                file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+                try:
+                    os.write(file, "".join(lines).encode())
+                finally:
+                    os.close(file)
+            except OSError:
+                pass
+
+    @staticmethod
+    def line(loop):
+        figures, loop.figures = loop.figures, array.array("q")
+        ends, loop.ends = loop.ends, []
+        values = {
+            "schema": SCHEMA, "pid": os.getpid(), "rank": rank(), "cuda": cuda_is_used(),
+            "loop": loop.name, "in_thread": loop.in_thread,
+            "wait_us": [ns // 1000 for ns in figures[0::4]],
+            "step_us": [ns // 1000 for ns in figures[1::4]],
+            "images": figures[2::4].tolist(),
+            "begins": [i for i, first in enumerate(figures[3::4]) if first],
+            "ends_us": [ns // 1000 for ns in ends],
+        }
+        return json.dumps(values, separators=(",", ":")) + "\n"
+
+
+class Pass:
+    """One pass of a loop over its batches. One thread at a time."""
+
+    __slots__ = ("loop", "log", "opening", "begin", "back", "wait", "images", "is_first")
+
+    def __init__(self, log, name, opening):
+        self.log, self.loop, self.opening = log, log.loop(name), opening
+        self.back, self.is_first = None, True
+        self.begin = self.wait = self.images = 0
+
+    def take(self, advance, iterator):
+        """The next batch of `advance(iterator)`."""
+        log = self.log
+        if getattr(log.inside, "next", False):  # a loader within another watched one
+            return advance(iterator)
+        begin = clock()
+        figures = self.loop.figures
+        if self.back is not None:
+            # One call, so that a thread that writes sees whole rows.
+            figures.extend((self.wait, self.wait + begin - self.back, self.images, self.is_first))
+            self.is_first = False
+        if begin >= log.due or len(figures) >= MOST_KEPT:
+            log.write()
+            begin = clock()
+        log.inside.next = True
+        try:
+            batch = advance(iterator)
+        except StopIteration:
+            if self.back is not None:
+                self.loop.ends.append(clock() - begin)
+            self.back = None
+            raise
+        finally:
+            log.inside.next = False
+        back = clock()
+        self.wait = back - begin + self.opening
+        self.opening = 0
+        self.images = images_of(batch)
+        self.back = back
+        return batch
+
+
+def images_of(batch):
+    """The first dimension of a batch; 0: not known."""
+    for _ in range(4):
+        shape = getattr(batch, "shape", None)
+        if shape is not None:
+            try:
+                return int(shape[0]) if 0 <= shape[0] < 1 << 31 else 0
+            except (IndexError, TypeError, ValueError):
+                return 0
+        if isinstance(batch, (list, tuple)):
+            batch = batch[0] if batch else None
+        elif hasattr(batch, "values") and hasattr(batch, "keys"):
+            batch = next(iter(batch.values()), None)
+        else:
+            return 0
+    return 0
+
+
+def rank():
+    for name in RANK_NAMES:
+        text = os.environ.get(name, "")
+        if text.isdecimal():
+            return int(text)
+    distributed = sys.modules.get("torch.distributed")
+    try:
+        if distributed.is_initialized():
+            LOG.rank = distributed.get_rank()  # kept for the time after the group ends
+    except (AttributeError, RuntimeError, ValueError):
+        pass
+    return LOG.rank
+
+
+def cuda_is_used():
+    try:
+        return bool(sys.modules["torch"].cuda.is_initialized())
+    except (AttributeError, KeyError, RuntimeError):
+        return False
+
+
+def place_of_loop():
+    """FILE:LINE of the innermost frame that belongs to no library."""
+    nearest = sys._getframe(1)  # pylint: disable=protected-access
+    while nearest is not None and nearest.f_code.co_filename == __file__:
+        nearest = nearest.f_back
+    frame = nearest
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if not (path.startswith((STANDARD_LIBRARY, "<")) or "-packages" + os.sep in path):
+            break
+        frame = frame.f_back
+    found = frame or nearest
+    return f"{os.path.basename(found.f_code.co_filename)}:{found.f_lineno}" if found else "loader"
+
+
+def is_worker():
+    """DataLoader's workers and those of a pool are daemons; ranks are not."""
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and process.current_process().daemon
+
+
+def attribute(wrapper, owner, name):
+    if name.startswith("_"):  # copying and pickling look for such names before there is an owner
+        raise AttributeError(name)
+    return getattr(getattr(wrapper, owner), name)
+
+
+class Batches:
+    """An iterator whose `next` is measured."""
+
+    def __init__(self, iterator, watched):
+        self._iterator, self._pass = iterator, watched
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return self._pass.take(next, self._iterator)
+
+    def __getattr__(self, name):
+        return attribute(self, "_iterator", name)
+
+
+class Watched:
+    """An iterable whose passes are measured. Its other attributes are those of the iterable."""
+
+    def __init__(self, iterable, name):
+        self._iterable, self._name = iterable, name
+
+    def __iter__(self):
+        begin = clock()
+        iterator = iter(self._iterable)
+        return Batches(iterator, Pass(LOG, self._name or place_of_loop(), clock() - begin))
+
+    def __len__(self):
+        return len(self._iterable)
+
+    def __bool__(self):
+        return bool(self._iterable)
+
+    def __getattr__(self, name):
+        return attribute(self, "_iterable", name)
+
+
+def watch(iterable, name=None):
+    """An iterable of the same batches, measured under `penstock watch`. `name`: of the loop in the
+    report; default: its file and line."""
+    if LOG is None or is_worker():
+        return iterable
+    if hasattr(iterable, "__next__"):
+        return Batches(iterable, Pass(LOG, name or place_of_loop(), 0))
+    return Watched(iterable, name)
+
+
+def watch_loader_class(loader_class):
+    """Measures all loops over objects of a class such as DataLoader; iterators keep their type."""
+    original = loader_class.__iter__
+
+    def __iter__(self):
+        begin = clock()
+        iterator = original(self)
+        if is_worker() or getattr(LOG.inside, "next", False):
+            return iterator
+        watched = Pass(LOG, place_of_loop(), clock() - begin)
+        owner = next((kind for kind in type(iterator).__mro__ if "__next__" in vars(kind)), None)
+        if owner is None:  # not an iterator: the loop will say so
+            return iterator
+        try:
+            iterator._penstock_pass = watched  # pylint: disable=protected-access
+            if not hasattr(owner.__next__, "penstock"):
+                owner.__next__ = measured(owner.__next__)
+        except (AttributeError, TypeError):  # a generator
+            return Batches(iterator, watched)
+        return iterator
+
+    __iter__.__doc__ = original.__doc__
+    loader_class.__iter__ = __iter__
+
+
+def measured(advance):
+    def __next__(self):
+        watched = self.__dict__.get("_penstock_pass")
+        return advance(self) if watched is None else watched.take(advance, self)
+
+    __next__.penstock = True
+    return __next__
+
+
+def make_log():
+    folder = os.environ.get("PENSTOCK_WATCH_DIR")
+    if not folder:
+        return None
+    try:
+        every_s = float(os.environ.get("PENSTOCK_WATCH_EVERY_S", ""))
+    except ValueError:
+        every_s = 30.0
+    log = Log(folder, every_s)
+    os.register_at_fork(after_in_child=log.reset)
+    return log
+
+
+LOG = make_log()

@@ -1,0 +1,265 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What penstock_bench.watching writes about loops, on a clock that only the loops move.
+
+Usage: watching_test.py SOURCE_DIRECTORY
+"""
+import copy
+import json
+import multiprocessing
+import os
+import pathlib
+import sys
+import tempfile
+import threading
+import unittest
+
+FOLDER = tempfile.TemporaryDirectory(prefix="penstock-watching-")
+os.environ["PENSTOCK_WATCH_DIR"] = FOLDER.name
+for name in ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"):
+    os.environ.pop(name, None)
+sys.path.insert(0, str(pathlib.Path(sys.argv.pop(1)) / "python"))
+from penstock_bench import watching  # noqa: E402
+
+
+class Tensor:
+    def __init__(self, *shape):
+        self.shape = shape
+
+
+class Clock:
+    """Milliseconds, as the loops of these tests use them."""
+
+    def __init__(self):
+        self.ns = 0
+
+    def __call__(self):
+        return self.ns
+
+    def pass_ms(self, ms):
+        self.ns += int(ms * 1e6)
+
+
+class Loader:
+    """Takes opening_ms in iter and wait_ms in each next; end_ms to find the end."""
+
+    def __init__(self, clock, batches=4, wait_ms=3, opening_ms=10, end_ms=1):
+        self.clock, self.batches = clock, batches
+        self.wait_ms, self.opening_ms, self.end_ms = wait_ms, opening_ms, end_ms
+
+    def __iter__(self):
+        self.clock.pass_ms(self.opening_ms)
+        return self.make()
+
+    def make(self):
+        for _ in range(self.batches):
+            self.clock.pass_ms(self.wait_ms)
+            yield [Tensor(8, 3, 2, 2), None]
+        self.clock.pass_ms(self.end_ms)
+
+    def __len__(self):
+        return self.batches
+
+
+class OwnIterator(Loader):
+    """Its iterator is a class with attributes, as DataLoader's."""
+
+    class Iterator:
+        def __init__(self, loader):
+            self.left, self.loader = loader.batches, loader
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            if self.left == 0:
+                raise StopIteration
+            self.left -= 1
+            self.loader.clock.pass_ms(self.loader.wait_ms)
+            return {"image": Tensor(4, 3, 2, 2)}
+
+    def make(self):
+        return self.Iterator(self)
+
+
+class Watching(unittest.TestCase):
+    def setUp(self):
+        self.clock = watching.clock = Clock()
+        watching.LOG.every = int(30e9)
+        watching.LOG.reset()
+
+    def lines(self):
+        """What was written since the last call."""
+        watching.LOG.write()
+        lines = []
+        for path in pathlib.Path(FOLDER.name).glob("*.jsonl"):
+            lines += [json.loads(line) for line in path.read_text().splitlines()]
+            path.unlink()
+        return lines
+
+    def train(self, batches, step_ms=7):
+        for _ in batches:
+            self.clock.pass_ms(step_ms)
+
+    def test_waits_and_steps_are_exact(self):
+        loader = watching.watch(Loader(self.clock), "train")
+        self.assertEqual(len(loader), 4)
+        self.train(loader)
+        self.train(loader)
+        (line,) = self.lines()
+        self.assertEqual(line["wait_us"], [13000, 3000, 3000, 3000] * 2)
+        self.assertEqual(line["step_us"], [20000, 10000, 10000, 10000] * 2)
+        self.assertEqual((line["images"], line["begins"]), ([8] * 8, [0, 4]))
+        self.assertEqual(line["ends_us"], [1000, 1000])
+        self.assertEqual((line["schema"], line["pid"], line["rank"]), (1, os.getpid(), 0))
+        self.assertEqual(line["loop"], "train")
+        self.assertEqual((line["cuda"], line["in_thread"]), (False, False))
+
+    def test_a_loop_is_named_by_its_line(self):
+        for _ in watching.watch(Loader(self.clock)):
+            pass
+        self.assertRegex(self.lines()[0]["loop"], r"^watching_test.py:\d+$")
+
+    def test_a_batch_without_a_following_next_does_not_count(self):
+        for _ in watching.watch(Loader(self.clock), "broken"):
+            break
+        iterator = iter(watching.watch(Loader(self.clock), "broken"))
+        next(iterator)
+        next(iterator)
+        (line,) = self.lines()
+        self.assertEqual((len(line["wait_us"]), line["begins"], line["ends_us"]), (1, [0], []))
+
+    def test_only_new_steps_are_written_and_at_intervals(self):
+        watching.LOG.every = int(50e6)
+        path = pathlib.Path(FOLDER.name) / f"{os.getpid()}.jsonl"
+        self.train(watching.watch(Loader(self.clock, batches=20, opening_ms=0)))
+        # Steps of 10 ms: written at 50 ms, 100 ms, and so on, while the loop runs.
+        self.assertEqual(len(path.read_text().splitlines()), 4)
+        lines = self.lines()
+        self.assertEqual(sum(len(line["wait_us"]) for line in lines), 20)
+        self.assertEqual([line["begins"] for line in lines], [[0]] + [[]] * (len(lines) - 1))
+        self.assertEqual(self.lines(), [])
+
+    def test_loaders_keep_their_type_and_attributes(self):
+        class Patched(OwnIterator):
+            pass
+
+        watching.watch_loader_class(Patched)
+        loader = Patched(self.clock)
+        self.assertIs(type(iter(loader)), OwnIterator.Iterator)
+        self.train(loader)
+        self.train(loader)
+        (line,) = [line for line in self.lines() if line["wait_us"]]
+        self.assertEqual(line["wait_us"], [13000, 3000, 3000, 3000] * 2)
+        self.assertEqual(line["images"], [4] * 8)
+        # An iterator of a loader that is not watched is not measured.
+        self.train(OwnIterator(self.clock))
+        self.assertEqual(self.lines(), [])
+
+    def test_generators_of_a_loader_class_are_measured_too(self):
+        class Patched(Loader):
+            pass
+
+        watching.watch_loader_class(Patched)
+        self.train(Patched(self.clock))
+        self.assertEqual(self.lines()[0]["wait_us"], [13000, 3000, 3000, 3000])
+
+    def test_a_loader_inside_a_watched_loop_is_part_of_its_wait(self):
+        class Patched(OwnIterator):
+            pass
+
+        watching.watch_loader_class(Patched)
+
+        def outer():
+            for batch in Patched(self.clock):
+                self.clock.pass_ms(2)
+                yield batch
+
+        self.train(watching.watch(outer(), "outer"))
+        (line,) = self.lines()
+        # From one yield to the next: 2 ms after the yield's batch, 3 ms for the following one.
+        self.assertEqual((line["loop"], line["wait_us"]), ("outer", [15000, 5000, 5000, 5000]))
+
+    def test_a_thread_is_marked(self):
+        loader = watching.watch(Loader(self.clock), "prefetch")
+        thread = threading.Thread(target=lambda: self.train(loader))
+        thread.start()
+        thread.join()
+        self.assertEqual([line["in_thread"] for line in self.lines()], [True])
+
+    def test_ranks_come_from_the_launcher(self):
+        names = ("SLURM_PROCID", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "RANK")
+        for value, variable in enumerate(names, 1):
+            os.environ[variable] = str(value)
+            self.assertEqual(watching.rank(), value, variable)
+        os.environ["RANK"] = "first"
+        self.assertEqual(watching.rank(), 3)
+        for variable in names:
+            del os.environ[variable]
+
+    def test_a_rank_of_torch_distributed_outlives_its_group(self):
+        class Group:
+            alive = True
+
+            def is_initialized(self):
+                return self.alive
+
+            def get_rank(self):
+                return 5
+
+        group = sys.modules["torch.distributed"] = Group()
+        try:
+            self.train(watching.watch(Loader(self.clock)))
+            group.alive = False
+            self.assertEqual([line["rank"] for line in self.lines()], [5])
+        finally:
+            del sys.modules["torch.distributed"]
+
+    def train_in_child(self):
+        self.train(watching.watch(Loader(self.clock), "child"))
+
+    def test_workers_are_not_measured_and_forked_ranks_are(self):
+        self.train(watching.watch(Loader(self.clock), "parent"))
+        context = multiprocessing.get_context("fork")
+        for daemon in (True, False):
+            process = context.Process(target=self.train_in_child, daemon=daemon)
+            process.start()
+            process.join()
+            loops = [(line["loop"], line["pid"] == os.getpid()) for line in self.lines()]
+            expected = [("parent", True)] if daemon else [("child", False)]
+            self.assertEqual(sorted(loops), expected)
+
+    def test_sizes_of_batches(self):
+        sizes = ((Tensor(5, 2), 5), ([[Tensor(6)]], 6), ({"x": (Tensor(7), 1)}, 7), (Tensor(), 0),
+                 ("text", 0), ([], 0), ({}, 0), (None, 0), (Tensor(None, 3), 0), (Tensor(-1), 0),
+                 (Tensor(1 << 40), 0), (memoryview(b"abc"), 3))
+        for batch, images in sizes:
+            self.assertEqual(watching.images_of(batch), images, batch)
+
+    def test_iterators_stay_iterators(self):
+        iterator = watching.watch(iter(range(3)), "numbers")
+        self.assertEqual([next(iterator), next(iterator), next(iterator), next(iterator, None)],
+                         [0, 1, 2, None])
+        (line,) = self.lines()
+        self.assertEqual((len(line["wait_us"]), len(line["ends_us"])), (3, 1))
+
+    def test_watched_loaders_look_like_the_loader(self):
+        loader = watching.watch(Loader(self.clock), "x" * 1000)
+        self.assertEqual((loader.wait_ms, len(loader), bool(loader)), (3, 4, True))
+        self.assertEqual(copy.copy(loader).batches, 4)
+        self.assertTrue(watching.watch(x for x in ()))
+        self.train(loader)
+        self.assertEqual(self.lines()[0]["loop"], "x" * 200)
+
+    def test_a_folder_that_is_gone_does_no_harm(self):
+        watching.LOG.folder = FOLDER.name + "/none"
+        try:
+            self.train(watching.watch(Loader(self.clock)))
+            watching.LOG.write()
+        finally:
+            watching.LOG.folder = FOLDER.name
+        self.assertEqual(self.lines(), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
