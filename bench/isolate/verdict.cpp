@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "bench/isolate/delivery.h"
 #include "bench/record/report_text.h"
@@ -180,6 +181,24 @@ std::string cores_sentence(const Predictions& predictions, double ceiling_img_pe
   return text + ".";
 }
 
+/// What a loader's workers do, and which devices it would be fast enough for.
+std::string loader_sentence(const Isolation& found) {
+  const auto share = [&](std::string_view name) -> std::optional<double> {
+    for (const StageFinding& stage : found.diagnosis.stages) {
+      if (stage.name == name) return stage.utilisation_percent;
+    }
+    return std::nullopt;
+  };
+  std::string text;
+  const std::optional<double> load = share("load"), collate = share("collate");
+  if (load && collate) {
+    text = fmt::format("Of their time, {:.0f} % is loading samples and {:.0f} % collating them. ",
+                       *load, *collate);
+  }
+  return text + fmt::format("Alone it supplies {} img/s: a device that trains fewer does not wait.",
+                            format_estimate(*found.supply_img_per_s, 0));
+}
+
 std::string crowded_sentence(const Measurement& measurement) {
   double most = 0;
   for (const BlockNoise& block : noise_of_blocks(measurement)) {
@@ -235,6 +254,7 @@ std::vector<std::string> verdict_of(const Isolation& found, const IsolatePlan& p
   const statistics::Verdict verdict = found.cost->verdict;
   if (verdict == statistics::Verdict::slower) sentences.push_back(split_sentence(*found.cost));
   if (found.diagnosis.bottleneck) sentences.push_back(cause_sentence(found.diagnosis));
+  if (plan.has_loader && found.supply_img_per_s) sentences.push_back(loader_sentence(found));
   if (found.delivery &&
       (verdict == statistics::Verdict::slower || verdict == statistics::Verdict::equal)) {
     for (std::string& sentence : delivery_sentences(*found.delivery)) {
