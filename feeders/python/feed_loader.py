@@ -468,4 +468,5 @@ def main():
     os._exit(1)  # do not wait for the loader's threads
 
 
-main()
+if __name__ == "__main__":
+    main()
