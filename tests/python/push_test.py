@@ -50,6 +50,22 @@ class HasDlpack:
         return self.array.__dlpack_device__()
 
 
+class LikeDali:
+    """A list of DALI in main memory."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def shape(self):
+        return [image.shape for image in self.array]
+
+    def as_cpu(self):
+        return self
+
+    def as_array(self):
+        return self.array
+
+
 class PushTest(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
@@ -111,7 +127,8 @@ class PushTest(unittest.TestCase):
                                 ({"image": pixels, "label": labels}, labels), ((planar, labels), labels),
                                 ((pixels, labels.reshape(-1, 1)), labels), (pixels, zeros), ((pixels, [7, 8]), labels),
                                 ((HasArray(pixels), labels), labels), ((HasDlpack(planar), labels), labels),
-                                ((memoryview(pixels), labels), labels), ((numpy.repeat(pixels, 2, axis=2)[:, :, ::2], labels), labels)]:
+                                ((LikeDali(pixels), LikeDali(labels)), labels), ((memoryview(pixels), labels), labels),
+                                ((numpy.repeat(pixels, 2, axis=2)[:, :, ::2], labels), labels)]:
             for copy in (True, False):
                 with self.subTest(batch=str(batch)[:40], copy=copy):
                     self.check(self.pushed([batch], copy=copy)[2], [(pixels, expected)])
