@@ -14,6 +14,10 @@ OK, TIMEOUT = 0, 1
 RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
+class NoConsumerError(LoaderError):
+    """No consumer had room within the timeout."""
+
+
 class Options(ctypes.Structure):
     """penstock_producer_options of penstock_producer.h."""
 
@@ -106,7 +110,7 @@ class Producer:
             if result != TIMEOUT:
                 raise LoaderError(text)
             if self.timeout is not None and time.monotonic() - begun >= self.timeout:
-                raise LoaderError(text.replace(f"within {SLICE_MS / 1000:g} s", f"within {self.timeout:g} s"))
+                raise NoConsumerError(text.replace(f"within {SLICE_MS / 1000:g} s", f"within {self.timeout:g} s"))
 
     def end(self):
         self.call("end")

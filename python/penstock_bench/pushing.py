@@ -1,23 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pushes the batches of any iterable to `penstock run --fake-location zmq-consume`."""
+import dataclasses
 import itertools
 import time
-import typing
 
 from penstock_bench.feed_loader import Layout, LoaderError
-from penstock_bench.producer import Producer
+from penstock_bench.producer import NoConsumerError, Producer
 
 
-class Pushed(typing.NamedTuple):
+@dataclasses.dataclass
+class Pushed:
     """What push() did. str() of it is a sentence."""
 
-    batches: int
-    images: int
-    partial: int  # batches that were left out, because they were smaller than the first one
-    undelivered: int  # batches that are known not to have arrived
-    get_s: float  # in the iterable's `next`
-    convert_s: float  # finding, checking and copying pixels and labels
-    room_s: float  # waiting until a consumer had room
+    batches: int = 0
+    images: int = 0
+    partial: int = 0  # batches that were left out, because they were smaller than the first one
+    undelivered: int = 0  # batches that are known not to have arrived
+    get_s: float = 0.0  # in the iterable's `next`
+    convert_s: float = 0.0  # finding, checking and copying pixels and labels
+    room_s: float = 0.0  # waiting until a consumer had room
 
     def __str__(self):
         total = max(self.get_s + self.convert_s + self.room_s, 1e-9)
@@ -87,33 +88,36 @@ def push(batches, endpoint, *, epochs=1, bind=False, hwm=4, copy=True, timeout=N
     bind      whether this side binds the endpoint; the consumer then needs bind=false
     hwm       most batches that wait here
     copy      False: pixels in [N,H,W,3] are sent from the iterable's memory, which must not change later
-    timeout   seconds to wait for a consumer that has room; None: no limit
+    timeout   seconds to wait for a consumer that has room; then push() returns, or raises if no batch was taken; None: no limit
     checksum  whether the consumer checks the bytes of each batch
     name      of this producer in the consumer's messages; None: the name of the program
     curve_secret, curve_server_key   paths of a .key_secret file of `penstock keygen` and of the consumer's .key file
 
     Each message says when its batch was begun, complete and sent, so `penstock isolate` can tell the producer from the
-    network. Returns a Pushed when consumers have read everything. Raises LoaderError, whose text says what to do. Ctrl-C
+    network. Returns a Pushed when consumers have read everything or have left. Raises LoaderError, whose text says what to do. Ctrl-C
     closes the socket and raises SystemExit with code 130.
     """
     make = batches if callable(batches) and not hasattr(batches, "__iter__") else lambda: batches
     producer = Producer(endpoint, bind, hwm, timeout, checksum, name, curve_secret, curve_server_key)
+    done = Pushed()
     wait_s = 0  # for consumers, when the producer is closed
     try:
         try:
-            done = push_batches(make, producer, epochs, copy)
+            push_batches(make, producer, epochs, copy, done)
             producer.end()
             wait_s = 30 if timeout is None else timeout
+        except NoConsumerError:
+            if done.batches == 0:
+                raise
         finally:
-            undelivered = producer.close(wait_s)
+            done.undelivered = producer.close(wait_s)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
-    return done._replace(undelivered=undelivered)
+    return done
 
 
-def push_batches(make, producer, epochs, copy):
-    layout, number, partial = None, 0, 0  # number: of the batch, counted through all epochs
-    get_s = convert_s = room_s = 0.0
+def push_batches(make, producer, epochs, copy, done):
+    layout, number = None, 0  # number: of the batch, counted through all epochs
     clock = time.perf_counter
     for _ in itertools.count() if epochs is None else range(epochs):
         iterator, first = iter(make()), number
@@ -132,12 +136,14 @@ def push_batches(make, producer, epochs, copy):
             ready = clock()
             if message:
                 producer.send(*message)
-            partial += message is None
+                done.batches += 1
+                done.images += layout.images
+            else:
+                done.partial += 1
             number += 1
-            get_s, convert_s, room_s = get_s + got - began, convert_s + ready - got, room_s + clock() - ready
+            done.get_s, done.convert_s, done.room_s = (done.get_s + got - began, done.convert_s + ready - got,
+                                                       done.room_s + clock() - ready)
         if number == first:
             raise LoaderError("the loader yielded no batch" if number == 0 else
                               f"the loader ended after {number} batches, and yields no other epoch; expected a function that "
                               "makes it, or an iterable that can be iterated again")
-    sent = number - partial
-    return Pushed(sent, sent * layout.images if layout else 0, partial, 0, get_s, convert_s, room_s)

@@ -224,6 +224,18 @@ class PushTest(unittest.TestCase):
         text = self.refusal([batch_of(0)], timeout=0.3)
         self.assertRegex(text, r"no consumer took a batch at ipc://.*/feed within 0\.3 s \(no consumer ever connected\)")
 
+    def test_a_push_ends_when_its_consumer_has_left(self):
+        def consume():
+            with self.consumer(hwm=1) as socket:
+                socket.recv_multipart()
+                socket.recv_multipart()
+
+        thread = threading.Thread(target=consume, daemon=True)
+        thread.start()
+        done = penstock_bench.push([batch_of(0)], self.endpoint, epochs=None, timeout=1)
+        thread.join()
+        self.assertGreaterEqual(done.batches, 1)
+
     def test_ctrl_c_ends_a_push_at_once(self):
         program = ("import itertools, numpy, penstock_bench, sys\n"
                    "def batches():\n"
