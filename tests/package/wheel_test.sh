@@ -31,6 +31,8 @@ for file in "$package/bin/penstock" "$package/lib/libpenstock_producer.so"; do
   ! grep -q libmpi loaded || fail "$file needs MPI"
 done
 
+venv/bin/python -c 'from penstock_bench.producer import load_library; load_library()'
+
 run() { timeout 60 "$penstock" run --device emulated:img_per_s=4000 --batch-size 8 --image-size 32 "$@"; }
 run --fake-location queue --data-dir images/train --num-batches 5 > said 2>&1 && fail "a run without its data passes"
 "$penstock" dataset make --data-dir images --images 24 --val-images 3 > said 2>&1
