@@ -12,7 +12,7 @@ SOURCES = $(shell git ls-files '*.h' '*.cpp' '*.cu' '*.cuh')
 # $(call install,packages): installs those packages that are missing, if the user is root.
 install = @cmake/install_packages.sh $(1)
 
-.PHONY: run run-cpu test sanitize fuzz coverage deb package-test interop lint configure clean
+.PHONY: run run-cpu test sanitize fuzz coverage deb wheel package-test interop lint configure clean
 
 # Builds what `cmake --install $(BUILD)` installs. The GPU library is built only if this machine has a GPU.
 run: configure
@@ -66,6 +66,12 @@ deb:
 	cmake --build $(BUILD) --target penstock_installed
 	rm -f $(BUILD)/*.deb
 	cd $(BUILD) && cpack
+
+# build/penstock_bench-VERSION-....whl: the program without MPI, its shared libraries, and the Python package. It packs what
+# `make run` has built, and only links the program again. Needs the network the first time.
+wheel: configure
+	cmake --build $(BUILD) --target penstock_portable penstock_producer
+	python/make_wheel.sh $(BUILD) $(BUILD)
 
 # Installs into a prefix, and tests the package and the Dockerfile in bare Debian 12 folders. Needs root and the network.
 package-test: deb

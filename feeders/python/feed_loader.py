@@ -284,7 +284,7 @@ def as_numpy(value):
 
     if isinstance(value, numpy.ndarray):
         return value
-    for method in ("numpy", "as_cpu", "as_array"):  # TensorFlow; DALI
+    for method in ("numpy", "as_array", "as_cpu"):  # TensorFlow; DALI, whose lists in main memory have as_cpu too
         if hasattr(value, method):
             return as_numpy(getattr(value, method)())
     if hasattr(value, "__dlpack__"):
@@ -574,4 +574,5 @@ def main():
     os._exit(1)  # do not wait for the loader's threads
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -12,7 +12,8 @@ if [ ! -x "$venv/bin/python" ] || ! "$venv/bin/python" -c "import zmq, $modules"
   echo "skipped: no $modules in $venv; run \`make interop\`"
   exit 77
 fi
-PYTHONPATH=$here/shim
-export PYTHONPATH
+PYTHONPATH=$here/shim:$here/../../python
+LD_LIBRARY_PATH=$(dirname "$penstock")/feeders/remote/producer # for penstock_bench
+export PYTHONPATH LD_LIBRARY_PATH
 exec "$producers/feed_test.sh" "$penstock" "" "$venv/bin/python" "$producers/$name/produce.py" --endpoint FEED \
   --batch 8 "$@"

@@ -3,11 +3,11 @@
 #      penstock run --fake-location zmq-consume:endpoint=ipc://feed --batch-size 64
 # SPDX-License-Identifier: Apache-2.0
 """Feeds Penstock from an NVIDIA DALI pipeline. The JPEG files of class folders are decoded, cropped at random and resized
-on the CPU or, with --device gpu, on a GPU. Needs DALI and pyzmq."""
+on the CPU or, with --device gpu, on a GPU. Needs penstock-bench and DALI."""
 import argparse
-import json
+import itertools
 
-import zmq
+import penstock_bench
 from nvidia.dali import fn, pipeline_def, types
 
 
@@ -34,15 +34,7 @@ def main():
     pipeline = crops(args.data_dir, args.size, on_gpu, batch_size=args.batch, num_threads=args.threads,
                      device_id=0 if on_gpu else None)
     pipeline.build()
-    socket = zmq.Context().socket(zmq.PUSH)
-    socket.sndhwm = 4
-    socket.connect(args.endpoint)
-    while True:
-        images, labels = pipeline.run()
-        # as_array() copies the batch, because DALI overwrites it with the next one.
-        arrays = [(images.as_cpu() if on_gpu else images).as_array(), labels.as_array().reshape(-1)]
-        header = [{"dtype": array.dtype.name, "shape": array.shape} for array in arrays]
-        socket.send_multipart([json.dumps(header).encode(), *arrays], copy=False)
+    penstock_bench.push((pipeline.run() for _ in itertools.count()), args.endpoint)
 
 
 if __name__ == "__main__":

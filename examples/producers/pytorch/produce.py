@@ -3,12 +3,11 @@
 #      penstock run --fake-location zmq-consume:endpoint=ipc://feed --batch-size 64
 # SPDX-License-Identifier: Apache-2.0
 """Feeds Penstock from a PyTorch DataLoader: an ImageFolder with torchvision's usual augmentation or, without
---data-dir, random tensors. Needs PyTorch and pyzmq, and torchvision for folders."""
+--data-dir, random tensors. Needs penstock-bench and PyTorch, and torchvision for folders."""
 import argparse
-import json
 
+import penstock_bench
 import torch
-import zmq
 
 
 class RandomImages(torch.utils.data.Dataset):
@@ -44,17 +43,7 @@ def main():
     dataset = image_folder(args.data_dir, args.size) if args.data_dir else RandomImages(args.size)
     loader = torch.utils.data.DataLoader(dataset, args.batch, shuffle=True, drop_last=True, num_workers=args.workers,
                                          persistent_workers=args.workers > 0)
-    if len(loader) == 0:
-        parser.error(f"{args.data_dir} has {len(dataset)} images, less than a batch of {args.batch}")
-    socket = zmq.Context().socket(zmq.PUSH)
-    socket.sndhwm = 4
-    socket.connect(args.endpoint)
-    while True:  # one epoch in each pass
-        for images, labels in loader:
-            pixels = images.permute(0, 2, 3, 1).contiguous().numpy()
-            arrays = [pixels, labels.numpy()]
-            header = [{"dtype": array.dtype.name, "shape": array.shape} for array in arrays]
-            socket.send_multipart([json.dumps(header).encode(), *arrays], copy=False)
+    penstock_bench.push(loader, args.endpoint, epochs=None)
 
 
 if __name__ == "__main__":

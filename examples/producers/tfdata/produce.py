@@ -3,13 +3,12 @@
 #      penstock run --fake-location zmq-consume:endpoint=ipc://feed --batch-size 64
 # SPDX-License-Identifier: Apache-2.0
 """Feeds Penstock from tf.data: it decodes only a random crop of the JPEG files of class folders or, without
---data-dir, sends random images. Needs TensorFlow 2 and pyzmq."""
+--data-dir, sends random images. Needs penstock-bench and TensorFlow 2."""
 import argparse
-import json
 import pathlib
 
+import penstock_bench
 import tensorflow as tf
-import zmq
 
 
 def crop_of(path, label, size):
@@ -51,12 +50,8 @@ def main():
         images = images.map(lambda path, label: crop_of(path, label, args.size), tf.data.AUTOTUNE)
     else:
         images = tf.data.Dataset.counter().map(lambda index: random_image(index, args.size), tf.data.AUTOTUNE)
-    socket = zmq.Context().socket(zmq.PUSH)
-    socket.sndhwm = 4
-    socket.connect(args.endpoint)
-    for arrays in images.batch(args.batch, drop_remainder=True).prefetch(2).as_numpy_iterator():
-        header = [{"dtype": array.dtype.name, "shape": array.shape} for array in arrays]
-        socket.send_multipart([json.dumps(header).encode(), *arrays], copy=False)
+    batches = images.batch(args.batch, drop_remainder=True).prefetch(2)
+    penstock_bench.push(batches.as_numpy_iterator(), args.endpoint, copy=False)
 
 
 if __name__ == "__main__":

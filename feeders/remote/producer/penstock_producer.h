@@ -54,7 +54,8 @@ PENSTOCK_PRODUCER_API const char* penstock_producer_address(const penstock_produ
 PENSTOCK_PRODUCER_API const char* penstock_producer_error(const penstock_producer* producer);
 
 /* Work on the next batch begins now. Without this call the consumer does not know how long a
- * batch took. */
+ * batch took. The batch is complete at the first call that sends it, even if that call times out
+ * and is repeated. */
 PENSTOCK_PRODUCER_API void penstock_producer_begin(penstock_producer* producer);
 
 /* Sends `images` x `height` x `width` x `channels` bytes, NHWC, RGB (3 channels), and `images`

@@ -154,7 +154,10 @@ class BatchSender {
   const std::string& address() const noexcept { return socket_.address(); }
 
   /// Work on the next batch begins now.
-  void begin() noexcept { begun_ns_ = now_ns(); }
+  void begin() noexcept {
+    begun_ns_ = now_ns();
+    ready_ns_ = 0;
+  }
 
   void send_pixels(std::span<const std::byte> pixels, const PixelShape& shape,
                    std::span<const std::int32_t> labels) {
@@ -225,6 +228,9 @@ class BatchSender {
                   std::span<const std::int32_t> labels) {
     check_not_ended();
     check_shape(header);
+    // A repeated call sends a batch that was ready at the first one.
+    if (begun_ns_ != 0 && ready_ns_ == 0) ready_ns_ = header.ready_ns;
+    if (ready_ns_ != 0) header.ready_ns = ready_ns_;
     const SteadyTime deadline = after(options_.timeout);
     if (!said_hello_) say_hello(header, deadline);
     frames.push_back(Frame::copy_of(std::as_bytes(labels), [this] { outbox_.remove(true); }));
@@ -232,7 +238,7 @@ class BatchSender {
     header.images_before = images_;
     header.begun_ns = begun_ns_;
     send(header, std::move(frames), deadline);
-    begun_ns_ = 0;
+    begun_ns_ = ready_ns_ = 0;
     ++batches_;
     images_ += header.images;
   }
@@ -306,8 +312,8 @@ class BatchSender {
   const std::uint64_t number_;  // number of this producer
   Outbox outbox_;               // libzmq's threads use it while the socket exists
   PushSocket socket_;
-  std::int64_t begun_ns_ = 0;
-  std::uint64_t batches_ = 0, images_ = 0;  // so far
+  std::int64_t begun_ns_ = 0, ready_ns_ = 0;  // of the batch that begin() announced; 0: none
+  std::uint64_t batches_ = 0, images_ = 0;    // so far
   bool said_hello_ = false, ended_ = false;
   std::optional<remote::FramedHeader> shape_;  // of the first batch, which all others must match
 };

@@ -60,6 +60,21 @@ TEST_F(ProducerWaitsTest, ABatchThatNobodyTookIsNoLoss) {
   EXPECT_EQ(sequence_of(batch), 0U);
 }
 
+TEST_F(ProducerWaitsTest, ABatchThatIsSentAgainWasReadyAtTheFirstTry) {
+  Producer producer(endpoint_, timeout(100));
+  const auto pixels = pixels_of(0);
+  const auto send = [&] { producer.send_pixels(pixels.data(), kShape, labels_.data()); };
+  producer.begin();
+  failure(send);
+  Puller puller(endpoint_);
+  send_when_found(send);
+  producer.begin();
+  send_when_found(send);
+  const auto waited_ns = [](const Frames& batch) { return u64(batch[0], 48) - u64(batch[0], 40); };
+  EXPECT_GE(waited_ns(puller.next_batch()), 100'000'000U);
+  EXPECT_LT(waited_ns(puller.next_batch()), 100'000'000U);
+}
+
 TEST_F(ProducerWaitsTest, NoMoreBatchesWaitThanTheHwmSays) {
   Puller puller(endpoint_, true, 1);
   Producer producer(endpoint_, timeout(2000, 2));

@@ -1,0 +1,1 @@
+../../feeders/python/feed_loader.py
