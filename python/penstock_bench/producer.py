@@ -11,6 +11,8 @@ from penstock_bench.feed_loader import LoaderError
 
 SLICE_MS = 200  # a call waits no longer, so that Ctrl-C is noticed between two calls
 OK, TIMEOUT = 0, 1
+# Name of a type: its number in penstock_producer.h, the name of its elements in NumPy, which has no bfloat16.
+PIXELS = {"uint8": (0, "uint8"), "float32": (1, "float32"), "float16": (2, "float16"), "bfloat16": (3, "uint16")}
 RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -23,7 +25,8 @@ class Options(ctypes.Structure):
 
     _fields_ = [("size", ctypes.c_size_t), ("bind", ctypes.c_int), ("hwm", ctypes.c_int), ("checksum", ctypes.c_int),
                 ("timeout_ms", ctypes.c_int64), ("name", ctypes.c_char_p), ("server_key", ctypes.c_char_p),
-                ("public_key", ctypes.c_char_p), ("secret_key", ctypes.c_char_p)]
+                ("public_key", ctypes.c_char_p), ("secret_key", ctypes.c_char_p), ("pixels", ctypes.c_int),
+                ("planar", ctypes.c_int)]
 
 
 def load_library():
@@ -66,8 +69,9 @@ class Producer:
         if not isinstance(endpoint, str) or not re.match(r"(ipc|tcp)://.", endpoint):
             raise LoaderError(f"the endpoint is {endpoint!r}; expected ipc://PATH or tcp://HOST:PORT, the same as in "
                               "`penstock run --fake-location zmq-consume:endpoint=ipc://feed`")
-        self.library, self.timeout = load_library(), timeout
-        options, error = Options(), ctypes.create_string_buffer(1024)
+        self.library, self.timeout, self.endpoint = load_library(), timeout, endpoint
+        self.options, self.handle, self.dtype = Options(), None, None
+        options = self.options
         self.library.penstock_producer_options_init(ctypes.byref(options))
         options.bind, options.hwm, options.checksum, options.timeout_ms = bind, hwm, checksum, SLICE_MS
         options.name = name.encode() if name else None
@@ -77,7 +81,13 @@ class Producer:
         # A thread of libzmq calls `release`, which moves memory from `lent` to `free`.
         self.lent, self.free, self.numbers = {}, collections.deque(), itertools.count(1)
         self.release = RELEASE(lambda number: self.free.append(self.lent.pop(number)))
-        self.handle = self.library.penstock_producer_open(endpoint.encode(), ctypes.byref(options), error, len(error))
+
+    def open(self, dtype, planar):
+        """Opens the socket for batches of such pixels."""
+        error = ctypes.create_string_buffer(1024)
+        self.options.pixels, self.dtype = PIXELS[dtype]
+        self.options.planar = planar
+        self.handle = self.library.penstock_producer_open(self.endpoint.encode(), ctypes.byref(self.options), error, len(error))
         if not self.handle:
             raise LoaderError(error.value.decode())
 
@@ -89,16 +99,18 @@ class Producer:
             pixels, ours = self.free.popleft()
             if ours:
                 return pixels
-        return numpy.empty(shape, numpy.uint8)
+        return numpy.empty(shape, self.dtype)
 
     def begin(self):
         self.library.penstock_producer_begin(self.handle)
 
     def send(self, pixels, ours, labels):
         """Sends pixels that must not change until they have been sent. `ours`: they lie in memory()."""
+        images, *extents = pixels.shape
+        height, width, channels = extents[1:] + extents[:1] if self.options.planar else extents
         number = next(self.numbers)
         self.lent[number] = pixels, ours
-        self.call("lend_pixels", pixels.ctypes.data, *pixels.shape, labels.ctypes.data, self.release, number)
+        self.call("lend_pixels", pixels.ctypes.data, images, height, width, channels, labels.ctypes.data, self.release, number)
 
     def call(self, name, *arguments):
         begun = time.monotonic()

@@ -30,10 +30,6 @@ class Pushed:
 
 
 def check_layout(layout):
-    if layout.dtype != "uint8":
-        raise LoaderError(f"the loader's pixels are {layout.dtype}; expected uint8, because devices normalise: leave the "
-                          "conversion out (torchvision: PILToTensor in place of ToTensor), or start `penstock run --loader`, "
-                          "which takes floats")
     if (layout.shape[1] if layout.planar else layout.shape[3]) != 3:
         raise LoaderError(f"the loader's pixels have shape {list(layout.shape)}; expected 3 channels: convert the images to RGB")
 
@@ -42,7 +38,10 @@ def as_array(leaf):
     import numpy
 
     if leaf.torch is not None:
-        return leaf.torch.cpu().numpy()
+        import torch
+
+        values = leaf.torch.cpu()
+        return (values.view(torch.int16) if leaf.dtype == "bfloat16" else values).numpy()
     return numpy.asarray(leaf.buffer) if leaf.numpy is None else leaf.numpy
 
 
@@ -60,14 +59,16 @@ def labels_of(leaf, number, images):
 
 
 def convert(batch, number, layout, producer, copy):
-    """Pixels in [N,H,W,3], whether they lie in the producer's memory, and labels. None: the batch is smaller than others."""
+    """Pixels, whether they lie in the producer's memory, and labels. None: the batch is smaller than others."""
     import numpy
 
     found, labels = layout.find(batch)
     if not layout.check(number, found, labels):
         return None
     pixels = as_array(found)
-    if layout.planar:
+    if pixels.dtype != producer.dtype:  # the bits of bfloat16
+        pixels = pixels.view(producer.dtype)
+    if layout.planar and not producer.options.planar:
         pixels = pixels.transpose(0, 2, 3, 1)
     ours = copy or not pixels.flags.c_contiguous
     if ours:
@@ -82,12 +83,14 @@ def push(batches, endpoint, *, epochs=1, bind=False, hwm=4, copy=True, timeout=N
     """Sends the batches of an iterable to `penstock run --fake-location zmq-consume:endpoint=ENDPOINT`.
 
     batches   an iterable, or a function that makes one, such as a generator function. A batch is what `penstock run
-              --loader` takes, with pixels in bytes: a tuple, list or dict that holds [N,H,W,3] or [N,3,H,W], and N integers
+              --loader` takes: a tuple, list or dict that holds [N,H,W,3] or [N,3,H,W], and N integers. Bytes are sent as
+              [N,H,W,3]; float32, float16 and bfloat16 as they lie, and the consumer needs pixels=f32, f16 or bf16, and for
+              [N,3,H,W] planar=true
     endpoint  ipc://PATH or tcp://HOST:PORT, the same as the consumer's
     epochs    how many times to go through the iterable; None: until Ctrl-C
     bind      whether this side binds the endpoint; the consumer then needs bind=false
     hwm       most batches that wait here
-    copy      False: pixels in [N,H,W,3] are sent from the iterable's memory, which must not change later
+    copy      False: pixels that lie as they are sent are sent from the iterable's memory, which must not change later
     timeout   seconds to wait for a consumer that has room; then push() returns, or raises if no batch was taken; None: no limit
     checksum  whether the consumer checks the bytes of each batch
     name      of this producer in the consumer's messages; None: the name of the program
@@ -132,6 +135,8 @@ def push_batches(make, producer, epochs, copy, done):
             if layout is None:
                 layout = Layout(batch)
                 check_layout(layout)
+                producer.open(layout.dtype, layout.planar and not layout.channels_last and layout.dtype != "uint8")
+                producer.begin()
             message = convert(batch, number, layout, producer, copy)
             ready = clock()
             if message:

@@ -198,11 +198,31 @@ class PushTest(unittest.TestCase):
         self.assertGreater(sent - ready, 300_000_000)
         self.assertGreater(done.room_s, 0.3)
 
+    def test_numbers_are_sent_as_they_lie(self):
+        pixels, labels = batch_of(3)
+        for dtype, number in (("float32", 1), ("float16", 2)):
+            for planar in (0, 1):
+                values = pixels.astype(dtype) / 255
+                values = numpy.ascontiguousarray(values.transpose(0, 3, 1, 2)) if planar else values
+                received = []
+
+                def consume():
+                    with self.consumer() as socket:
+                        received.extend(socket.recv_multipart() for _ in range(2))
+
+                with self.subTest(dtype=dtype, planar=planar):
+                    thread = threading.Thread(target=consume, daemon=True)
+                    thread.start()
+                    penstock_bench.push([(values, labels)], self.endpoint, timeout=LIMIT_S)
+                    thread.join()
+                    header, sent, _ = received[1]
+                    self.assertEqual(tuple(header[76:80]), (number, planar, 0, 0))
+                    self.assertEqual(HEADER.unpack(header)[10:14], pixels.shape)
+                    self.assertEqual(sent, values.tobytes())
+
     def test_wrong_batches_are_refused_with_advice(self):
         pixels, labels = batch_of(0)
-        floats = pixels.astype(numpy.float32)
-        for batches, text in [([(floats, labels)], "are float32; expected uint8.*PILToTensor.*--loader"),
-                              ([(pixels.astype(numpy.int64), labels)], "are int64; expected uint8"),
+        for batches, text in [([(pixels.astype(numpy.int64), labels)], "are int64; expected uint8"),
                               ([(pixels[..., :1], labels)], r"\[2, 8, 8, 1\]; expected 3 channels: convert the images to RGB"),
                               ([(pixels[0], labels)], "expected an array of images with four dimensions"),
                               ([], "yielded no batch"),

@@ -22,7 +22,7 @@ struct ProducerOptions : penstock_producer_options {
   ProducerOptions() noexcept { penstock_producer_options_init(this); }
 };
 
-/// Shape of a batch of pixels: NHWC.
+/// Shape of a batch of pixels, in whichever layout.
 struct BatchShape {
   std::uint32_t images = 0, height = 0, width = 0, channels = 3;
 };

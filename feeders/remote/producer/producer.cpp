@@ -39,6 +39,8 @@ struct SenderOptions {
   PushOptions push;
   std::string name;  ///< for the hello
   bool checksum = false;
+  remote::FramedPixel pixel = remote::FramedPixel::u8;
+  bool planar = false;
   std::chrono::milliseconds timeout{30'000};  ///< of each call
 };
 
@@ -108,13 +110,20 @@ std::string hello_text(std::string_view name) {
 /// The name of this process's program.
 std::string program_name() { return program_invocation_short_name; }
 
-remote::FramedHeader header_of(const PixelShape& shape) {
+std::size_t bytes_of(remote::FramedPixel pixel) noexcept {
+  if (pixel == remote::FramedPixel::u8) return 1;
+  return pixel == remote::FramedPixel::f32 ? 4 : 2;
+}
+
+remote::FramedHeader header_of(const PixelShape& shape, const SenderOptions& options) {
   return {.encoding = remote::FramedEncoding::pixels,
           .ready_ns = now_ns(),
           .images = shape.images,
           .height = shape.height,
           .width = shape.width,
-          .channels = shape.channels};
+          .channels = shape.channels,
+          .pixel = options.pixel,
+          .planar = static_cast<std::uint8_t>(options.planar ? 1 : 0)};
 }
 
 /// Counts messages, and batches among them, that libzmq has not passed on. Any thread.
@@ -153,6 +162,8 @@ class BatchSender {
 
   const std::string& address() const noexcept { return socket_.address(); }
 
+  std::size_t pixel_bytes() const noexcept { return bytes_of(options_.pixel); }
+
   /// Work on the next batch begins now.
   void begin() noexcept {
     begun_ns_ = now_ns();
@@ -161,7 +172,7 @@ class BatchSender {
 
   void send_pixels(std::span<const std::byte> pixels, const PixelShape& shape,
                    std::span<const std::int32_t> labels) {
-    const remote::FramedHeader header = header_of(shape);
+    const remote::FramedHeader header = header_of(shape, options_);
     std::vector<Frame> frames;
     frames.push_back(Frame::copy_of(pixels));
     send_batch(header, std::move(frames), labels);
@@ -170,7 +181,7 @@ class BatchSender {
   /// Calls `release` when the pixels are no longer needed, on any thread.
   void lend_pixels(std::span<const std::byte> pixels, const PixelShape& shape,
                    std::span<const std::int32_t> labels, std::function<void()> release) {
-    const remote::FramedHeader header = header_of(shape);
+    const remote::FramedHeader header = header_of(shape, options_);
     std::vector<Frame> frames;
     frames.emplace_back(pixels.data(), pixels.size(), std::move(release));
     send_batch(header, std::move(frames), labels);
@@ -369,6 +380,10 @@ SenderOptions read_options(const char* endpoint, const penstock_producer_options
   if (options.hwm < 1) {
     throw invalid("hwm is " + std::to_string(options.hwm) + "; expected 1 or more");
   }
+  if (options.pixels < PENSTOCK_PRODUCER_U8 || options.pixels > PENSTOCK_PRODUCER_BF16) {
+    throw invalid("pixels is " + std::to_string(options.pixels) +
+                  "; expected PENSTOCK_PRODUCER_U8, F32, F16 or BF16");
+  }
   if (options.timeout_ms < 1) {
     throw invalid("timeout_ms is " + std::to_string(options.timeout_ms) + "; expected 1 or more");
   }
@@ -380,14 +395,16 @@ SenderOptions read_options(const char* endpoint, const penstock_producer_options
                    .secret_key = text_or_empty(options.secret_key)},
           .name = text_or_empty(options.name),
           .checksum = options.checksum != 0,
+          .pixel = static_cast<penstock::remote::FramedPixel>(options.pixels),
+          .planar = options.planar != 0,
           .timeout = std::chrono::milliseconds(options.timeout_ms)};
 }
 
 /// Throws Failure if the arguments are not a batch of pixels.
 std::span<const std::byte> checked_pixels(const void* pixels, const PixelShape& shape,
-                                          const std::int32_t* labels) {
+                                          const std::int32_t* labels, std::size_t pixel_bytes) {
   if (pixels == nullptr || labels == nullptr) throw invalid("no pixels, or no labels");
-  std::size_t bytes = 1;
+  std::size_t bytes = pixel_bytes;
   for (const std::uint32_t extent : {shape.images, shape.height, shape.width, shape.channels}) {
     if (__builtin_mul_overflow(bytes, extent, &bytes)) bytes = 0;
   }
@@ -395,7 +412,7 @@ std::span<const std::byte> checked_pixels(const void* pixels, const PixelShape& 
     throw invalid("a batch of " + std::to_string(shape.images) + " x " +
                   std::to_string(shape.height) + " x " + std::to_string(shape.width) + " x " +
                   std::to_string(shape.channels) +
-                  " bytes; expected images x height x width x 3, none of them 0");
+                  " numbers; expected images x height x width x 3, none of them 0");
   }
   return {static_cast<const std::byte*>(pixels), bytes};
 }
@@ -445,7 +462,8 @@ int penstock_producer_send_pixels(penstock_producer* producer, const void* pixel
                                   const int32_t* labels) {
   return guarded(producer, [&](BatchSender& sender) {
     const PixelShape shape{images, height, width, channels};
-    sender.send_pixels(checked_pixels(pixels, shape, labels), shape, {labels, images});
+    sender.send_pixels(checked_pixels(pixels, shape, labels, sender.pixel_bytes()), shape,
+                       {labels, images});
   });
 }
 
@@ -455,8 +473,8 @@ int penstock_producer_lend_pixels(penstock_producer* producer, const void* pixel
   return guarded(producer, [&](BatchSender& sender) {
     if (release == nullptr) throw invalid("no release; send_pixels takes a copy");
     const PixelShape shape{images, height, width, channels};
-    sender.lend_pixels(checked_pixels(pixels, shape, labels), shape, {labels, images},
-                       [release, hint] { release(hint); });
+    sender.lend_pixels(checked_pixels(pixels, shape, labels, sender.pixel_bytes()), shape,
+                       {labels, images}, [release, hint] { release(hint); });
   });
 }
 
