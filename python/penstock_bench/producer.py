@@ -25,8 +25,7 @@ class Options(ctypes.Structure):
 
     _fields_ = [("size", ctypes.c_size_t), ("bind", ctypes.c_int), ("hwm", ctypes.c_int), ("checksum", ctypes.c_int),
                 ("timeout_ms", ctypes.c_int64), ("name", ctypes.c_char_p), ("server_key", ctypes.c_char_p),
-                ("public_key", ctypes.c_char_p), ("secret_key", ctypes.c_char_p), ("pixels", ctypes.c_int),
-                ("planar", ctypes.c_int)]
+                ("public_key", ctypes.c_char_p), ("secret_key", ctypes.c_char_p)]
 
 
 def load_library():
@@ -42,6 +41,7 @@ def load_library():
             ("open", handle, text, ctypes.POINTER(Options), text, ctypes.c_size_t),
             ("error", text, handle),
             ("begin", None, handle),
+            ("set_pixels", ctypes.c_int, handle, ctypes.c_int, ctypes.c_int),
             ("lend_pixels", ctypes.c_int, handle, address, number, number, number, number, address, RELEASE, address),
             ("end", ctypes.c_int, handle),
             ("close", ctypes.c_int, handle, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64))]:
@@ -69,9 +69,9 @@ class Producer:
         if not isinstance(endpoint, str) or not re.match(r"(ipc|tcp)://.", endpoint):
             raise LoaderError(f"the endpoint is {endpoint!r}; expected ipc://PATH or tcp://HOST:PORT, the same as in "
                               "`penstock run --fake-location zmq-consume:endpoint=ipc://feed`")
-        self.library, self.timeout, self.endpoint = load_library(), timeout, endpoint
-        self.options, self.handle, self.dtype = Options(), None, None
-        options = self.options
+        self.library, self.timeout = load_library(), timeout
+        self.dtype, self.planar = None, False
+        options, error = Options(), ctypes.create_string_buffer(1024)
         self.library.penstock_producer_options_init(ctypes.byref(options))
         options.bind, options.hwm, options.checksum, options.timeout_ms = bind, hwm, checksum, SLICE_MS
         options.name = name.encode() if name else None
@@ -81,15 +81,15 @@ class Producer:
         # A thread of libzmq calls `release`, which moves memory from `lent` to `free`.
         self.lent, self.free, self.numbers = {}, collections.deque(), itertools.count(1)
         self.release = RELEASE(lambda number: self.free.append(self.lent.pop(number)))
-
-    def open(self, dtype, planar):
-        """Opens the socket for batches of such pixels."""
-        error = ctypes.create_string_buffer(1024)
-        self.options.pixels, self.dtype = PIXELS[dtype]
-        self.options.planar = planar
-        self.handle = self.library.penstock_producer_open(self.endpoint.encode(), ctypes.byref(self.options), error, len(error))
+        self.handle = self.library.penstock_producer_open(endpoint.encode(), ctypes.byref(options), error, len(error))
         if not self.handle:
             raise LoaderError(error.value.decode())
+
+    def set_pixels(self, dtype, planar):
+        """Says what the pixels of all batches are, before the first one."""
+        number, self.dtype = PIXELS[dtype]
+        self.planar = planar
+        self.call("set_pixels", number, planar)
 
     def memory(self, shape):
         """An array to write pixels to. Arrays of earlier batches are used again."""
@@ -107,7 +107,7 @@ class Producer:
     def send(self, pixels, ours, labels):
         """Sends pixels that must not change until they have been sent. `ours`: they lie in memory()."""
         images, *extents = pixels.shape
-        height, width, channels = extents[1:] + extents[:1] if self.options.planar else extents
+        height, width, channels = extents[1:] + extents[:1] if self.planar else extents
         number = next(self.numbers)
         self.lent[number] = pixels, ours
         self.call("lend_pixels", pixels.ctypes.data, images, height, width, channels, labels.ctypes.data, self.release, number)

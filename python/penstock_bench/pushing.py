@@ -68,7 +68,7 @@ def convert(batch, number, layout, producer, copy):
     pixels = as_array(found)
     if pixels.dtype != producer.dtype:  # the bits of bfloat16
         pixels = pixels.view(producer.dtype)
-    if layout.planar and not producer.options.planar:
+    if layout.planar and not producer.planar:
         pixels = pixels.transpose(0, 2, 3, 1)
     ours = copy or not pixels.flags.c_contiguous
     if ours:
@@ -135,8 +135,7 @@ def push_batches(make, producer, epochs, copy, done):
             if layout is None:
                 layout = Layout(batch)
                 check_layout(layout)
-                producer.open(layout.dtype, layout.planar and not layout.channels_last and layout.dtype != "uint8")
-                producer.begin()
+                producer.set_pixels(layout.dtype, layout.planar and not layout.channels_last and layout.dtype != "uint8")
             message = convert(batch, number, layout, producer, copy)
             ready = clock()
             if message:

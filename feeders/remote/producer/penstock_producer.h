@@ -44,8 +44,6 @@ typedef struct penstock_producer_options {
   const char* server_key; /* CURVE, 40 characters of Z85 each: the consumer's public key, */
   const char* public_key; /* and our own pair; all three, or none (default) */
   const char* secret_key;
-  int pixels; /* type of the pixels; default U8. Others need zmq-consume:pixels=f32, f16 or bf16 */
-  int planar; /* 1: pixels are NCHW, which needs zmq-consume:planar=true; default 0: NHWC */
 } penstock_producer_options;
 
 /* Sets the defaults. */
@@ -68,10 +66,15 @@ PENSTOCK_PRODUCER_API const char* penstock_producer_error(const penstock_produce
  * and is repeated. */
 PENSTOCK_PRODUCER_API void penstock_producer_begin(penstock_producer* producer);
 
-/* Sends `images` x `height` x `width` x `channels` numbers of the type and layout that the options
- * say, RGB (3 channels), and `images` labels. These numbers must stay the same in all calls. Copies
- * both. Waits while `hwm` batches are waiting. A call that fails has sent nothing, and the consumer
- * does not count a loss. */
+/* Says what pixels are, before the first batch: their type, and 1 for NCHW. Without this call they
+ * are bytes in NHWC. Other types need zmq-consume:pixels=f32, f16 or bf16, and NCHW needs
+ * zmq-consume:planar=true. */
+PENSTOCK_PRODUCER_API int penstock_producer_set_pixels(penstock_producer* producer, int type,
+                                                       int planar);
+
+/* Sends `images` x `height` x `width` x `channels` pixels, RGB (3 channels), and `images` labels.
+ * These numbers must stay the same in all calls. Copies both. Waits while `hwm` batches are
+ * waiting. A call that fails has sent nothing, and the consumer does not count a loss. */
 PENSTOCK_PRODUCER_API int penstock_producer_send_pixels(penstock_producer* producer,
                                                         const void* pixels, uint32_t images,
                                                         uint32_t height, uint32_t width,

@@ -48,6 +48,11 @@ class Producer {
   /// Work on the next batch begins now.
   void begin() noexcept { penstock_producer_begin(handle_); }
 
+  /// Call before the first batch; see penstock_producer_set_pixels().
+  void set_pixels(int type, bool planar) {
+    check(penstock_producer_set_pixels(handle_, type, planar ? 1 : 0));
+  }
+
   void send_pixels(const void* pixels, const BatchShape& shape, const std::int32_t* labels) {
     check(penstock_producer_send_pixels(handle_, pixels, shape.images, shape.height, shape.width,
                                         shape.channels, labels));

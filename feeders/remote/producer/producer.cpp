@@ -39,8 +39,6 @@ struct SenderOptions {
   PushOptions push;
   std::string name;  ///< for the hello
   bool checksum = false;
-  remote::FramedPixel pixel = remote::FramedPixel::u8;
-  bool planar = false;
   std::chrono::milliseconds timeout{30'000};  ///< of each call
 };
 
@@ -115,15 +113,21 @@ std::size_t bytes_of(remote::FramedPixel pixel) noexcept {
   return pixel == remote::FramedPixel::f32 ? 4 : 2;
 }
 
-remote::FramedHeader header_of(const PixelShape& shape, const SenderOptions& options) {
+/// What pixels are.
+struct PixelKind {
+  remote::FramedPixel type = remote::FramedPixel::u8;
+  bool planar = false;
+};
+
+remote::FramedHeader header_of(const PixelShape& shape, const PixelKind& kind) {
   return {.encoding = remote::FramedEncoding::pixels,
           .ready_ns = now_ns(),
           .images = shape.images,
           .height = shape.height,
           .width = shape.width,
           .channels = shape.channels,
-          .pixel = options.pixel,
-          .planar = static_cast<std::uint8_t>(options.planar ? 1 : 0)};
+          .pixel = kind.type,
+          .planar = static_cast<std::uint8_t>(kind.planar ? 1 : 0)};
 }
 
 /// Counts messages, and batches among them, that libzmq has not passed on. Any thread.
@@ -162,7 +166,11 @@ class BatchSender {
 
   const std::string& address() const noexcept { return socket_.address(); }
 
-  std::size_t pixel_bytes() const noexcept { return bytes_of(options_.pixel); }
+  std::size_t pixel_bytes() const noexcept { return bytes_of(kind_.type); }
+  void set_pixels(const PixelKind& kind) {
+    if (shape_) throw invalid("the first batch was sent; say before it what pixels are");
+    kind_ = kind;
+  }
 
   /// Work on the next batch begins now.
   void begin() noexcept {
@@ -172,7 +180,7 @@ class BatchSender {
 
   void send_pixels(std::span<const std::byte> pixels, const PixelShape& shape,
                    std::span<const std::int32_t> labels) {
-    const remote::FramedHeader header = header_of(shape, options_);
+    const remote::FramedHeader header = header_of(shape, kind_);
     std::vector<Frame> frames;
     frames.push_back(Frame::copy_of(pixels));
     send_batch(header, std::move(frames), labels);
@@ -181,7 +189,7 @@ class BatchSender {
   /// Calls `release` when the pixels are no longer needed, on any thread.
   void lend_pixels(std::span<const std::byte> pixels, const PixelShape& shape,
                    std::span<const std::int32_t> labels, std::function<void()> release) {
-    const remote::FramedHeader header = header_of(shape, options_);
+    const remote::FramedHeader header = header_of(shape, kind_);
     std::vector<Frame> frames;
     frames.emplace_back(pixels.data(), pixels.size(), std::move(release));
     send_batch(header, std::move(frames), labels);
@@ -326,6 +334,7 @@ class BatchSender {
   std::int64_t begun_ns_ = 0, ready_ns_ = 0;  // of the batch that begin() announced; 0: none
   std::uint64_t batches_ = 0, images_ = 0;    // so far
   bool said_hello_ = false, ended_ = false;
+  PixelKind kind_;
   std::optional<remote::FramedHeader> shape_;  // of the first batch, which all others must match
 };
 
@@ -380,10 +389,6 @@ SenderOptions read_options(const char* endpoint, const penstock_producer_options
   if (options.hwm < 1) {
     throw invalid("hwm is " + std::to_string(options.hwm) + "; expected 1 or more");
   }
-  if (options.pixels < PENSTOCK_PRODUCER_U8 || options.pixels > PENSTOCK_PRODUCER_BF16) {
-    throw invalid("pixels is " + std::to_string(options.pixels) +
-                  "; expected PENSTOCK_PRODUCER_U8, F32, F16 or BF16");
-  }
   if (options.timeout_ms < 1) {
     throw invalid("timeout_ms is " + std::to_string(options.timeout_ms) + "; expected 1 or more");
   }
@@ -395,8 +400,6 @@ SenderOptions read_options(const char* endpoint, const penstock_producer_options
                    .secret_key = text_or_empty(options.secret_key)},
           .name = text_or_empty(options.name),
           .checksum = options.checksum != 0,
-          .pixel = static_cast<penstock::remote::FramedPixel>(options.pixels),
-          .planar = options.planar != 0,
           .timeout = std::chrono::milliseconds(options.timeout_ms)};
 }
 
@@ -455,6 +458,16 @@ const char* penstock_producer_error(const penstock_producer* producer) {
 
 void penstock_producer_begin(penstock_producer* producer) {
   if (producer != nullptr) producer->sender.begin();
+}
+
+int penstock_producer_set_pixels(penstock_producer* producer, int type, int planar) {
+  return guarded(producer, [&](BatchSender& sender) {
+    if (type < PENSTOCK_PRODUCER_U8 || type > PENSTOCK_PRODUCER_BF16) {
+      throw invalid("the type of pixels is " + std::to_string(type) +
+                    "; expected PENSTOCK_PRODUCER_U8, F32, F16 or BF16");
+    }
+    sender.set_pixels({static_cast<penstock::remote::FramedPixel>(type), planar != 0});
+  });
 }
 
 int penstock_producer_send_pixels(penstock_producer* producer, const void* pixels, uint32_t images,
