@@ -9,7 +9,7 @@ SIZE = 64
 
 def files():
     classes = sorted(path for path in pathlib.Path(DATA).iterdir() if path.is_dir())
-    return [(str(file), label) for label, folder in enumerate(classes) for file in sorted(folder.glob("*.jpg"))]
+    return [(str(file), label) for label, folder in enumerate(classes) for file in sorted(folder.iterdir())]
 
 
 def pytorch(num_workers=2, batch_size=16, channels_last=False):
