@@ -10,6 +10,8 @@ namespace {
 
 /// If bad messages are skipped, a producer is cut off after as many in a row.
 constexpr int kMostInARow = 8;
+/// Different refusals of which a result tells.
+constexpr std::size_t kMostNotes = 32;
 
 }  // namespace
 
@@ -22,13 +24,13 @@ BadMessages::BadMessages(BadSamplePolicy policy, Probe& probe)
 void BadMessages::reject(const ZmqMessage& message, std::string_view endpoint,
                          const std::string& why, bool hopeless) {
   const net::MessageSender sender = message.sender();
-  const std::string text = "message " + std::to_string(message.number) + " of " +
-                           net::describe(sender) + " at " + std::string(endpoint) +
-                           " refused: " + why;
+  const std::string what =
+      net::describe(sender) + " at " + std::string(endpoint) + " refused: " + why;
+  const std::string text = "message " + std::to_string(message.number) + " of " + what;
   const std::lock_guard lock(mutex_);
   const bool fails = policy_.action == BadSamplePolicy::Action::fail ||
                      (policy_.action == BadSamplePolicy::Action::by_default && hopeless);
-  if (!fails) probe_.note(text);
+  if (!fails && noted_.size() < kMostNotes && noted_.insert(what).second) probe_.note(text);
   rejected_.add();
   if (fails) {
     throw DataError(text +

@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -101,6 +102,7 @@ class BadMessages {
   std::map<Connection, int> in_a_row_;
   std::vector<Offender> offenders_;
   std::string last_;
+  std::set<std::string> noted_;  // senders with reasons: a result tells of each once
 };
 
 /// Thread-safety: any thread if producers push; one thread at a time with credit.

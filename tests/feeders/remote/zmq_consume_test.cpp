@@ -82,6 +82,20 @@ TEST_F(ZmqConsume, RubbishBetweenGoodMessagesIsCountedDescribedAndSkipped) {
   EXPECT_TRUE(says(notes[4], "uint8 [3,5,6,3]"));
 }
 
+TEST_F(ZmqConsume, EqualRefusalsAreNotedOnce) {
+  RunningConsumer consumer("endpoint=" + endpoint());
+  Producer producer(endpoint(), false);
+  producer.send(message_of(kSmall, 0));
+  BatchSpec larger = kSmall;
+  larger.images = 6;
+  for (int i = 0; i < 3; ++i) producer.send(message_of(larger, 0));
+  producer.send(message_of(kSmall, 1));
+  for (std::uint64_t i = 0; i < 2; ++i) EXPECT_EQ(consumer.next(), i);
+  consumer.stop();
+  EXPECT_EQ(consumer.counter("messages_rejected"), 3);
+  EXPECT_EQ(consumer.notes().size(), 1U);
+}
+
 TEST_F(ZmqConsume, AFirstMessageThatNeverFitsEndsTheRunAtOnce) {
   Consumer consumer("endpoint=" + endpoint(), 20s);
   Producer producer(endpoint(), false);
