@@ -164,10 +164,11 @@ LoaderProcess::LoaderProcess(const LoaderCommand& command, Nanoseconds limit,
     process_ =
         std::make_unique<remote::ProducerProcess>(command_of(command, program.get(), childs.get()));
   }
-  const Time deadline = std::chrono::steady_clock::now() + limit;
+  const Time begin = std::chrono::steady_clock::now(), deadline = begin + limit;
   pid_ = static_cast<std::int32_t>(
       integer(parse(await_packet("start", deadline, stop).bytes), "pid", 1, INT32_MAX));
   batches_ = read_batches(parse(await_packet("yield a batch", deadline, stop).bytes));
+  batches_.first_batch = std::chrono::steady_clock::now() - begin;
 }
 
 void LoaderProcess::share(std::size_t slots, Nanoseconds limit, const std::stop_token& stop) {

@@ -46,6 +46,7 @@ struct LoaderBatches {
   /// no times are known.
   std::optional<std::int32_t> workers;
   std::string python;              ///< the interpreter's version
+  Nanoseconds first_batch{};       ///< from the start of the interpreter to the first batch
   std::vector<std::string> notes;  ///< what is remarkable about the loader's settings
 
   std::size_t bytes() const noexcept;

@@ -140,7 +140,9 @@ class PythonLoader final : public Feeder {
                    context.options.duration("start_timeout"), context.data.stop);
     pin_ = context.device.pin(process_.memory()->view(0, process_.memory()->bytes()));
     probe_.note("the loader runs in Python " + process_.batches().python + ", and yields " +
-                describe());
+                describe() + "; its first batch came after " +
+                decimals(std::chrono::duration<double>(process_.batches().first_batch).count()) +
+                " s, imports included");
     for (const std::string& note : process_.batches().notes) probe_.note(note);
     if (!process_.batches().has_labels) {
       probe_.note("the loader yields no integer labels, one for each image; all labels are 0");
