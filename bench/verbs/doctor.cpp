@@ -6,6 +6,7 @@
 
 #include <iostream>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,7 +49,7 @@ int run(const Invocation& invocation) {
                                "files. PID is the training; its child processes count.",
                     .examples = "doctor 4711\n"
                                 "doctor $(pgrep -of train.py) --seconds 30s\n"
-                                "doctor 4711 --json out/doctor.json",
+                                "doctor 4711 --json doctor.json",
                     .arguments = "PID"},
                    flags, invocation.arguments, &words)) {
     return 0;
@@ -57,7 +58,8 @@ int run(const Invocation& invocation) {
   if (window < kShortest || window > kLongest) {
     throw ConfigError("--seconds is outside 1s to 10min; expected a time such as 5s");
   }
-  if (!json.empty()) find_output(json);  // a bad path is refused before the window
+  std::optional<OutputFile> file;  // a path that cannot be written is refused before the window
+  if (!json.empty()) file.emplace(json);
   SteadyClock clock;
   const doctor::Observation seen =
       doctor::observe(pid, doctor::TreeReader(pid, getpid()), window, clock, invocation.stop);
@@ -65,11 +67,10 @@ int run(const Invocation& invocation) {
   const auto width = static_cast<std::size_t>(report::style_of(STDOUT_FILENO).width);
   document::write_text(doctor::document_of(seen, findings), std::cout, width);
   std::cout << std::flush;
-  if (!json.empty()) {
-    // Names of processes may hold any bytes.
-    replace_file(json, doctor::to_json(seen, findings)
-                               .dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
-                           "\n");
+  if (file) {
+    constexpr auto kReplace = nlohmann::json::error_handler_t::replace;  // names may hold any bytes
+    file->write(doctor::to_json(seen, findings).dump(2, ' ', false, kReplace) + "\n");
+    file->commit();
   }
   return 0;
 }

@@ -101,7 +101,11 @@ TEST(DoctorProgram, RefusesWhatIsNoProcess) {
   }
   EXPECT_TRUE(says(doctor({"2147483647"}).last_words, "there is no running process 2147483647"));
   EXPECT_TRUE(says(doctor({"1", "--seconds=1ms"}).last_words, "--seconds"));
-  EXPECT_EQ(doctor({"1", "--json=/no/such/folder/file"}).code, 6);
+}
+
+TEST(DoctorProgram, RefusesAFileThatCannotBeWrittenBeforeTheWindow) {
+  const ChildExit exit = doctor({"1", "--seconds=10min", "--json=/no/such/folder/file"});
+  EXPECT_EQ(exit.code, 6) << exit.describe();
 }
 
 }  // namespace
