@@ -150,9 +150,11 @@ std::optional<std::uint64_t> sum(std::optional<std::uint64_t> a, std::optional<s
 TreeReader::TreeReader(std::int32_t pid, std::int32_t self, fs::path root)
     : pid_(pid), self_(self), root_(std::move(root)) {}
 
-void TreeReader::give_reason(const std::string& figure, const std::string& what, int error) {
-  std::string text =
-      fmt::format("{}: {}", what, error == 0 ? "no such figure" : std::strerror(error));
+void TreeReader::give_reason(const std::string& figure, std::int32_t pid, int error) {
+  const Stat stat(root_ / "proc" / std::to_string(pid));
+  if (!stat.runs()) return;  // it has just ended, so its files are gone
+  std::string text = fmt::format("process {} ({}): {}", pid, stat.name(),
+                                 error == 0 ? "no such figure" : std::strerror(error));
   if (error == EACCES || error == EPERM) text += "; run penstock as the same user, or as root";
   reasons_.emplace(figure, std::move(text));
 }
@@ -185,30 +187,28 @@ std::optional<ProcessReading> TreeReader::read_process(std::int32_t pid) {
   const KernelFile status(folder / "status");
   process.rss_bytes = status.value("VmRSS").value_or(0) * kBytesPerKib;
   process.swap_bytes = status.value("VmSwap").value_or(0) * kBytesPerKib;
-  const std::string who = fmt::format("process {} ({})", pid, process.name);
   const KernelFile io(folder / "io");
   process.read_bytes = io.value("read_bytes");
-  if (!process.read_bytes) give_reason("read_bytes", who, io.error);
+  if (!process.read_bytes) give_reason("read_bytes", pid, io.error);
   for (const std::int32_t thread : numbers_in(folder / "task")) {
     const auto reading = read_thread(folder / "task" / std::to_string(thread));
     if (reading) process.threads.emplace(thread, *reading);
   }
   const KernelFile waits(folder / "schedstat");
-  if (!waits.number()) give_reason("core_wait", who + ", schedstat", waits.error);
-  if (process.threads.empty()) give_reason("threads", who + " shows no threads", EACCES);
+  if (!waits.number()) give_reason("core_wait", pid, waits.error);
+  if (process.threads.empty()) give_reason("threads", pid, EACCES);
   return process;
 }
 
-ProcessFacts TreeReader::read_facts(std::int32_t pid, const std::string& name) {
+ProcessFacts TreeReader::read_facts(std::int32_t pid) {
   const fs::path folder = root_ / "proc" / std::to_string(pid);
-  const std::string who = fmt::format("process {} ({})", pid, name);
   ProcessFacts facts;
   const auto list = KernelFile(folder / "status").field("Cpus_allowed_list");
   try {
     if (list) facts.allowed_processors = parse_cpu_list(*list, "Cpus_allowed_list");
   } catch (const Error&) {  // counts as not known below
   }
-  if (facts.allowed_processors.empty()) give_reason("affinity", who, 0);
+  if (facts.allowed_processors.empty()) give_reason("affinity", pid, 0);
   // Max open files            1024                 4096                 files
   facts.open_files_limit = KernelFile(folder / "limits").value("Max open files");
   std::error_code error;
@@ -216,13 +216,13 @@ ProcessFacts TreeReader::read_facts(std::int32_t pid, const std::string& name) {
   if (!error) {
     facts.open_files = numbers_in(folder / "fd").size() + fs::exists(folder / "fd/0", error);
   } else {
-    give_reason("open_files", who, error.value());
+    give_reason("open_files", pid, error.value());
   }
   const KernelFile environment(folder / "environ"), maps(folder / "maps");
   facts.thread_settings = thread_settings_in(environment.text);
-  if (environment.error != 0) give_reason("environment", who, environment.error);
+  if (environment.error != 0) give_reason("environment", pid, environment.error);
   facts.shared_files = shared_files_in(maps.text);
-  if (maps.error != 0) give_reason("shared_files", who, maps.error);
+  if (maps.error != 0) give_reason("shared_files", pid, maps.error);
   return facts;
 }
 
@@ -243,7 +243,7 @@ Reading TreeReader::read(Time now) {
     auto process = read_process(pid);
     if (!process && pid == pid_) return reading;
     if (!process) continue;
-    if (!facts_.contains(pid)) facts_.emplace(pid, read_facts(pid, process->name));
+    if (!facts_.contains(pid)) facts_.emplace(pid, read_facts(pid));
     reading.processes.emplace(pid, std::move(*process));
   }
   MachineReading& machine = reading.machine;
@@ -276,7 +276,7 @@ MachineFacts TreeReader::read_machine() {
     facts.shm_bytes = {std::uint64_t{shm.f_blocks} * shm.f_frsize,
                        std::uint64_t{shm.f_bavail} * shm.f_frsize};
   } else {
-    give_reason("shm", "/dev/shm of process " + process, errno);
+    give_reason("shm", pid_, errno);
   }
   try {
     const std::string online = KernelFile(system / "cpu/online").first_line().value_or("");

@@ -115,9 +115,9 @@ class TreeReader {
  private:
   std::vector<std::int32_t> find_tree();
   std::optional<ProcessReading> read_process(std::int32_t pid);
-  ProcessFacts read_facts(std::int32_t pid, const std::string& name);
+  ProcessFacts read_facts(std::int32_t pid);
   void read_groups(MachineReading& machine) const;
-  void give_reason(const std::string& figure, const std::string& what, int error);
+  void give_reason(const std::string& figure, std::int32_t pid, int error);
 
   const std::int32_t pid_, self_;
   const std::filesystem::path root_;

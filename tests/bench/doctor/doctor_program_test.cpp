@@ -71,6 +71,27 @@ TEST(DoctorProgram, NamesAProcessWithTooManyBusyThreads) {
   EXPECT_GE(threads.at("figures").at("busy_threads"), 3);
 }
 
+TEST(DoctorProgram, CountsWorkersOfTheProcess) {
+  const TempFolder folder;
+  const std::string file = (folder / "doctor.json").string();
+  const Program program(R"(
+import os, time
+program = os.getpid()
+worker = os.fork()
+if worker == 0:
+    while os.getppid() == program:
+        pass
+print(worker)
+time.sleep(100)
+)");
+  const ChildExit exit = doctor({program.pid(), "--seconds=1s", "--json=" + file});
+  EXPECT_EQ(exit.code, 0) << exit.last_words;
+  const nlohmann::json processes = nlohmann::json::parse(read_text(file)).at("processes");
+  ASSERT_EQ(processes.size(), 2U);
+  EXPECT_NE(std::to_string(processes[0].at("pid").get<int>()), program.pid())
+      << "the worker used more time";
+}
+
 TEST(DoctorProgram, FindsNoThreadsInAProcessThatSleeps) {
   const TempFolder folder;
   const std::string file = (folder / "doctor.json").string();

@@ -136,6 +136,14 @@ TEST_F(ProcessTree, SaysWhyAFigureIsNotKnown) {
   EXPECT_EQ(reader_->reasons().at("read_bytes"), "process 10 (python3): No such file or directory");
 }
 
+TEST_F(ProcessTree, AProcessWithoutThreadsMayBelongToAnotherUser) {
+  add(10, 1, "python3");
+  std::filesystem::remove_all(proc(10) / "task");
+  read(10);
+  EXPECT_EQ(reader_->reasons().at("threads"),
+            "process 10 (python3): Permission denied; run penstock as the same user, or as root");
+}
+
 TEST_F(ProcessTree, DamagedFilesAreNoProcess) {
   write_text(proc(10) / "stat", "10 (python3");
   EXPECT_TRUE(read(10).processes.empty());
