@@ -31,6 +31,7 @@ NEIGHBOURS = {
     "bench": {"config", "record", "verbs"},
     "bench/config": {"report"},
     "bench/dataset": {"config", "record"},
+    "bench/doctor": {"document", "record"},
     "bench/isolate": {"config", "dataset", "document", "record", "report", "run", "statistics", "sweep"},
     "bench/micro": {"record"},
     "bench/peers": {"record", "statistics"},
@@ -40,8 +41,8 @@ NEIGHBOURS = {
     "bench/scaling": {"config", "document", "record", "report", "run", "statistics", "sweep"},
     "bench/serve": {"run"},
     "bench/sweep": {"config", "dataset", "record", "report", "run"},
-    "bench/verbs": {"config", "dataset", "document", "isolate", "record", "report", "run", "scaling", "serve", "sweep",
-                    "watch"},
+    "bench/verbs": {"config", "dataset", "doctor", "document", "isolate", "record", "report", "run", "scaling", "serve",
+                    "sweep", "watch"},
     "bench/watch": {"document", "record", "statistics"},
 }
 # The installed library of producers is built without the rest of Penstock.

@@ -5,12 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <fstream>
-#include <sstream>
-#include <string>
 
 #include "bench/isolate/isolation.h"
+#include "dataflow/machine/kernel_file.h"
 
 namespace penstock::isolate {
 namespace {
@@ -23,62 +20,15 @@ constexpr double kHighSteal = 1;
 constexpr double kHighForeign = 3;
 constexpr double kHighIoPressure = 20;
 
-/// Fields: cpu user nice system idle iowait irq softirq steal; all in ticks.
-void read_ticks(const fs::path& root, NoiseReading& reading) {
-  std::ifstream file(root / "proc/stat");
-  std::string label;
-  std::array<std::uint64_t, 8> ticks{};
-  if (!(file >> label)) return;
-  for (std::uint64_t& value : ticks) {
-    if (!(file >> value)) return;
-  }
-  for (const std::uint64_t value : ticks) reading.all_ticks += value;
-  reading.steal_ticks = ticks[7];
-  reading.busy_ticks = reading.all_ticks - ticks[3] - ticks[4] - ticks[7];
-}
-
-/// Parses "some avg10=0.00 avg60=0.00 avg300=0.00 total=123"; returns the total in microseconds.
-std::optional<std::uint64_t> pressure_us(const fs::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  if (!std::getline(file, line)) return std::nullopt;
-  const std::size_t at = line.find("total=");
-  if (!line.starts_with("some") || at == std::string::npos) return std::nullopt;
-  std::uint64_t total = 0;
-  std::istringstream text(line.substr(at + 6));
-  if (!(text >> total)) return std::nullopt;
-  return total;
-}
-
-/// Returns the number after `key` in a file of "key number" lines.
-std::optional<std::uint64_t> value_of(const fs::path& path, const std::string& key) {
-  std::ifstream file(path);
-  std::string name;
-  for (std::uint64_t value = 0; file >> name >> value;) {
-    if (name == key) return value;
-  }
-  return std::nullopt;
-}
-
-std::optional<std::uint64_t> number_in(const fs::path& path) {
-  std::ifstream file(path);
-  std::uint64_t value = 0;
-  if (!(file >> value)) return std::nullopt;
-  return value;
-}
-
-void read_processors(const fs::path& root, NoiseReading& reading) {
+void read_frequencies(const fs::path& root, NoiseReading& reading) {
   constexpr double kKhzPerMhz = 1e3;
   std::error_code missing;
   for (const fs::directory_entry& entry :
        fs::directory_iterator(root / "sys/devices/system/cpu", missing)) {
-    if (const auto khz = number_in(entry.path() / "cpufreq/scaling_cur_freq")) {
+    if (const auto khz = KernelFile(entry.path() / "cpufreq/scaling_cur_freq").number()) {
       const double mhz = static_cast<double>(*khz) / kKhzPerMhz;
       reading.mhz_low = std::min(reading.mhz_low.value_or(mhz), mhz);
       reading.mhz_high = std::max(reading.mhz_high.value_or(mhz), mhz);
-    }
-    if (const auto hot = number_in(entry.path() / "thermal_throttle/core_throttle_count")) {
-      reading.throttles = reading.throttles.value_or(0) + *hot;
     }
   }
 }
@@ -95,11 +45,14 @@ NoiseReading read_noise(Time now, double own_cpu_s, const fs::path& root) {
   NoiseReading reading;
   reading.time = now;
   reading.own_cpu_s = own_cpu_s;
-  read_ticks(root, reading);
-  reading.cpu_pressure_us = pressure_us(root / "proc/pressure/cpu");
-  reading.io_pressure_us = pressure_us(root / "proc/pressure/io");
-  reading.throttles = value_of(root / "sys/fs/cgroup/cpu.stat", "nr_throttled");
-  read_processors(root, reading);
+  reading.ticks = read_cpu_ticks(root);
+  reading.cpu_pressure_us = KernelFile(root / "proc/pressure/cpu").pressure_us();
+  reading.io_pressure_us = KernelFile(root / "proc/pressure/io").pressure_us();
+  reading.throttles = KernelFile(root / "sys/fs/cgroup/cpu.stat").value("nr_throttled");
+  if (const auto hot = read_heat_throttles(root)) {
+    reading.throttles = reading.throttles.value_or(0) + *hot;
+  }
+  read_frequencies(root, reading);
   return reading;
 }
 
@@ -118,16 +71,13 @@ double own_cpu_seconds() {
 BlockNoise noise_between(const NoiseReading& before, const NoiseReading& after, std::size_t block) {
   BlockNoise noise;
   noise.block = block;
-  if (after.all_ticks > before.all_ticks) {
-    const auto all = static_cast<double>(after.all_ticks - before.all_ticks);
-    const double steal =
-        static_cast<double>(after.steal_ticks) - static_cast<double>(before.steal_ticks);
-    const double busy =
-        static_cast<double>(after.busy_ticks) - static_cast<double>(before.busy_ticks);
-    const double own =
-        (after.own_cpu_s - before.own_cpu_s) * static_cast<double>(sysconf(_SC_CLK_TCK));
-    noise.steal_percent = 100 * std::max(0.0, steal) / all;
-    noise.foreign_cpu_percent = 100 * std::max(0.0, busy - own) / all;
+  if (after.ticks.total > before.ticks.total) {
+    const auto all = static_cast<double>(after.ticks.total - before.ticks.total);
+    const double own_percent = 100 * (after.own_cpu_s - before.own_cpu_s) *
+                               static_cast<double>(sysconf(_SC_CLK_TCK)) / all;
+    noise.steal_percent = steal_percent(before.ticks, after.ticks);
+    noise.foreign_cpu_percent =
+        std::max(0.0, busy_percent(before.ticks, after.ticks) - own_percent);
   }
   const double us = std::chrono::duration<double, std::micro>(after.time - before.time).count();
   const auto percent = [&](const std::optional<double>& waited) -> std::optional<double> {

@@ -9,6 +9,7 @@
 #include <functional>
 #include <optional>
 
+#include "bench/record/environment.h"
 #include "dataflow/clock.h"
 
 namespace penstock::isolate {
@@ -27,7 +28,7 @@ struct BlockNoise {
 /// One reading of counters that only grow, and of the present frequencies.
 struct NoiseReading {
   Time time{};
-  std::uint64_t all_ticks = 0, busy_ticks = 0, steal_ticks = 0;  ///< of all processors since boot
+  CpuTicks ticks;
   double own_cpu_s = 0;  ///< of this process and of its children that have ended
   std::optional<std::uint64_t> cpu_pressure_us, io_pressure_us;
   std::optional<std::uint64_t> throttles;  ///< periods throttled by the cgroup's quota, and heat

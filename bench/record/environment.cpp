@@ -8,34 +8,19 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
 #include "bench/record/machine.h"
+#include "dataflow/machine/kernel_file.h"
 #include "penstock_build.h"
 #include "penstock_revision.h"
 
 namespace penstock {
 namespace {
 
-/// The first line of a file; none if it cannot be read.
-std::optional<std::string> first_line(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  if (!std::getline(file, line) || line.empty()) return std::nullopt;
-  return line;
-}
-
 /// The text after "key<space>:" in a file of such lines; empty if there is none.
 std::string field_of(const std::filesystem::path& path, std::string_view key) {
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t colon = line.find(':');
-    if (!line.starts_with(key) || colon == std::string::npos) continue;
-    const std::size_t begin = line.find_first_not_of(" \t", colon + 1);
-    return begin == std::string::npos ? "" : line.substr(begin);
-  }
-  return {};
+  return KernelFile(path).field(key).value_or("");
 }
 
 std::string cpu_model(const utsname& system) {
@@ -88,15 +73,15 @@ double share_percent(const CpuTicks& before, const CpuTicks& after, std::uint64_
 
 }  // namespace
 
-CpuTicks read_cpu_ticks() {
+CpuTicks read_cpu_ticks(const std::filesystem::path& root) {
   // cpu user nice system idle iowait irq softirq steal guest guest_nice; guests are within user
-  std::ifstream file("/proc/stat");
+  std::istringstream file(KernelFile(root / "proc/stat").text);
   std::string label;
   CpuTicks ticks;
   file >> label;
   for (int column = 0; column < 8; ++column) {
     std::uint64_t value = 0;
-    if (!(file >> value)) break;
+    if (!(file >> value)) return {};
     ticks.total += value;
     const bool idles = column == 3 || column == 4;
     if (column == 7) {
@@ -106,6 +91,24 @@ CpuTicks read_cpu_ticks() {
     }
   }
   return ticks;
+}
+
+std::optional<std::string> read_governor(std::int32_t processor,
+                                         const std::filesystem::path& root) {
+  return KernelFile(root /
+                    fmt::format("sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor", processor))
+      .first_line();
+}
+
+std::optional<std::uint64_t> read_heat_throttles(const std::filesystem::path& root) {
+  std::optional<std::uint64_t> throttles;
+  std::error_code missing;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(root / "sys/devices/system/cpu", missing)) {
+    const KernelFile count(entry.path() / "thermal_throttle/core_throttle_count");
+    if (count.number()) throttles = throttles.value_or(0) + *count.number();
+  }
+  return throttles;
 }
 
 double steal_percent(const CpuTicks& before, const CpuTicks& after) {
@@ -126,7 +129,7 @@ Environment read_environment() {
   environment.memory_bytes = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
                              static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   environment.virtual_machine = is_virtual_machine();
-  environment.cpu_governor = first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+  environment.cpu_governor = read_governor(0);
   static_cast<void>(getloadavg(&environment.load_average, 1));
   environment.kernel = fmt::format("{} {} {}", system.sysname, system.release, system.machine);
   environment.gpus = gpu_names();

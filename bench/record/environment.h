@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -16,7 +17,15 @@ struct CpuTicks {
   std::uint64_t total = 0, steal = 0;  ///< steal: taken by the hypervisor for other guests
   std::uint64_t busy = 0;              ///< used by programs and by the kernel
 };
-CpuTicks read_cpu_ticks();
+/// Zeros if the kernel does not show them. `root` has /proc and /sys, here and below.
+CpuTicks read_cpu_ticks(const std::filesystem::path& root = "/");
+
+/// The governor of a processor's frequency; none: not visible.
+std::optional<std::string> read_governor(std::int32_t processor,
+                                         const std::filesystem::path& root = "/");
+
+/// How often heat made a core slower since boot, summed over all cores; none: not visible.
+std::optional<std::uint64_t> read_heat_throttles(const std::filesystem::path& root = "/");
 
 struct Environment {
   std::string cpu_model;

@@ -16,7 +16,7 @@
 #include <fstream>
 #include <system_error>
 
-#include "dataflow/options.h"
+#include "dataflow/machine/kernel_file.h"
 
 namespace penstock {
 
@@ -56,13 +56,8 @@ std::int32_t usable_cores() {
   CPU_ZERO(&set);
   std::int32_t cores = 1;
   if (sched_getaffinity(0, sizeof set, &set) == 0) cores = std::max(1, CPU_COUNT(&set));
-  // cgroup v2: "max 100000" or "150000 100000", in microseconds per period.
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (file >> quota >> period && quota != "max" && period > 0) {
-    const double share = parse_real(quota, "cpu.max") / period;
-    cores = std::clamp(static_cast<std::int32_t>(share), 1, cores);
+  if (const std::optional<double> quota = cpu_quota("self")) {
+    cores = static_cast<std::int32_t>(std::clamp(*quota, 1.0, static_cast<double>(cores)));
   }
   return cores;
 }

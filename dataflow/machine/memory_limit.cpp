@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/machine/memory_limit.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <utility>
 
 #include "dataflow/error.h"
+#include "dataflow/machine/kernel_file.h"
 
 namespace penstock {
 namespace {
@@ -22,78 +20,46 @@ namespace fs = std::filesystem;
 constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
 
 std::size_t kernel_available(const fs::path& root) {
-  std::ifstream file(root / "proc/meminfo");
-  std::string key, unit;
-  std::size_t kib = 0;
-  while (file >> key >> kib) {
-    if (key == "MemAvailable:") return kib * 1024;
-    std::getline(file, unit);
-  }
-  return kNoLimit;
+  constexpr std::size_t kBytesPerKib = 1024;
+  const auto kib = KernelFile(root / "proc/meminfo").value("MemAvailable");
+  return kib ? *kib * kBytesPerKib : kNoLimit;
 }
 
-/// The number in a file; "max" and missing files mean no limit.
-std::size_t number_in(const fs::path& path) {
-  std::ifstream file(path);
-  std::size_t value = 0;
-  return file >> value ? value : kNoLimit;
-}
-
-/// A version of control groups, with its file names.
+/// The file names of a version of control groups.
 struct GroupVersion {
-  std::string_view folder;  ///< below /sys/fs/cgroup
+  int version;
   std::string_view limit, used;
   /// Keys of memory.stat for the page cache of a group and the groups below it. The kernel frees
   /// the page cache when memory is needed.
   std::array<std::string_view, 2> cache;
-  /// True if a line of /proc/self/cgroup, NUMBER:CONTROLLERS:PATH, names the process's own group.
-  bool (*is_own)(std::string_view number, std::string_view controllers);
 };
 constexpr std::array kVersions = {
-    GroupVersion{"memory",
+    GroupVersion{1,
                  "memory.limit_in_bytes",
                  "memory.usage_in_bytes",
-                 {"total_active_file", "total_inactive_file"},
-                 [](std::string_view, std::string_view controllers) {
-                   return fmt::format(",{},", controllers).find(",memory,") != std::string::npos;
-                 }},
-    GroupVersion{"",
-                 "memory.max",
-                 "memory.current",
-                 {"active_file", "inactive_file"},
-                 [](std::string_view number, std::string_view) { return number == "0"; }},
+                 {"total_active_file", "total_inactive_file"}},
+    GroupVersion{2, "memory.max", "memory.current", {"active_file", "inactive_file"}},
 };
 
-std::size_t cache_of(const GroupVersion& version, const fs::path& group) {
-  std::ifstream file(group / "memory.stat");
-  std::string key;
-  std::size_t bytes = 0, sum = 0;
-  while (file >> key >> bytes) {
-    if (key == version.cache[0] || key == version.cache[1]) sum += bytes;
-  }
-  return sum;
+const GroupVersion& files_of(const ControlGroup& group) {
+  return *std::ranges::find(kVersions, group.version, &GroupVersion::version);
 }
 
-std::size_t available_in(const GroupVersion& version, const fs::path& group) {
-  const std::size_t limit = number_in(group / version.limit);
-  const std::size_t used = number_in(group / version.used);
-  if (limit == kNoLimit || used == kNoLimit) return kNoLimit;
-  const std::size_t kept = used - std::min(used, cache_of(version, group));
+/// "max" and missing files mean no limit.
+std::size_t limit_of(const ControlGroup& group) {
+  return KernelFile(group.folder / files_of(group).limit).number().value_or(kNoLimit);
+}
+
+std::size_t available_in(const ControlGroup& group) {
+  const GroupVersion& files = files_of(group);
+  const std::size_t limit = limit_of(group);
+  const auto used = KernelFile(group.folder / files.used).number();
+  if (limit == kNoLimit || !used) return kNoLimit;
+  const KernelFile stat(group.folder / "memory.stat");
+  std::size_t cache = 0;
+  for (const std::string_view key : files.cache) cache += stat.value(key).value_or(0);
+  const std::size_t kept = *used - std::min<std::size_t>(*used, cache);
   return limit > kept ? limit - kept : 0;
-}
-
-/// The path of the process's own group, relative to the root of groups.
-fs::path own_group(const GroupVersion& version, const fs::path& root) {
-  std::ifstream file(root / "proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos || line.substr(second + 1, 1) != "/") continue;
-    const std::string_view text = line;
-    if (version.is_own(text.substr(0, first), text.substr(first + 1, second - first - 1))) {
-      return line.substr(second + 2);
-    }
-  }
-  return {};
 }
 
 /// "600 MB", "34.4 GB".
@@ -137,17 +103,22 @@ std::string what_would_fit(std::span<const MemoryNeed> needs, double available) 
 
 }  // namespace
 
-std::size_t available_memory(const fs::path& root) {
+std::size_t available_memory(const fs::path& root, std::string_view process) {
   std::size_t available = kernel_available(root);
-  for (const GroupVersion& version : kVersions) {
-    fs::path group = root / "sys/fs/cgroup" / version.folder;
-    available = std::min(available, available_in(version, group));
-    for (const fs::path& part : own_group(version, root)) {
-      group /= part;
-      available = std::min(available, available_in(version, group));
-    }
+  for (const ControlGroup& group : control_groups(process, "memory", root)) {
+    available = std::min(available, available_in(group));
   }
   return available;
+}
+
+std::optional<std::size_t> group_memory_limit(const fs::path& root, std::string_view process) {
+  // Version 1 writes the largest multiple of a page if there is no limit.
+  constexpr std::size_t kNone = std::size_t{1} << 62;
+  std::size_t limit = kNone;
+  for (const ControlGroup& group : control_groups(process, "memory", root)) {
+    limit = std::min(limit, limit_of(group));
+  }
+  return limit < kNone ? std::optional(limit) : std::nullopt;
 }
 
 void require_memory(std::span<const MemoryNeed> needs, std::size_t available) {

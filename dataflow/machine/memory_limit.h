@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,8 +14,13 @@ namespace penstock {
 
 /// The smallest of the kernel's available memory and the room in the process's control groups
 /// (versions 1 and 2), in bytes. Unknown limits count as none. `root` is where /proc and /sys are,
-/// for tests.
-std::size_t available_memory(const std::filesystem::path& root = "/");
+/// for tests; `process` is a process number, or this process.
+std::size_t available_memory(const std::filesystem::path& root = "/",
+                             std::string_view process = "self");
+
+/// The smallest memory limit of the process's control groups, in bytes; none: no limit is visible.
+std::optional<std::size_t> group_memory_limit(const std::filesystem::path& root = "/",
+                                              std::string_view process = "self");
 
 /// Memory that is about to be allocated. `bytes` is proportional to the value of each flag.
 struct MemoryNeed {

@@ -50,8 +50,8 @@ class IsolatorTest : public testing::Test {
     all_ticks_ += 1000;
     isolate::NoiseReading reading;
     reading.time = clock_.now();
-    reading.all_ticks = all_ticks_;
-    reading.busy_ticks = all_ticks_ / 100 * foreign_;
+    reading.ticks.total = all_ticks_;
+    reading.ticks.busy = all_ticks_ / 100 * foreign_;
     return reading;
   }
 

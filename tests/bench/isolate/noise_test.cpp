@@ -91,7 +91,7 @@ TEST_F(NoiseTest, DamagedFilesAreAbsent) {
   write("proc/pressure/cpu", "nothing\n");
   write("sys/fs/cgroup/cpu.stat", "");
   const isolate::NoiseReading reading = read(0s, 0);
-  EXPECT_EQ(reading.all_ticks, 0U);
+  EXPECT_EQ(reading.ticks.total, 0U);
   EXPECT_FALSE(reading.cpu_pressure_us);
   EXPECT_FALSE(reading.throttles);
 }

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs `penstock doctor` on small Python programs.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "bench/run/child_process.h"
+#include "tests/support/patience.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/text_files.h"
+#include "tests/support/thrown_by.h"
+
+namespace penstock {
+namespace {
+
+/// A Python program that prints a line when it is ready; ends with the object.
+class Program {
+ public:
+  explicit Program(const std::string& script)
+      : child_({.arguments = {"/usr/bin/python3", "-u", "-c", script},
+                .timeout = std::chrono::minutes(2),
+                .on_output = [this](std::string_view) { ready_ = true; }}) {
+    EXPECT_TRUE(await([&] { return ready_.load(); }));
+  }
+  std::string pid() const { return std::to_string(child_.pid()); }
+
+ private:
+  std::atomic<bool> ready_ = false;
+  ChildProcess child_;
+};
+
+ChildExit doctor(std::vector<std::string> words) {
+  words.insert(words.begin(), {PENSTOCK_PROGRAM, "doctor"});
+  ChildProcess child({.arguments = std::move(words), .timeout = std::chrono::minutes(1)});
+  return child.wait();
+}
+
+nlohmann::json finding(const nlohmann::json& json, const std::string& check) {
+  for (const nlohmann::json& each : json.at("findings")) {
+    if (each.at("check") == check) return each;
+  }
+  return {};
+}
+
+// Hashing large blocks releases the interpreter's lock, so that the threads compete for cores.
+constexpr char kBusy[] = R"(
+import hashlib, os, threading, time
+block = bytes(1 << 22)
+def work():
+    while True:
+        hashlib.sha256(block).digest()
+for _ in range(6 * len(os.sched_getaffinity(0))):
+    threading.Thread(target=work, daemon=True).start()
+print("ready")
+time.sleep(100)
+)";
+constexpr char kAsleep[] = "import time; print('ready'); time.sleep(100)";
+
+TEST(DoctorProgram, NamesAProcessWithTooManyBusyThreads) {
+  const TempFolder folder;
+  const std::string file = (folder / "doctor.json").string();
+  const Program program(kBusy);
+  const ChildExit exit = doctor({program.pid(), "--seconds=2s", "--json=" + file});
+  EXPECT_EQ(exit.code, 0) << exit.last_words;
+  EXPECT_TRUE(says(exit.output, "threads: problem"));
+  EXPECT_TRUE(says(exit.output, "process " + program.pid() + " (python3"));
+  const nlohmann::json threads = finding(nlohmann::json::parse(read_text(file)), "threads");
+  EXPECT_EQ(threads.at("severity"), "problem");
+  EXPECT_GE(threads.at("figures").at("busy_threads"), 3);
+}
+
+TEST(DoctorProgram, CountsWorkersOfTheProcess) {
+  const TempFolder folder;
+  const std::string file = (folder / "doctor.json").string();
+  const Program program(R"(
+import os, time
+program = os.getpid()
+worker = os.fork()
+if worker == 0:
+    while os.getppid() == program:
+        pass
+print(worker)
+time.sleep(100)
+)");
+  const ChildExit exit = doctor({program.pid(), "--seconds=1s", "--json=" + file});
+  EXPECT_EQ(exit.code, 0) << exit.last_words;
+  const nlohmann::json processes = nlohmann::json::parse(read_text(file)).at("processes");
+  ASSERT_EQ(processes.size(), 2U);
+  EXPECT_NE(std::to_string(processes[0].at("pid").get<int>()), program.pid())
+      << "the worker used more time";
+}
+
+TEST(DoctorProgram, FindsNoThreadsInAProcessThatSleeps) {
+  const TempFolder folder;
+  const std::string file = (folder / "doctor.json").string();
+  const Program program(kAsleep);
+  const ChildExit exit = doctor({program.pid(), "--seconds=1s", "--json=" + file});
+  EXPECT_EQ(exit.code, 0) << exit.last_words;
+  const nlohmann::json json = nlohmann::json::parse(read_text(file));
+  EXPECT_EQ(finding(json, "threads").at("severity"), "ok");
+  EXPECT_EQ(finding(json, "cores").at("severity"), "ok");
+  EXPECT_FALSE(json.at("ended"));
+}
+
+TEST(DoctorProgram, AnswersForTheTimeBeforeAProcessEnded) {
+  const Program program("import time; print('ready'); time.sleep(3)");
+  const ChildExit exit = doctor({program.pid(), "--seconds=40s"});
+  // On a machine that stands still for seconds, the process may have ended before.
+  if (exit.code == 0) {
+    EXPECT_TRUE(says(exit.output, "The process ended in the window."));
+  } else {
+    EXPECT_EQ(exit.code, 2);
+  }
+}
+
+TEST(DoctorProgram, RefusesWhatIsNoProcess) {
+  for (const auto& words : std::vector<std::vector<std::string>>{
+           {}, {"1", "2"}, {"x"}, {"0"}, {"-5"}, {"99999999999"}, {"2147483647"}}) {
+    EXPECT_EQ(doctor(words).code, 2);
+  }
+  EXPECT_TRUE(says(doctor({"2147483647"}).last_words, "there is no running process 2147483647"));
+  EXPECT_TRUE(says(doctor({"1", "--seconds=1ms"}).last_words, "--seconds"));
+}
+
+TEST(DoctorProgram, RefusesAFileThatCannotBeWrittenBeforeTheWindow) {
+  const ChildExit exit = doctor({"1", "--seconds=10min", "--json=/no/such/folder/file"});
+  EXPECT_EQ(exit.code, 6) << exit.describe();
+}
+
+}  // namespace
+}  // namespace penstock
