@@ -279,7 +279,7 @@ bool parse_flags(const VerbHelp& help, std::span<const Flag> flags,
     const std::string word = app.remaining().empty() ? words.back() : app.remaining().front();
     std::error_code ignored;
     const bool is_data =
-        index.find("data_dir") != nullptr && std::filesystem::exists(word, ignored);
+        index.find("data-dir") != nullptr && std::filesystem::exists(word, ignored);
     throw ConfigError(
         fmt::format("'{}' is not a flag; give {}; see `penstock {} --help`", word,
                     is_data ? "data as --data-dir=" + word : "a value as --flag=value", help.verb));
