@@ -13,7 +13,7 @@ namespace {
 /// Processes in the table.
 constexpr std::size_t kMostRows = 12;
 
-document::Table table_of(const std::vector<ProcessUse>& uses) {
+document::Table table_of(const Observation& seen, const std::vector<ProcessUse>& uses) {
   document::Table table{.columns = {{"PID", true},
                                     {"name"},
                                     {"cores used", true},
@@ -25,10 +25,12 @@ document::Table table_of(const std::vector<ProcessUse>& uses) {
   for (const ProcessUse& use : uses) {
     if (table.rows.size() == kMostRows) break;
     const double waits = use.wait_cores / std::max(1e-9, use.cpu_cores + use.wait_cores);
-    table.rows.push_back({std::to_string(use.pid), use.name, fmt::format("{:.2f}", use.cpu_cores),
-                          fmt::format("{:.0f} %", 100 * waits), std::to_string(use.busy_threads),
-                          std::to_string(use.threads), fmt::format("{:.0f}", use.rss_bytes / 1e6),
-                          fmt::format("{:.1f}", use.growth_bytes_per_s / 1e6 + 0.0)});
+    table.rows.push_back(
+        {std::to_string(use.pid), use.name, fmt::format("{:.2f}", use.cpu_cores),
+         seen.reasons.contains("core_wait") ? "not known" : fmt::format("{:.0f} %", 100 * waits),
+         std::to_string(use.busy_threads), std::to_string(use.threads),
+         fmt::format("{:.0f}", use.rss_bytes / 1e6),
+         fmt::format("{:.1f}", use.growth_bytes_per_s / 1e6 + 0.0)});
   }
   return table;
 }
@@ -81,7 +83,7 @@ document::Document document_of(const Observation& seen, const std::vector<Findin
   for (const Finding& finding : findings) document.push_back(block_of(finding));
   document.emplace_back(list_of("Not known:", Severity::unknown, findings));
   document.emplace_back(list_of("In order:", Severity::ok, findings));
-  document.emplace_back(table_of(uses));
+  document.emplace_back(table_of(seen, uses));
   if (uses.size() > kMostRows) {
     document.emplace_back(document::Paragraphs{
         .texts = {fmt::format("{} more processes used less CPU time.", uses.size() - kMostRows)}});
@@ -105,18 +107,22 @@ nlohmann::ordered_json to_json(const Observation& seen, const std::vector<Findin
                                 {"remedy", finding.remedy},
                                 {"figures", figures}});
   }
+  const auto if_known = [&](const std::string& figure, double value) {
+    return seen.reasons.contains(figure) ? Json(nullptr) : Json(value);
+  };
   for (const ProcessUse& use : uses_of(seen)) {
-    json["processes"].push_back({{"pid", use.pid},
-                                 {"name", use.name},
-                                 {"cpu_cores", use.cpu_cores},
-                                 {"wait_cores", use.wait_cores},
-                                 {"threads", use.threads},
-                                 {"busy_threads", use.busy_threads},
-                                 {"preemptions_per_s", use.preemptions_per_s},
-                                 {"rss_bytes", use.rss_bytes},
-                                 {"growth_bytes_per_s", use.growth_bytes_per_s},
-                                 {"major_faults_per_s", use.major_faults_per_s},
-                                 {"read_bytes_per_s", use.read_bytes_per_s}});
+    json["processes"].push_back(
+        {{"pid", use.pid},
+         {"name", use.name},
+         {"cpu_cores", use.cpu_cores},
+         {"wait_cores", if_known("core_wait", use.wait_cores)},
+         {"threads", use.threads},
+         {"busy_threads", use.busy_threads},
+         {"preemptions_per_s", use.preemptions_per_s},
+         {"rss_bytes", if_known("rss", use.rss_bytes)},
+         {"growth_bytes_per_s", use.growth_bytes_per_s},
+         {"major_faults_per_s", use.major_faults_per_s},
+         {"read_bytes_per_s", if_known("read_bytes", use.read_bytes_per_s)}});
   }
   return json;
 }

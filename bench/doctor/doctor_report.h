@@ -15,7 +15,8 @@ inline constexpr int kSchema = 1;
 
 document::Document document_of(const Observation& seen, const std::vector<Finding>& findings);
 
-/// `findings`, `processes` and the window. Names of figures have their units.
+/// `findings`, `processes` and the window. Names of figures have their units. A figure of a process
+/// is null if it is not known for any of them.
 nlohmann::ordered_json to_json(const Observation& seen, const std::vector<Finding>& findings);
 
 }  // namespace penstock::doctor

@@ -178,6 +178,7 @@ Result check_memory(const Observation& seen, const std::vector<ProcessUse>& uses
   if (!machine.memory_bytes || !machine.available_bytes) {
     return {Severity::unknown, "/proc/meminfo has no MemTotal or no MemAvailable"};
   }
+  if (seen.reasons.contains("rss")) return {Severity::unknown, reason_of(seen, "rss")};
   const auto limit = static_cast<double>(
       std::min(*machine.memory_bytes, seen.machine.group_memory_bytes.value_or(UINT64_MAX)));
   const double rss = total(uses, &ProcessUse::rss_bytes);
@@ -234,13 +235,16 @@ Result check_shared_memory(const Observation& seen, const std::vector<ProcessUse
   const auto free = static_cast<double>(seen.machine.shm_bytes->second);
   const bool small = size <= kSmallShm && uses.size() > 1;
   const bool known = !seen.reasons.contains("shared_files");
-  return {worse(below(percent_of(free, size), kShmFreePercent), small    ? Severity::look
-                                                                : !known ? Severity::unknown
-                                                                         : Severity::ok),
-          fmt::format("/dev/shm has {}, {} of it free; what the processes map there: {}",
-                      size_text(size), size_text(free),
-                      known ? size_text(mapped) : "not known, " + reason_of(seen, "shared_files")),
-          {{"shm_bytes", size}, {"shm_free_bytes", free}, {"shm_mapped_bytes", mapped}}};
+  Result result{
+      worse(below(percent_of(free, size), kShmFreePercent), small    ? Severity::look
+                                                            : !known ? Severity::unknown
+                                                                     : Severity::ok),
+      fmt::format("/dev/shm has {}, {} of it free; what the processes map there: {}",
+                  size_text(size), size_text(free),
+                  known ? size_text(mapped) : "not known, " + reason_of(seen, "shared_files")),
+      {{"shm_bytes", size}, {"shm_free_bytes", free}}};
+  if (known) result.figures.emplace_back("shm_mapped_bytes", mapped);
+  return result;
 }
 
 /// The share of the window in which tasks of the machine, or of the group if it is larger, waited.

@@ -26,7 +26,7 @@ struct Finding {
   std::string_view cost{}, find_out{}, remedy{};
 };
 
-/// The window of one process.
+/// The window of one process. Figures that are not known are 0; Observation::reasons names them.
 struct ProcessUse {
   std::int32_t pid = 0;
   std::string name;
@@ -36,7 +36,7 @@ struct ProcessUse {
   double preemptions_per_s = 0;                ///< involuntary context switches
   double rss_bytes = 0, growth_bytes_per_s = 0;
   double major_faults_per_s = 0;
-  double read_bytes_per_s = 0;  ///< 0 if not known
+  double read_bytes_per_s = 0;
 };
 
 double window_s(const Observation& seen);

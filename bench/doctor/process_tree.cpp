@@ -185,6 +185,7 @@ std::optional<ProcessReading> TreeReader::read_process(std::int32_t pid) {
                          .name = stat.name(),
                          .major_faults = stat.number(Stat::kMajorFaults)};
   const KernelFile status(folder / "status");
+  if (!status.value("VmRSS")) give_reason("rss", pid, status.error);
   process.rss_bytes = status.value("VmRSS").value_or(0) * kBytesPerKib;
   process.swap_bytes = status.value("VmSwap").value_or(0) * kBytesPerKib;
   const KernelFile io(folder / "io");
@@ -210,7 +211,9 @@ ProcessFacts TreeReader::read_facts(std::int32_t pid) {
   }
   if (facts.allowed_processors.empty()) give_reason("affinity", pid, 0);
   // Max open files            1024                 4096                 files
-  facts.open_files_limit = KernelFile(folder / "limits").value("Max open files");
+  const KernelFile limits(folder / "limits");
+  facts.open_files_limit = limits.value("Max open files");
+  if (!facts.open_files_limit) give_reason("open_files", pid, limits.error);
   std::error_code error;
   const fs::directory_iterator descriptors(folder / "fd", error);
   if (!error) {

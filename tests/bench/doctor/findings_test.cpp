@@ -414,6 +414,25 @@ TEST(Doctor, TheJsonHasFindingsAndProcesses) {
   EXPECT_EQ(json.at("findings")[0].at("severity"), "ok");
   EXPECT_EQ(json.at("processes").size(), 2U);
   EXPECT_EQ(json.at("processes")[1].at("cpu_cores"), 0.5);
+  EXPECT_EQ(json.at("processes")[1].at("wait_cores"), 0.0);
+}
+
+TEST(Doctor, UnknownFiguresAreNoZeros) {
+  Observation seen = healthy();
+  for (const char* figure : {"core_wait", "read_bytes", "rss", "shared_files"}) {
+    seen.reasons[figure] = "Permission denied";
+  }
+  const std::vector<Finding> findings = doctor::findings_of(seen);
+  const nlohmann::ordered_json json = doctor::to_json(seen, findings);
+  for (const char* figure : {"wait_cores", "read_bytes_per_s", "rss_bytes"}) {
+    EXPECT_TRUE(json.at("processes")[0].at(figure).is_null()) << figure;
+  }
+  for (const char* check : {"cores", "memory", "storage", "shared memory"}) {
+    EXPECT_EQ(finding(seen, check).severity, Severity::unknown) << check;
+  }
+  for (const auto& [name, value] : finding(seen, "shared memory").figures) {
+    EXPECT_NE(name, "shm_mapped_bytes");
+  }
 }
 
 }  // namespace

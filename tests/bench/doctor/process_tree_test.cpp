@@ -130,7 +130,7 @@ TEST_F(ProcessTree, SaysWhyAFigureIsNotKnown) {
   reader_->read_machine();
   EXPECT_FALSE(reading.processes.at(10).read_bytes);
   for (const char* figure : {"read_bytes", "environment", "shared_files", "core_wait", "open_files",
-                             "affinity", "shm", "nodes"}) {
+                             "affinity", "shm", "nodes", "rss"}) {
     EXPECT_TRUE(reader_->reasons().contains(figure)) << figure;
   }
   EXPECT_EQ(reader_->reasons().at("read_bytes"), "process 10 (python3): No such file or directory");
