@@ -136,10 +136,14 @@ exit 8""")
 
     def test_ends_with_its_budget_and_continues_what_was_cut_off(self):
         self.program("bin/penstock_gpu_check", "echo $$ > \"$CALLS.pid\"; trap '' TERM; while true; do sleep 1000; done")
-        begin = time.monotonic()
-        steps, _ = self.visit("kernels,graphs", "--budget", "6")
-        self.assertLess(time.monotonic() - begin, 30)
-        hung = pathlib.Path("/proc", pathlib.Path(f"{self.calls}.pid").read_text().strip(), "stat")
+        begun = pathlib.Path(f"{self.calls}.pid")
+        for budget in (6, 24, 96):  # on a busy machine the program may not even begin within the first one
+            begin = time.monotonic()
+            steps, _ = self.visit("kernels,graphs", "--budget", str(budget))
+            self.assertLess(time.monotonic() - begin, 5 * budget)
+            if begun.exists():
+                break
+        hung = pathlib.Path("/proc", begun.read_text().strip(), "stat")
         self.assertTrue(not hung.exists() or ") Z" in hung.read_text(), "a program outlived its step")
         self.assertEqual([steps[name]["verdict"] for name in ("kernels", "graphs")], ["out of time", "not run"])
         self.program("bin/penstock_gpu_check", "echo \"$verb: 1 passed\"")
