@@ -80,6 +80,17 @@ statistics::Estimate added_of(const std::vector<statistics::Pair>& pairs) {
   return statistics::summarise_rounds(added);
 }
 
+/// Adds a rung that runs `base` with another feeder.
+LadderRung& add_rung(std::vector<LadderRung>& rungs, const RunConfig& base, std::string name,
+                     std::string adds, std::string feeder) {
+  LadderRung& rung = rungs.emplace_back();
+  rung.name = std::move(name);
+  rung.adds = std::move(adds);
+  rung.config = base;
+  rung.config.fake_location = std::move(feeder);
+  return rung;
+}
+
 /// Adds one rung after the other.
 class Ladder {
  public:
@@ -91,11 +102,7 @@ class Ladder {
   }
 
   LadderRung& add(std::string name, std::string adds, std::string feeder) {
-    LadderRung& rung = rungs_.emplace_back();
-    rung.name = std::move(name);
-    rung.adds = std::move(adds);
-    rung.config = base_;
-    rung.config.fake_location = std::move(feeder);
+    LadderRung& rung = add_rung(rungs_, base_, std::move(name), std::move(adds), std::move(feeder));
     rung.examples = data_.examples;
     return rung;
   }
@@ -230,12 +237,7 @@ std::vector<LadderRung> ladder_rungs(const RunConfig& base, const LadderData& da
 std::vector<LadderRung> loader_rungs(const RunConfig& base) {
   std::vector<LadderRung> rungs;
   const auto add = [&](std::string name, std::string adds, std::string feeder) -> LadderRung& {
-    LadderRung& rung = rungs.emplace_back();
-    rung.name = std::move(name);
-    rung.adds = std::move(adds);
-    rung.config = base;
-    rung.config.fake_location = std::move(feeder);
-    return rung;
+    return add_rung(rungs, base, std::move(name), std::move(adds), std::move(feeder));
   };
   const auto part = [&](const char* name) {
     ComponentText feeder = parse_component(base.fake_location);
@@ -392,12 +394,7 @@ class MessageRungs {
 
  private:
   LadderRung& add(std::string name, std::string adds, std::string feeder) {
-    LadderRung& rung = rungs_.emplace_back();
-    rung.name = std::move(name);
-    rung.adds = std::move(adds);
-    rung.config = base_;
-    rung.config.fake_location = std::move(feeder);
-    return rung;
+    return add_rung(rungs_, base_, std::move(name), std::move(adds), std::move(feeder));
   }
 
   void add_memory() {

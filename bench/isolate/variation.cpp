@@ -164,7 +164,9 @@ std::string sentence_of(const VariationFinding& found, double margin) {
     if (rate->value >= (1 - margin) * best.img_per_s->value)
       alike.push_back(found.settings[i].change);
   }
-  const std::string rate = format_estimate(*best.img_per_s, 0);
+  // The rates of other settings are relative to the present one, which has no interval therefore.
+  const std::string rate = best.change.empty() ? format_fixed(best.img_per_s->value, 0)
+                                               : format_estimate(*best.img_per_s, 0);
   std::string text =
       best.change.empty()
           ? fmt::format("None of {} settings is faster than the present one: {} img/s.", tried,

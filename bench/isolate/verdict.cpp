@@ -195,7 +195,7 @@ std::string loader_sentence(const Isolation& found) {
     text = fmt::format("Of their time, {:.0f} % is loading samples and {:.0f} % collating them. ",
                        *load, *collate);
   }
-  return text + fmt::format("Alone it supplies {} img/s: a device that trains fewer does not wait.",
+  return text + fmt::format("Alone it supplies {} img/s: a device that trains less does not wait.",
                             format_estimate(*found.supply_img_per_s, 0));
 }
 

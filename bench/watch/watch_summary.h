@@ -34,7 +34,7 @@ LoopSummary summary_of(const Loop& loop);
 nlohmann::ordered_json summary_json(const LoopSummary& summary);
 
 /// Which rank waits longest in step k of the main loop, over all steps that every rank has. Steps
-/// in which nobody waits for a noticeable time (kNoticeable of the step) do not count.
+/// in which no rank waits for a noticeable time (kNoticeable of the step) do not count.
 struct SlowestRank {
   std::int32_t rank = 0;        ///< it waits longest in most steps
   double percent_of_steps = 0;  ///< of those that count

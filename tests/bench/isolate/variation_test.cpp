@@ -91,7 +91,8 @@ TEST_F(IsolatorTest, VarySaysThatNothingIsFaster) {
   machine_.feeder_ms = 40;
   plan_.settings = isolate::settings_of("feeder_threads=1", plan_.config);
   const isolate::Isolation& found = isolate();
-  EXPECT_TRUE(mentions(found.verdict, "None of 1 settings is faster than the present one"));
+  EXPECT_TRUE(mentions(found.verdict, "None of 1 settings is faster than the present one: "));
+  EXPECT_EQ(found.verdict.back().find('('), std::string::npos) << "the rate has no interval here";
   EXPECT_FALSE(found.verification);
 }
 
