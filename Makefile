@@ -70,6 +70,7 @@ deb:
 # build/penstock_bench-VERSION-....whl: the program without MPI, its shared libraries, and the Python package. It packs what
 # `make run` has built, and only links the program again. Needs the network the first time.
 wheel: configure
+	$(call install,python3-venv)
 	cmake --build $(BUILD) --target penstock_portable penstock_producer
 	python/make_wheel.sh $(BUILD) $(BUILD)
 
@@ -97,8 +98,9 @@ coverage:
 
 # Tests the reference systems' producers, from PyPI, against Penstock. Needs the network, unlike `make test`.
 interop: configure
+	$(call install,python3-venv)
 	cmake --build $(BUILD)
-	python3 -m venv $(BUILD)/interop || { echo "install python3-venv"; exit 1; }
+	python3 -m venv $(BUILD)/interop
 	$(BUILD)/interop/bin/pip install --quiet -r tests/interop/requirements.txt
 	cd $(BUILD) && ctest --output-on-failure --no-tests=error -L interop
 
