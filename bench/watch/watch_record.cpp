@@ -24,6 +24,11 @@ constexpr std::size_t kLongestName = 800;  ///< bytes: 200 letters
 /// How a record begins; nothing else that Penstock writes does.
 constexpr std::string_view kBegin = R"({"schema":1,"watch":)";
 
+const Json* find(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found == object.end() ? nullptr : &*found;
+}
+
 /// Numbers from 0 to `most`. JsonField::elements() would take 100 bytes for each.
 std::vector<double> numbers(const JsonField& field, double most) {
   if (!field.json().is_array()) field.refuse("a list of numbers");
@@ -56,6 +61,19 @@ Loop loop_of(const JsonField& field) {
     if (waits[i] > steps[i]) field.at("wait_us").refuse("waits that are parts of their steps");
     loop.steps.push_back({waits[i], steps[i], static_cast<std::int32_t>(images[i])});
   }
+  if (const Json* const gpu_waits = find(field.json(), "gpu_wait_us")) {
+    if (!gpu_waits->is_array() || gpu_waits->size() != steps.size()) {
+      field.refuse(fmt::format("as many gpu_wait_us as step_us, which has {}", steps.size()));
+    }
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const Json& wait = (*gpu_waits)[i];
+      if (wait.is_null()) continue;
+      if (!wait.is_number() || !(wait >= 0 && wait <= waits[i])) {
+        field.at("gpu_wait_us").refuse("null, or parts of wait_us");
+      }
+      loop.steps[i].gpu_wait_us = wait.get<double>();
+    }
+  }
   for (const double begin : numbers(field.at("begins"), INT32_MAX)) {
     const auto index = static_cast<std::size_t>(begin);
     if (index >= loop.steps.size()) field.at("begins").refuse("numbers of steps");
@@ -86,11 +104,16 @@ void read_process(const JsonField& field, Rank& rank) {
 
 Json to_json(const Loop& loop) {
   Json waits = Json::array(), steps = Json::array(), images = Json::array(), begins = Json::array();
+  Json gpu_waits = Json::array();
+  bool gpu_is_known = false;
   for (const Step& step : loop.steps) {
     if (step.begins_epoch) begins.push_back(steps.size());
     waits.push_back(static_cast<std::int64_t>(step.wait_us));
     steps.push_back(static_cast<std::int64_t>(step.step_us));
     images.push_back(step.images);
+    gpu_waits.push_back(step.gpu_wait_us ? Json(static_cast<std::int64_t>(*step.gpu_wait_us))
+                                         : Json());
+    gpu_is_known = gpu_is_known || step.gpu_wait_us;
   }
   Json json = summary_json(summary_of(loop));
   json.update(Json{{"loop", loop.name},
@@ -100,6 +123,7 @@ Json to_json(const Loop& loop) {
                    {"images", std::move(images)},
                    {"begins", std::move(begins)},
                    {"ends_us", loop.ends_us}});
+  if (gpu_is_known) json["gpu_wait_us"] = std::move(gpu_waits);
   return json;
 }
 

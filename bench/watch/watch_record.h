@@ -24,6 +24,8 @@ struct Step {
   double step_us = 0;  ///< from the beginning of this `next` to that of the following one
   std::int32_t images = 0;  ///< first dimension of the batch; 0: not known
   bool begins_epoch = false;
+  /// The part of the wait in which the GPU had no work of the loop's stream.
+  std::optional<double> gpu_wait_us{};
 
   bool operator==(const Step&) const = default;
 };

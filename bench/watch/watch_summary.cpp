@@ -25,23 +25,38 @@ std::string label_of(const Rank& rank, const WatchRecord& record) {
                     : fmt::format("{} (process {})", rank.rank, rank.pid);
 }
 
-std::vector<std::string> cells_of(const std::string& rank, const Loop& loop) {
+/// True if the waits of a GPU are known.
+bool tells_gpu(const WatchRecord& record) {
+  return std::ranges::any_of(record.ranks, [](const Rank& rank) {
+    return std::ranges::any_of(rank.loops, [](const Loop& loop) {
+      return summary_of(loop).gpu_waited_percent.has_value();
+    });
+  });
+}
+
+std::vector<std::string> cells_of(const std::string& rank, const Loop& loop, bool with_gpu) {
   const LoopSummary sum = summary_of(loop);
   const auto steady = [&](double value, int decimals) {
     return sum.steady > 0 ? format_fixed(value, decimals) : std::string("-");
   };
-  return {rank,
-          loop.name + (loop.in_thread ? ", in a thread" : ""),
-          fmt::format("{}", sum.batches),
-          steady(sum.waited_percent, 1),
-          sum.img_per_s > 0 ? steady(sum.img_per_s, 1) : "-",
-          steady(sum.batches_per_s, 2),
-          steady(sum.wait_ms_p50, 2),
-          steady(sum.wait_ms_p95, 2),
-          steady(sum.wait_ms_p99, 2),
-          steady(sum.wait_ms_max, 2),
-          format_fixed(sum.first_batch_s, 2),
-          fmt::format("{} ({})", format_fixed(sum.epoch_edges_s, 2), sum.epochs)};
+  std::vector<std::string> cells{
+      rank,
+      loop.name + (loop.in_thread ? ", in a thread" : ""),
+      fmt::format("{}", sum.batches),
+      steady(sum.waited_percent, 1),
+      sum.img_per_s > 0 ? steady(sum.img_per_s, 1) : "-",
+      steady(sum.batches_per_s, 2),
+      steady(sum.wait_ms_p50, 2),
+      steady(sum.wait_ms_p95, 2),
+      steady(sum.wait_ms_p99, 2),
+      steady(sum.wait_ms_max, 2),
+      format_fixed(sum.first_batch_s, 2),
+      fmt::format("{} ({})", format_fixed(sum.epoch_edges_s, 2), sum.epochs)};
+  if (with_gpu) {
+    cells.push_back(sum.gpu_waited_percent ? format_fixed(*sum.gpu_waited_percent, 1)
+                                           : std::string("-"));
+  }
+  return cells;
 }
 
 std::string share_sentence(const WatchRecord& record) {
@@ -66,6 +81,19 @@ std::string share_sentence(const WatchRecord& record) {
       loop);
 }
 
+std::string gpu_sentence(const WatchRecord& record) {
+  std::string shares;
+  for (const Rank& rank : record.ranks) {
+    const std::optional<double> share = summary_of(rank.loops.front()).gpu_waited_percent;
+    if (!share) continue;
+    if (!shares.empty()) shares += ", ";
+    shares += fmt::format("{:.1f} %", *share);
+    if (record.ranks.size() > 1) shares += fmt::format(" (rank {})", label_of(rank, record));
+  }
+  return shares.empty() ? "No event of CUDA tells how long a GPU waited in the main loop."
+                        : fmt::format("The GPU itself waited for {} of the time.", shares);
+}
+
 std::string slowest_sentence(const SlowestRank& slowest) {
   const std::string_view verdict =
       slowest.is_always_the_same()
@@ -84,11 +112,16 @@ std::vector<std::string> how_to_read(const WatchRecord& record) {
   const bool cuda = std::any_of(record.ranks.begin(), record.ranks.end(),
                                 [](const Rank& rank) { return rank.cuda; });
   texts.emplace_back(
-      cuda ? "CUDA works asynchronously: the loop may run ahead of the GPU, so a wait of the loop "
-             "is not a wait of the GPU. The GPU waited for input at most as long as the loop, and "
-             "less if it still had work."
-           : "No process used CUDA through PyTorch. If the training runs on another accelerator, "
-             "the loop may run ahead of it: a wait of the loop is then not a wait of the device.");
+      tells_gpu(record)
+          ? "CUDA works asynchronously: the loop may run ahead of the GPU. \"GPU waited\" is the "
+            "share of the time in which the GPU had done all work of the loop's stream before the "
+            "batch came, by events of CUDA. This is what a faster loader could gain at most."
+      : cuda
+          ? "CUDA works asynchronously: the loop may run ahead of the GPU, so a wait of the loop "
+            "is not a wait of the GPU. The GPU waited for input at most as long as the loop, and "
+            "less if it still had work."
+          : "No process used CUDA through PyTorch. If the training runs on another accelerator, "
+            "the loop may run ahead of it: a wait of the loop is then not a wait of the device.");
   return texts;
 }
 
@@ -97,7 +130,7 @@ std::vector<std::string> how_to_read(const WatchRecord& record) {
 LoopSummary summary_of(const Loop& loop) {
   LoopSummary sum{.batches = loop.steps.size()};
   std::vector<double> waits_ms;
-  double waited_us = 0, time_us = 0, images = 0;
+  double waited_us = 0, time_us = 0, images = 0, gpu_waited_us = 0, gpu_time_us = 0;
   bool all_known = true;
   for (const Step& step : loop.steps) {
     sum.images += step.images;
@@ -110,6 +143,10 @@ LoopSummary summary_of(const Loop& loop) {
     waits_ms.push_back(step.wait_us / 1e3);
     waited_us += step.wait_us;
     time_us += step.step_us;
+    if (step.gpu_wait_us) {
+      gpu_waited_us += *step.gpu_wait_us;
+      gpu_time_us += step.step_us;
+    }
     images += step.images;
     all_known = all_known && step.images > 0;
   }
@@ -117,6 +154,7 @@ LoopSummary summary_of(const Loop& loop) {
   if (!(time_us > 0)) return sum;
   sum.steady = waits_ms.size();
   sum.waited_percent = 100 * waited_us / time_us;
+  if (gpu_time_us > 0) sum.gpu_waited_percent = 100 * gpu_waited_us / gpu_time_us;
   sum.batches_per_s = 1e6 * static_cast<double>(sum.steady) / time_us;
   sum.img_per_s = all_known ? 1e6 * images / time_us : 0;
   sum.wait_ms_p50 = statistics::quantile(waits_ms, 0.5);
@@ -128,20 +166,22 @@ LoopSummary summary_of(const Loop& loop) {
 
 Json summary_json(const LoopSummary& sum) {
   const auto steady = [&](double value) { return sum.steady > 0 ? Json(value) : Json(); };
-  return Json{{"batches", sum.batches},
-              {"images_total", sum.images},
-              {"batch_size", sum.batch_size},
-              {"steady_steps", sum.steady},
-              {"waited_percent", steady(sum.waited_percent)},
-              {"batches_per_s", steady(sum.batches_per_s)},
-              {"img_per_s", sum.img_per_s > 0 ? Json(sum.img_per_s) : Json()},
-              {"wait_ms_p50", steady(sum.wait_ms_p50)},
-              {"wait_ms_p95", steady(sum.wait_ms_p95)},
-              {"wait_ms_p99", steady(sum.wait_ms_p99)},
-              {"wait_ms_max", steady(sum.wait_ms_max)},
-              {"first_batch_s", sum.first_batch_s},
-              {"epochs", sum.epochs},
-              {"epoch_edges_s", sum.epoch_edges_s}};
+  return Json{
+      {"batches", sum.batches},
+      {"images_total", sum.images},
+      {"batch_size", sum.batch_size},
+      {"steady_steps", sum.steady},
+      {"waited_percent", steady(sum.waited_percent)},
+      {"gpu_waited_percent", sum.gpu_waited_percent ? Json(*sum.gpu_waited_percent) : Json()},
+      {"batches_per_s", steady(sum.batches_per_s)},
+      {"img_per_s", sum.img_per_s > 0 ? Json(sum.img_per_s) : Json()},
+      {"wait_ms_p50", steady(sum.wait_ms_p50)},
+      {"wait_ms_p95", steady(sum.wait_ms_p95)},
+      {"wait_ms_p99", steady(sum.wait_ms_p99)},
+      {"wait_ms_max", steady(sum.wait_ms_max)},
+      {"first_batch_s", sum.first_batch_s},
+      {"epochs", sum.epochs},
+      {"epoch_edges_s", sum.epoch_edges_s}};
 }
 
 std::optional<SlowestRank> slowest_rank(const WatchRecord& record) {
@@ -204,11 +244,14 @@ document::Document document_of(const WatchRecord& record) {
                          {"first batch s", true},
                          {"epoch edges s", true}},
                         {}};
+  const bool with_gpu = tells_gpu(record);
+  if (with_gpu) table.columns.push_back({"GPU waited %", true});
   for (const Rank& rank : record.ranks) {
     const std::string label = label_of(rank, record);
-    for (const Loop& loop : rank.loops) table.rows.push_back(cells_of(label, loop));
+    for (const Loop& loop : rank.loops) table.rows.push_back(cells_of(label, loop, with_gpu));
   }
   std::vector<std::string> answers{share_sentence(record)};
+  if (with_gpu) answers.push_back(gpu_sentence(record));
   if (const auto slowest = slowest_rank(record)) answers.push_back(slowest_sentence(*slowest));
   section.blocks = {std::move(table), document::Paragraphs{std::move(answers)}};
   if (record.exit_code) {

@@ -21,6 +21,8 @@ struct LoopSummary {
   std::size_t steady = 0;       ///< number of steady steps
   // Only if there are steady steps:
   double waited_percent = 0;  ///< share of their time in `next`
+  /// Share of the time of those steps that tell it, in which the GPU waited for the batch.
+  std::optional<double> gpu_waited_percent{};
   double batches_per_s = 0;
   double img_per_s = 0;  ///< 0: the number of images is not known
   double wait_ms_p50 = 0, wait_ms_p95 = 0, wait_ms_p99 = 0, wait_ms_max = 0;

@@ -15,10 +15,14 @@ an epoch includes the time in `iter`. Figures stay in memory and are added to a 
 at intervals and at exit: lines of JSON, which bench/watch/README.md describes. Worker processes of
 PyTorch and of multiprocessing are not measured.
 
+If the training uses CUDA through PyTorch, two events around each `next`, in the loop's stream, also tell how long the GPU
+had no work until the batch came. They are read when they have passed, so that nothing waits for the GPU.
+
 Threads: any thread may iterate a watched loader. A loop outside the main thread is marked.
 """
 import array
 import atexit
+import collections
 import json
 import os
 import sys
@@ -39,7 +43,7 @@ class Loop:
 
     def __init__(self, name, in_thread):
         self.name, self.in_thread = name, in_thread
-        # Per batch: wait, step, images (0: not known), 1 if it begins an epoch.
+        # Per batch: wait, step, images (0: not known), 1 if it begins an epoch, wait of the GPU (-1: not known).
         self.figures = array.array("q")
         self.ends = []  # waits that found the end of an epoch
 
@@ -97,24 +101,52 @@ class Log:
         values = {
             "schema": SCHEMA, "pid": os.getpid(), "rank": rank(), "cuda": cuda_is_used(),
             "loop": loop.name, "in_thread": loop.in_thread,
-            "wait_us": [ns // 1000 for ns in figures[0::4]],
-            "step_us": [ns // 1000 for ns in figures[1::4]],
-            "images": figures[2::4].tolist(),
-            "begins": [i for i, first in enumerate(figures[3::4]) if first],
+            "wait_us": [ns // 1000 for ns in figures[0::5]],
+            "step_us": [ns // 1000 for ns in figures[1::5]],
+            "images": figures[2::5].tolist(),
+            "begins": [i for i, first in enumerate(figures[3::5]) if first],
             "ends_us": [ns // 1000 for ns in ends],
         }
+        if any(ns >= 0 for ns in figures[4::5]):
+            values["gpu_wait_us"] = [ns // 1000 if ns >= 0 else None for ns in figures[4::5]]
         return json.dumps(values, separators=(",", ":")) + "\n"
+
+
+class GpuWaits:
+    """How long the GPU's stream had no work while a loop waited, by events of CUDA. One thread at a time."""
+
+    def __init__(self, cuda):
+        self.cuda = cuda
+        self.unused, self.pending = [], collections.deque()
+
+    def mark(self):
+        """An event that the stream passes when it has done all work so far."""
+        event = self.unused.pop() if self.unused else self.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def add(self, events, figures):
+        """`figures` ends with the row that the pair of events belongs to."""
+        self.pending.append((*events, figures, len(figures) - 1))
+
+    def read(self):
+        """Enters the waits of those pairs that the stream has passed."""
+        while self.pending and self.pending[0][1].query():
+            begin, end, figures, place = self.pending.popleft()
+            figures[place] = min(int(begin.elapsed_time(end) * 1e6), figures[place - 4])
+            self.unused += (begin, end)
 
 
 class Pass:
     """One pass of a loop over its batches. One thread at a time."""
 
-    __slots__ = ("loop", "log", "opening", "begin", "back", "wait", "images", "is_first")
+    __slots__ = ("loop", "log", "opening", "begin", "back", "wait", "images", "is_first", "gpu", "events")
 
     def __init__(self, log, name, opening):
         self.log, self.loop, self.opening = log, log.loop(name), opening
         self.back, self.is_first = None, True
         self.begin = self.wait = self.images = 0
+        self.gpu = self.events = None
 
     def take(self, advance, iterator):
         """The next batch of `advance(iterator)`."""
@@ -125,27 +157,48 @@ class Pass:
         figures = self.loop.figures
         if self.back is not None:
             # One call, so that a thread that writes sees whole rows.
-            figures.extend((self.wait, self.wait + begin - self.back, self.images, self.is_first))
+            figures.extend((self.wait, self.wait + begin - self.back, self.images, self.is_first, -1))
+            if self.gpu is not None:
+                self.read_gpu(figures)
+            elif self.is_first and cuda_is_used():
+                self.gpu = GpuWaits(sys.modules["torch"].cuda)
             self.is_first = False
         if begin >= log.due or len(figures) >= MOST_KEPT:
             log.write()
             begin = clock()
         log.inside.next = True
         try:
+            before = self.mark_gpu()
             batch = advance(iterator)
         except StopIteration:
             if self.back is not None:
                 self.loop.ends.append(clock() - begin)
-            self.back = None
+            self.back = self.events = None
             raise
         finally:
             log.inside.next = False
+        self.events = before and (before, self.mark_gpu())
         back = clock()
         self.wait = back - begin + self.opening
         self.opening = 0
         self.images = images_of(batch)
         self.back = back
         return batch
+
+    def mark_gpu(self):
+        try:
+            return self.gpu and self.gpu.mark()
+        except RuntimeError:  # such as the end of the GPU's context: the script will say so
+            self.gpu = None
+            return None
+
+    def read_gpu(self, figures):
+        try:
+            if self.events and self.events[1]:
+                self.gpu.add(self.events, figures)
+            self.gpu.read()
+        except RuntimeError:
+            self.gpu = None
 
 
 def images_of(batch):

@@ -100,6 +100,11 @@ TEST_F(WatchRecordTest, EveryFieldIsChecked) {
       {"ends_us", {-1}},   {"ends_us", {"x"}},
       {"ends_us", nullptr}};
   int process = 200;
+  for (const Json& value : {Json("x"), Json::array({1}), Json(std::vector<int>(30, 2001))}) {
+    Json line = line_of(0);
+    line["gpu_wait_us"] = value;
+    add(++process, line.dump() + "\n");
+  }
   for (const auto& [name, value] : wrong) {
     Json line = line_of(0);
     line[name] = value;
@@ -151,6 +156,25 @@ TEST_F(WatchRecordTest, FiguresAreExact) {
   EXPECT_EQ(sum.epochs, 2U);
   EXPECT_NEAR(sum.epoch_edges_s, 0.2505, 1e-9);
   EXPECT_TRUE(says(text_of(record), "waited for input for 22.5 % of its time"));
+}
+
+TEST_F(WatchRecordTest, TheGpusShareIsThatOfTheStepsThatTellIt) {
+  Json line = line_of(0);
+  line["gpu_wait_us"] = std::vector<int>(30, 500);
+  line["gpu_wait_us"][1] = nullptr;
+  line["gpu_wait_us"][2] = 2000;
+  add(100, line.dump() + "\n");
+  add(101, line_of(1).dump() + "\n");
+  const WatchRecord record = read();
+  const LoopSummary sum = summary_of(record.ranks[0].loops[0]);
+  ASSERT_TRUE(sum.gpu_waited_percent);
+  EXPECT_NEAR(*sum.gpu_waited_percent, 100 * (27 * 0.5 + 2) / 280, 1e-9) << "28 of 29 steady steps";
+  EXPECT_FALSE(summary_of(record.ranks[1].loops[0]).gpu_waited_percent);
+  EXPECT_TRUE(says(text_of(record), "The GPU itself waited for 5.5 % (rank 0) of the time."));
+  EXPECT_TRUE(says(text_of(record), "GPU waited %"));
+  const std::string text = to_json(record).dump();
+  EXPECT_EQ(parse_record(text).ranks, record.ranks);
+  EXPECT_EQ(emulated::parse_recording(text, "0", "w.json").step_ms, std::vector<double>(20, 9.5));
 }
 
 TEST_F(WatchRecordTest, UnknownSizesHaveNoImageRate) {

@@ -12,7 +12,9 @@ import pathlib
 import sys
 import tempfile
 import threading
+import types
 import unittest
+import unittest.mock
 
 FOLDER = tempfile.TemporaryDirectory(prefix="penstock-watching-")
 os.environ["PENSTOCK_WATCH_DIR"] = FOLDER.name
@@ -59,6 +61,37 @@ class Loader:
 
     def __len__(self):
         return self.batches
+
+
+class Cuda:
+    """torch.cuda with one stream of a GPU that works while the clock passes."""
+
+    def __init__(self, clock):
+        self.clock, self.free_ns = clock, 0
+
+    def is_initialized(self):
+        return True
+
+    def enqueue(self, ms):
+        self.free_ns = max(self.free_ns, self.clock.ns) + int(ms * 1e6)
+
+    def Event(self, enable_timing):
+        assert enable_timing
+        return Event(self)
+
+
+class Event:
+    def __init__(self, cuda):
+        self.cuda, self.ns = cuda, 0
+
+    def record(self):
+        self.ns = max(self.cuda.free_ns, self.cuda.clock.ns)
+
+    def query(self):
+        return self.cuda.clock.ns >= self.ns
+
+    def elapsed_time(self, end):
+        return (end.ns - self.ns) / 1e6
 
 
 class OwnIterator(Loader):
@@ -217,6 +250,40 @@ class Watching(unittest.TestCase):
 
     def train_in_child(self):
         self.train(watching.watch(Loader(self.clock), "child"))
+
+    def train_on_gpu(self, loader, host_ms, gpu_ms):
+        """The waits of a GPU that works gpu_ms on each step, which the loop enqueues in host_ms."""
+        torch = sys.modules["torch"] = types.SimpleNamespace(cuda=Cuda(self.clock))
+        try:
+            for _ in loader:
+                torch.cuda.enqueue(gpu_ms)
+                self.clock.pass_ms(host_ms)
+            (line,) = self.lines()
+        finally:
+            del sys.modules["torch"]
+        self.assertTrue(line["cuda"])
+        return line
+
+    def test_a_gpu_waits_from_the_end_of_its_work_until_the_batch_comes(self):
+        loader = watching.watch(Loader(self.clock, batches=6, wait_ms=10), "train")
+        line = self.train_on_gpu(loader, host_ms=1, gpu_ms=4)
+        self.assertEqual(line["wait_us"][1:], [10000] * 5)
+        # A batch comes 11 ms after the one before it, and the GPU works for 4 ms. Events tell from the second step on.
+        self.assertEqual(line["gpu_wait_us"], [None] + [7000] * 5)
+
+    def test_a_gpu_that_has_work_does_not_wait(self):
+        loader = watching.watch(Loader(self.clock, batches=50, wait_ms=10), "train")
+        line = self.train_on_gpu(loader, host_ms=1, gpu_ms=20)
+        known = [wait for wait in line["gpu_wait_us"] if wait is not None]
+        self.assertGreater(len(known), 20)  # the loop is ahead of the GPU: its last steps are not over
+        self.assertEqual(set(known), {0})
+
+    def test_events_that_fail_do_no_harm(self):
+        loader = watching.watch(Loader(self.clock, batches=6), "train")
+        with unittest.mock.patch.object(Event, "record", side_effect=RuntimeError("the context is gone")):
+            line = self.train_on_gpu(loader, host_ms=1, gpu_ms=4)
+        self.assertEqual(len(line["wait_us"]), 6)
+        self.assertNotIn("gpu_wait_us", line)
 
     def test_workers_are_not_measured_and_forked_ranks_are(self):
         self.train(watching.watch(Loader(self.clock), "parent"))

@@ -180,11 +180,17 @@ Recording recording_of_watch(const Json& ranks, const std::string& wanted,
   }
   const Json& loop = ranks.at(static_cast<std::size_t>(found - numbers.begin())).at("loops").at(0);
   const auto steps = loop.at("step_us").get<std::vector<double>>();
-  const auto waits = loop.at("wait_us").get<std::vector<double>>();
+  auto waits = loop.at("wait_us").get<std::vector<double>>();
   const std::uint64_t batch = whole(loop.at("batch_size"), "batch_size", file);
   if (waits.size() != steps.size() || batch > INT32_MAX) {
     damaged(file, fmt::format("{} step_us have {} wait_us and a batch_size of {}", steps.size(),
                               waits.size(), batch));
+  }
+  if (const auto gpu_waits = loop.find("gpu_wait_us"); gpu_waits != loop.end()) {
+    // A GPU that still has work while the loop waits goes on with its step.
+    for (std::size_t i = 0; i < std::min(waits.size(), gpu_waits->size()); ++i) {
+      if (const Json& wait = gpu_waits->at(i); wait.is_number()) waits[i] = wait.get<double>();
+    }
   }
   Recording recording;
   recording.batch = static_cast<std::int32_t>(batch);
