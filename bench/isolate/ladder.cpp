@@ -343,13 +343,10 @@ net::Endpoint::Kind kind_of(const ComponentText& feeder) {
   return text.starts_with("ipc://@") ? net::Endpoint::Kind::abstract : net::Endpoint::Kind::file;
 }
 
-/// The format that the user asks for; framed if there is none or it cannot be sent.
+/// The format that the user asks for; framed if there is none.
 remote::MessageFormat format_of(const ComponentText& feeder) {
   const auto asked = remote::message_format_of(value_of(feeder, "format").value_or("framed"));
-  const remote::MessageFormat format = asked.value_or(remote::MessageFormat::framed);
-  const bool is_sent =
-      format == remote::MessageFormat::zmq_op || format == remote::MessageFormat::numpy_frames;
-  return is_sent ? format : remote::MessageFormat::framed;
+  return asked.value_or(remote::MessageFormat::framed);
 }
 
 /// The keys of both ends, as options and flags.

@@ -75,17 +75,21 @@ ServeTotals sum_of(std::span<const ServeTotals> processes) {
   return sum;
 }
 
-std::string describe(const ServeTotals& totals, bool paced) {
+std::string describe(const ServeTotals& totals, ServeWay way) {
   const double time = std::max(totals.seconds, 1e-9);
-  const std::string sent =
-      fmt::format("sent {} batches, {} images, {:.1f} MB: {:.1f} img/s, {:.1f} MB/s in {:.1f} s",
-                  totals.batches, totals.images, 1e-6 * static_cast<double>(totals.bytes),
-                  static_cast<double>(totals.images) / time,
-                  1e-6 * static_cast<double>(totals.bytes) / time, totals.seconds);
+  const std::string sent = fmt::format(
+      "{} {} batches, {} images, {:.1f} MB: {:.1f} img/s, {:.1f} MB/s in {:.1f} s",
+      way.dropped ? "encoded and dropped" : "sent", totals.batches, totals.images,
+      1e-6 * static_cast<double>(totals.bytes), static_cast<double>(totals.images) / time,
+      1e-6 * static_cast<double>(totals.bytes) / time, totals.seconds);
   if (totals.batches == 0) return sent;
+  if (way.dropped) {
+    return fmt::format("{}; {:.0f} % of it waiting for batches to encode", sent,
+                       100 * totals.feeder_s / time);
+  }
   return fmt::format("{}; {:.0f} % of it waiting for consumers, {:.0f} % for batches to send: {}",
                      sent, 100 * totals.consumers_s / time, 100 * totals.feeder_s / time,
-                     slower_side(totals, paced));
+                     slower_side(totals, way.paced));
 }
 
 ServeProgress::ServeProgress(std::string name, Probe& probe, Clock& clock)
@@ -300,7 +304,8 @@ int serve_processes(const Invocation& invocation, const ServeGroup& group,
   if (!totals.empty()) {
     group.report(sum_of(totals));
     std::fputs(fmt::format("penstock serve: {} of {} processes in all {}\n", totals.size(),
-                           producers.size(), describe(sum_of(totals), share.img_per_s > 0))
+                           producers.size(),
+                           describe(sum_of(totals), {share.img_per_s > 0, share.dropped}))
                    .c_str(),
                stderr);
   }

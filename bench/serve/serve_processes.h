@@ -41,9 +41,14 @@ ServeTotals totals_from_line(std::string_view line);
 /// The total of simultaneous processes: sums, the longest time, and the mean waits.
 ServeTotals sum_of(std::span<const ServeTotals> processes);
 
+struct ServeWay {
+  bool paced = false;    ///< limited to a rate
+  bool dropped = false;  ///< batches were encoded, and not sent
+};
+
 /// "sent 22 batches, 176 images ... in 2.1 s; 63 % of it waiting for consumers, 12 % for batches to
-/// send: the consumers are the slower side". `paced`: limited to a rate.
-std::string describe(const ServeTotals& totals, bool paced);
+/// send: the consumers are the slower side".
+std::string describe(const ServeTotals& totals, ServeWay way);
 
 /// Progress of one serving process. Thread-safety: run() may run parallel to everything else.
 class ServeProgress {
@@ -84,6 +89,7 @@ struct ServeShare {
   double img_per_s = 0;             ///< of all processes; 0: as fast as consumers take them
   std::int32_t feeder_threads = 0;  ///< per process; 0: each process decides
   bool bind = false;
+  bool dropped = false;  ///< no process has a socket
 };
 
 /// Starts the processes with the flags of `invocation` and their shares, and waits until all have

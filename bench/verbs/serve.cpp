@@ -55,6 +55,7 @@ struct ServeConfig {
   std::int64_t epochs = -1;
   serve::ServeGroup group;
   bool ends_with_consumer = false;
+  bool benchmark = false;
   bool credit = false, shared_memory = false;
 
   bool by_credit() const noexcept { return credit || shared_memory; }
@@ -72,11 +73,7 @@ std::vector<Flag> serve_flags(ServeConfig& config) {
   }
   const FlagGroup flag{"Serve"};
   const auto set_format = [&](const std::string& text) {
-    const std::optional<remote::MessageFormat> format = remote::message_format_of(text);
-    if (!format) {
-      throw ConfigError("--format is '" + text + "'; expected zmq_op, numpy-frames or framed");
-    }
-    config.format = *format;
+    config.format = remote::parse_message_format(text, "--format");
   };
   const auto set_send_buffer = [&](const std::string& text) {
     const std::uint64_t bytes = parse_bytes(text, "--send-buffer");
@@ -110,7 +107,8 @@ std::vector<Flag> serve_flags(ServeConfig& config) {
                "bind",
                "bind the address, so that consumers connect; default: connect to the consumer",
                config.socket.bind),
-           flag("format", "message format: zmq_op, numpy-frames or framed", "zmq_op", set_format),
+           flag("format", "message format: zmq_op, pickle, msgpack, numpy-frames or framed",
+                "zmq_op", set_format),
            flag.boolean("checksum", "add a checksum to framed messages", config.checksum),
            flag("hwm", "batches that may wait in the socket", "8",
                 [&](const std::string& text) {
@@ -136,6 +134,10 @@ std::vector<Flag> serve_flags(ServeConfig& config) {
            flag("num_batches", "batches to send; 0: until stopped", "0", set_batches),
            flag("img_per_s", "highest rate in images per second; 0: no limit", "0", set_rate,
                 "rate"),
+           flag.boolean("benchmark",
+                        "make and encode batches, and drop them: what serving costs without a "
+                        "consumer",
+                        config.benchmark),
            flag("timeout",
                 "how long to wait for a consumer to take a batch, such as 30s; default: forever",
                 "", set_timeout),
@@ -199,9 +201,21 @@ struct Surroundings {
   net::PeerReports reports;
 };
 
-/// Sends until the plan is done, beside a feeder if there is one, and reports progress.
-void serve(const ServeConfig& config, remote::Sender& sender, Surroundings& around,
+/// Sends until the plan is done, beside a feeder if there is one, and reports progress. `what` and
+/// `memory` describe the batches.
+void serve(const ServeConfig& config, std::unique_ptr<remote::BatchSupply> supply,
+           Surroundings& around, const std::string& what, const std::string& memory,
            const std::function<void(const std::stop_token&)>& feed, const std::stop_token& stop) {
+  std::optional<remote::Sender> sender;
+  if (config.benchmark) {
+    const auto format = config.encoded ? remote::MessageFormat::framed : config.format;
+    say("{}: {} are encoded as {} and dropped{}\n", around.name, what, to_string(format), memory);
+  } else {
+    sender.emplace(std::move(supply), net::parse_endpoint(config.endpoint), config.socket,
+                   around.clock, around.probe, around.reports);
+    say("{}: {} {} {}{}{}\n", around.name, what, config.socket.bind ? "are served at" : "go to",
+        sender->address(), config.by_credit() ? " by credit" : "", memory);
+  }
   const serve::ServeProgress progress(around.name, around.probe, around.clock);
   std::stop_source& ended = around.ended;
   const std::stop_callback forward(stop, [&] { ended.request_stop(); });
@@ -213,20 +227,25 @@ void serve(const ServeConfig& config, remote::Sender& sender, Surroundings& arou
         if (feed) feed(ended.get_token());
       });
       reporting = std::jthread([&] { progress.run(ended.get_token()); });
-      sender.run(config.plan, ended.get_token());
+      if (sender) {
+        sender->run(config.plan, ended.get_token());
+      } else {
+        remote::drop_batches(*supply, config.plan, around.probe, ended.get_token());
+      }
     } catch (...) {
       failure = std::current_exception();
     }
     ended.request_stop();
   }
   const serve::ServeTotals totals = progress.totals();
-  say("{}: {}\n", config.group.name(), describe(totals, config.plan.img_per_s > 0));
+  say("{}: {}\n", config.group.name(),
+      describe(totals, {.paced = config.plan.img_per_s > 0, .dropped = config.benchmark}));
   config.group.report(totals);
   if (failure) std::rethrow_exception(failure);
-  if (sender.refused() > 0) {
-    say("{}: refused {} connections\n", config.group.name(), sender.refused());
+  if (sender && sender->refused() > 0) {
+    say("{}: refused {} connections\n", config.group.name(), sender->refused());
   }
-  if (const auto ahead = sender.clock(); ahead && !config.encoded) {
+  if (const auto ahead = sender ? sender->clock() : std::nullopt; ahead && !config.encoded) {
     say("{}: the consumer's clock is {:.0f} us ahead, within {:.0f} us\n", around.name,
         1e-3 * ahead->offset_ns, 1e-3 * ahead->bound_ns);
   }
@@ -287,16 +306,12 @@ void serve_pixels(const ServeConfig& config, const FeederEntry& entry, const Bat
         feeder_context(config, entry, spec, options, memory, around, invocation.stop));
   };
   const std::unique_ptr<Feeder> feeder = make_feeder();
-  remote::Sender sender(
-      remote::make_ring_supply(ring, std::move(messages), around.clock, around.probe, credit),
-      net::parse_endpoint(config.endpoint), config.socket, around.clock, around.probe,
-      around.reports);
-  say("{}: {} from {} {} {}{}; {} batches ({:.0f} MB) of {}memory\n", around.name, describe(spec),
-      config.run.fake_location, config.socket.bind ? "are served at" : "go to", sender.address(),
-      credit ? " by credit" : "", slots, 1e-6 * static_cast<double>(slots * spec.bytes()),
-      shared ? "shared " : "");
   serve(
-      config, sender, around,
+      config,
+      remote::make_ring_supply(ring, std::move(messages), around.clock, around.probe, credit),
+      around, describe(spec) + " from " + config.run.fake_location,
+      fmt::format("; {} batches ({:.0f} MB) of {}memory", slots,
+                  1e-6 * static_cast<double>(slots * spec.bytes()), shared ? "shared " : ""),
       [&](const std::stop_token& ended) { run_to_end(*feeder, ring, ended); }, invocation.stop);
 }
 
@@ -310,21 +325,19 @@ void serve_encoded(const ServeConfig& config, const FeederEntry& entry, const Ba
     return serve::make_served_source(entry, context);
   };
   const std::unique_ptr<Source> source = make_source();
-  remote::Sender sender(remote::make_file_supply(*source,
-                                                 {.images = static_cast<std::size_t>(spec.images),
-                                                  .batches = batches_in_memory(config),
-                                                  .checksum = config.checksum,
-                                                  .on_bad_sample = context.on_bad_sample,
-                                                  .name = around.name},
-                                                 around.clock, around.probe),
-                        net::parse_endpoint(config.endpoint), config.socket, around.clock,
-                        around.probe, around.reports);
-  say("{}: {} image files a message from {}, {} of them, {} {}{}\n", around.name, spec.images,
-      config.run.fake_location, source->facts().size,
-      config.socket.bind ? "are served at" : "go to", sender.address(),
-      config.by_credit() ? " by credit" : "");
   if (const std::string note = source->facts().note; !note.empty()) around.probe.note(note);
-  serve(config, sender, around, {}, invocation.stop);
+  serve(config,
+        remote::make_file_supply(*source,
+                                 {.images = static_cast<std::size_t>(spec.images),
+                                  .batches = batches_in_memory(config),
+                                  .checksum = config.checksum,
+                                  .on_bad_sample = context.on_bad_sample,
+                                  .name = around.name},
+                                 around.clock, around.probe),
+        around,
+        fmt::format("{} image files a message from {}, {} of them,", spec.images,
+                    config.run.fake_location, source->facts().size),
+        "", {}, invocation.stop);
 }
 
 int run(const Invocation& invocation) {
@@ -336,10 +349,11 @@ int run(const Invocation& invocation) {
            .summary =
                "Sends a feeder's batches to a ZeroMQ consumer, or image files with --encoded.",
            .common = "fake-location model data-dir batch-size feeder-threads endpoint bind "
-                     "num-batches img-per-s encoded credit shared-memory processes",
+                     "num-batches img-per-s format encoded credit shared-memory processes",
            .examples = "serve --feeder queue --data-dir my/images --endpoint tcp://127.0.0.1:5555\n"
                        "serve --encoded --data-dir my/images --endpoint ipc://feed --epochs 3\n"
-                       "serve --feeder host --shared-memory --endpoint ipc://feed"},
+                       "serve --feeder host --shared-memory --endpoint ipc://feed\n"
+                       "serve --feeder host --benchmark --format msgpack --num-batches 1000"},
           serve_flags(config), invocation.arguments)) {
     return 0;
   }
@@ -366,6 +380,11 @@ int run(const Invocation& invocation) {
         "--credit sends messages of the format framed, without checksums for pixels; leave "
         "--format and --checksum out");
   }
+  if (config.benchmark && (config.by_credit() || is_typed("endpoint", invocation.arguments))) {
+    throw ConfigError(
+        "--benchmark sends nothing, so there is no consumer; leave --endpoint, --credit and "
+        "--shared-memory out");
+  }
   // The process that started several processes has already said so.
   if (!is_typed("report_fd", invocation.arguments)) {
     say_unused_flags(std::span(&config.run, 1), invocation.arguments);
@@ -382,7 +401,8 @@ int run(const Invocation& invocation) {
                                   {.batches = config.plan.batches,
                                    .img_per_s = config.plan.img_per_s,
                                    .feeder_threads = threads,
-                                   .bind = config.socket.bind});
+                                   .bind = config.socket.bind,
+                                   .dropped = config.benchmark});
   }
   const BatchSpec spec = batch_spec(config.run, *components.model);
   const Options options = options_of(config.run.fake_location, components.feeder->options);

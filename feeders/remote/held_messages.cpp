@@ -3,7 +3,6 @@
 // run. It checks and copies them as zmq-consume does, without the network.
 #include <atomic>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "dataflow/error.h"
@@ -22,18 +21,11 @@ namespace {
 constexpr std::int64_t kMostReceivers = 256, kMostMessages = 1 << 10;
 
 constexpr OptionSpec kOptions[] = {
-    {"format", "framed", "message format: zmq_op, numpy-frames or framed"},
+    {"format", "framed", "message format: zmq_op, pickle, msgpack, numpy-frames or framed"},
     {"checksum", "false", "framed messages carry a checksum, which is verified"},
     {"receivers", "1", "threads that check and copy messages"},
     {"messages", "8", "messages in memory, each with a different batch"},
 };
-
-MessageFormat format_of(const Options& options) {
-  const std::optional<MessageFormat> format = message_format_of(options.text("format"));
-  if (format) return *format;
-  throw ConfigError("messages:format is '" + options.text("format") +
-                    "'; expected zmq_op, numpy-frames or framed");
-}
 
 struct HeldMessage {
   std::vector<std::vector<std::byte>> frames;
@@ -45,7 +37,7 @@ class HeldMessages final : public Feeder {
   explicit HeldMessages(const FeederContext& context)
       : spec_(context.spec),
         clock_(context.clock),
-        format_(format_of(context.options)),
+        format_(parse_message_format(context.options.text("format"), "messages:format")),
         receivers_(checked_count("messages:receivers", context.options.integer("receivers"),
                                  kMostReceivers)),
         receiving_(context.probe.stage({"receive", "receiver", receivers_})),

@@ -86,10 +86,7 @@ ZmqSocketOptions socket_options(const Options& options, const BatchSpec& spec,
 std::optional<MessageFormat> declared_format(const Options& options) {
   const std::string& text = options.text("format");
   if (canonical_name(text) == "auto") return std::nullopt;
-  const std::optional<MessageFormat> format = message_format_of(text);
-  if (format) return format;
-  throw ConfigError("zmq-consume:format is '" + text +
-                    "'; expected auto, zmq_op, pickle, msgpack, numpy-frames or framed");
+  return parse_message_format(text, "zmq-consume:format");
 }
 
 std::int32_t producers_of(const Options& options) {

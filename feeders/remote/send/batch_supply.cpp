@@ -395,6 +395,21 @@ std::unique_ptr<BatchSupply> make_ring_supply(BatchRing& ring,
   return std::make_unique<RingSupply>(ring, std::move(messages), clock, probe, by_credit);
 }
 
+void drop_batches(BatchSupply& supply, const PushPlan& plan, Probe& probe,
+                  const std::stop_token& stop) {
+  Counter &batches = probe.counter("batches_sent"), &images = probe.counter("images_sent"),
+          &bytes = probe.counter("bytes_sent");
+  supply.begin(plan);
+  while (const std::optional<BatchSupply::Message> message = supply.next({}, stop)) {
+    for (const OutgoingFrame& frame : message->frames) {
+      if (frame.in_slot) BatchSupply::give_back(frame.bytes.data(), message->slot);
+    }
+    batches.add();
+    images.add(message->images);
+    bytes.add(message->bytes);
+  }
+}
+
 std::unique_ptr<BatchSupply> make_file_supply(Source& source, const FilePlan& plan, Clock& clock,
                                               Probe& probe) {
   return std::make_unique<FileSupply>(source, plan, clock, probe);

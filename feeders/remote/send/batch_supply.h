@@ -133,6 +133,11 @@ std::unique_ptr<BatchSupply> make_ring_supply(BatchRing& ring,
                                               std::unique_ptr<OutgoingMessages> messages,
                                               Clock& clock, Probe& probe, bool by_credit = false);
 
+/// In place of a Sender: takes the batches of the plan and drops their messages. Counts as a Sender
+/// does.
+void drop_batches(BatchSupply& supply, const PushPlan& plan, Probe& probe,
+                  const std::stop_token& stop);
+
 struct FilePlan {
   std::size_t images = 64;  ///< per message; the last message of finite data may have fewer
   std::size_t batches = 4;  ///< in memory: being filled, waiting or in transit

@@ -4,18 +4,11 @@
 #include <string>
 
 #include "dataflow/error.h"
-#include "feeders/remote/wire/zmq_op.h"
 
 namespace penstock::remote {
-namespace {
-
-/// Space before the pixels. It keeps them aligned as Device::allocate promises.
-constexpr std::size_t kLead = 4096;
-
-}  // namespace
 
 Buffer FrameMemory::allocate(std::size_t bytes, MemoryKind kind) {
-  const std::size_t size = kLead + bytes + BatchLayout::kLabelsHeader;
+  const std::size_t size = kLead + bytes + kTail;
   Buffer& block = blocks_.emplace_back(host_.allocate(size, kind));
   return Buffer(block.bytes().data() + kLead, bytes, [](std::byte*) {});
 }

@@ -15,6 +15,10 @@ namespace penstock::remote {
 /// For batches that are sent: each slot has extra room before and after what the ring sees.
 class FrameMemory final : public Device {
  public:
+  /// Room before the pixels, which keeps them aligned as Device::allocate promises, and room after
+  /// the labels.
+  static constexpr std::size_t kLead = 4096, kTail = 512;
+
   explicit FrameMemory(Device& host) : host_(host) {}
   Buffer allocate(std::size_t bytes, MemoryKind) override;
   std::unique_ptr<Stream> make_stream() override { return host_.make_stream(); }

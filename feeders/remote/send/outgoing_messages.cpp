@@ -7,9 +7,12 @@
 #include <climits>
 #include <cstring>
 #include <random>
+#include <utility>
+#include <vector>
 
 #include "dataflow/error.h"
 #include "dataflow/net/shared_memory/pool_listener.h"
+#include "dataflow/values/array_pieces.h"
 #include "feeders/remote/receive/clock_bounds.h"
 #include "feeders/remote/send/frame_memory.h"
 #include "feeders/remote/wire/framed.h"
@@ -30,40 +33,82 @@ std::string host_name() {
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
+/// The bytes around the pixels and the labels of a batch, in formats of one frame.
+using MakePieces = values::ArrayPieces (*)(const BatchSpec&, std::int32_t images);
+
+values::ArrayPieces zmq_op_pieces(const BatchSpec& spec, std::int32_t images) {
+  const BatchLayout layout(spec, images);
+  std::vector<std::byte> message(layout.size());
+  layout.write_headers(message);
+  const auto piece = [&](std::size_t at, std::size_t size) {
+    return std::string(reinterpret_cast<const char*>(&message[at]), size);
+  };
+  const std::size_t header = BatchLayout::kLabelsHeader;
+  return {piece(0, BatchLayout::kPixelsAt), piece(layout.labels_at() - header, header), {}};
+}
+
+template <values::ArrayPieces (*write)(std::span<const values::NumpyArray>)>
+values::ArrayPieces numpy_pieces(const BatchSpec& spec, std::int32_t images) {
+  const ImageShape& image = spec.image;
+  return write(std::vector<values::NumpyArray>{
+      {.type = {.kind = 'u', .bytes = 1},
+       .shape = {images, image.height, image.width, image.channels}},
+      {.type = {.kind = 'i', .bytes = 4}, .shape = {images}}});
+}
+
 /// A message is one frame, so the slot has the layout of a message:
 ///
-///   [header][pixels][header][labels]
+///   [piece][pixels][piece][labels][piece]
 ///
 /// The ring sees [pixels][labels]. Labels move up before sending, and back afterwards.
-class ZmqOpMessages final : public OutgoingMessages {
+class OneFrameMessages final : public OutgoingMessages {
  public:
-  explicit ZmqOpMessages(const BatchSpec& spec) : spec_(spec) {}
+  OneFrameMessages(const BatchSpec& spec, MakePieces make)
+      : spec_(spec),
+        make_(make),
+        images_(spec.images),
+        pieces_(make(spec, spec.images)),
+        between_(pieces_[1].size()) {
+    PENSTOCK_ASSERT(pieces_[0].size() <= FrameMemory::kLead);
+    PENSTOCK_ASSERT(between_ + pieces_[2].size() <= FrameMemory::kTail);
+  }
 
   std::span<const OutgoingFrame> batch(const Batch& batch, Time, Time) override {
-    const BatchLayout layout(spec_, batch.valid);
-    frame_ = {frame_of(batch, layout), true};
-    const std::span<std::byte> labels = labels_of(batch);
-    std::memmove(&frame_.bytes[layout.labels_at()], labels.data(), labels.size());
-    layout.write_headers(frame_.bytes);
+    if (batch.valid != std::exchange(images_, batch.valid)) pieces_ = make_(spec_, batch.valid);
+    const std::span<std::byte> labels = labels_of(batch), moved = moved_labels_of(batch);
+    std::memmove(moved.data(), labels.data(), labels.size());
+    std::byte* const first = batch.pixels.data() - pieces_[0].size();
+    std::byte* const last = moved.data() + moved.size();
+    write(first, pieces_[0]);
+    write(moved.data() - between_, pieces_[1]);
+    write(last, pieces_[2]);
+    frame_ = {{first, last + pieces_[2].size()}, true};
     return {&frame_, 1};
   }
 
   void give_back(const Batch& batch) noexcept override {
-    const BatchLayout layout(spec_, batch.valid);
     const std::span<std::byte> labels = labels_of(batch);
     // Restore the labels: constant feeders fill a slot once and publish it again and again.
-    std::memmove(labels.data(), &frame_of(batch, layout)[layout.labels_at()], labels.size());
+    std::memmove(labels.data(), moved_labels_of(batch).data(), labels.size());
   }
 
  private:
-  static std::span<std::byte> frame_of(const Batch& batch, const BatchLayout& layout) noexcept {
-    return {batch.pixels.data() - BatchLayout::kPixelsAt, layout.size()};
+  static void write(std::byte* to, const std::string& piece) {
+    std::memcpy(to, piece.data(), piece.size());
   }
   static std::span<std::byte> labels_of(const Batch& batch) noexcept {
     return std::as_writable_bytes(batch.labels.first(static_cast<std::size_t>(batch.valid)));
   }
+  std::span<std::byte> moved_labels_of(const Batch& batch) const noexcept {
+    const std::size_t pixels = static_cast<std::size_t>(batch.valid) * spec_.row_bytes();
+    return {batch.pixels.data() + pixels + between_, labels_of(batch).size()};
+  }
 
   const BatchSpec spec_;
+  const MakePieces make_;
+  std::int32_t images_;         // that pieces_ are for
+  values::ArrayPieces pieces_;  // of constant lengths
+  const std::size_t between_;   // length of pieces_[1]
   OutgoingFrame frame_;
 };
 
@@ -180,10 +225,18 @@ std::unique_ptr<OutgoingMessages> make_outgoing(MessageFormat format, const Batc
     throw ConfigError("messages of the format " + std::string(to_string(format)) +
                       " have no checksum; take framed");
   }
-  if (format == MessageFormat::zmq_op) return std::make_unique<ZmqOpMessages>(spec);
   if (format == MessageFormat::numpy_frames) return std::make_unique<NumpyMessages>(spec);
-  throw ConfigError("messages of the format " + std::string(to_string(format)) +
-                    " are received, not sent; expected zmq_op, numpy-frames or framed");
+  if (format == MessageFormat::zmq_op) {
+    return std::make_unique<OneFrameMessages>(spec, zmq_op_pieces);
+  }
+  if (format == MessageFormat::pickle) {
+    return std::make_unique<OneFrameMessages>(spec, numpy_pieces<values::pickle_pieces>);
+  }
+  if (spec.pixel_bytes() > UINT32_MAX) {
+    throw ConfigError("msgpack messages hold less than 4 GiB of pixels, and a batch has " +
+                      std::to_string(spec.pixel_bytes()) + " bytes; lower --batch-size");
+  }
+  return std::make_unique<OneFrameMessages>(spec, numpy_pieces<values::msgpack_pieces>);
 }
 
 std::unique_ptr<OutgoingMessages> make_lent_outgoing(const BatchSpec& spec, const Clock& clock,

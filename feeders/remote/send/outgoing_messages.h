@@ -49,8 +49,8 @@ class OutgoingMessages {
   virtual void give_back(const Batch&) noexcept {}
 };
 
-/// Supports zmq_op, numpy-frames and framed. Throws ConfigError for other formats, and for a
-/// checksum if the format has none. The clock must be the ring's and outlive the returned object.
+/// Throws ConfigError for a checksum if the format has none, and for batches that are too large for
+/// the format. The clock must be the ring's and outlive the returned object.
 std::unique_ptr<OutgoingMessages> make_outgoing(MessageFormat format, const BatchSpec& spec,
                                                 const Clock& clock, bool checksum = false);
 

@@ -208,6 +208,12 @@ std::optional<MessageFormat> message_format_of(std::string_view name) {
   return std::nullopt;
 }
 
+MessageFormat parse_message_format(std::string_view name, std::string_view what) {
+  if (const std::optional<MessageFormat> format = message_format_of(name)) return *format;
+  throw ConfigError(std::string(what) + " is '" + std::string(name) +
+                    "'; expected zmq_op, pickle, msgpack, numpy-frames or framed");
+}
+
 MessageFormat detect_message_format(MessageFrames frames) noexcept {
   if (frames.empty() || frames[0].empty()) return MessageFormat::zmq_op;
   if (begins_as_framed(frames[0])) return MessageFormat::framed;

@@ -192,16 +192,16 @@ TEST(ServeReport, TheSlowerSideIsNamed) {
   serve::ServeTotals totals{.batches = 10, .images = 40, .bytes = 4'000'000, .seconds = 2};
   totals.consumers_s = 1.5;
   totals.feeder_s = 0.4;
-  EXPECT_EQ(describe(totals, false),
+  EXPECT_EQ(describe(totals, {}),
             "sent 10 batches, 40 images, 4.0 MB: 20.0 img/s, 2.0 MB/s in 2.0 s; 75 % of it waiting "
             "for consumers, 20 % for batches to send: the consumers are the slower side");
   std::swap(totals.consumers_s, totals.feeder_s);
-  EXPECT_TRUE(says(describe(totals, false), "this producer is the slower side"));
+  EXPECT_TRUE(says(describe(totals, {}), "this producer is the slower side"));
   totals.feeder_s = 0.1;
   totals.consumers_s = 0;
-  EXPECT_TRUE(says(describe(totals, true), "--img-per-s is the limit"));
-  EXPECT_TRUE(says(describe(totals, false), "neither side waits"));
-  EXPECT_EQ(describe(serve::ServeTotals{}, false),
+  EXPECT_TRUE(says(describe(totals, {.paced = true}), "--img-per-s is the limit"));
+  EXPECT_TRUE(says(describe(totals, {}), "neither side waits"));
+  EXPECT_EQ(describe(serve::ServeTotals{}, {}),
             "sent 0 batches, 0 images, 0.0 MB: 0.0 img/s, 0.0 MB/s in 0.0 s");
 }
 

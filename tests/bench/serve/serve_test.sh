@@ -15,7 +15,7 @@ expect "serve --num-batches" 0 $?
 said result.json '"images_received":176'
 
 # In other formats. Messages of Penstock's framed format are numbered, so missing ones are detected.
-for format in numpy-frames framed; do
+for format in pickle msgpack numpy-frames framed; do
   "$penstock" serve --format $format --model null --batch-size 8 --num-batches 22 --hwm 2 --timeout 30s &
   "$penstock" run --json --fake-location zmq-consume:hwm=2,format=$format --model null --batch-size 8 \
     --num-warmup-batches 2 --num-batches 20 --timeout 30s > result.json
@@ -27,8 +27,16 @@ said result.json '"images_missing":0'
 said result.json '"hand_off_median_s":'
 "$penstock" serve --checksum --timeout 300ms
 expect "a checksum in zmq_op" 2 $?
-"$penstock" serve --format pickle --timeout 300ms
-expect "a format that is not sent" 2 $?
+"$penstock" serve --format pyarrow --timeout 300ms
+expect "an unknown format" 2 $?
+
+# Without a consumer: what making and encoding cost.
+"$penstock" serve --benchmark --format msgpack --model null --batch-size 8 --num-batches 50 2> said.txt
+expect "serve --benchmark" 0 $?
+said said.txt 'are encoded as msgpack and dropped'
+said said.txt 'encoded and dropped 50 batches, 400 images, .* img/s'
+"$penstock" serve --benchmark --endpoint ipc://nowhere 2> said.txt
+expect "serve --benchmark with an endpoint" 2 $?
 
 # A run that starts its producer extends the window until batches in sockets do not decide the rate, unless told not to.
 own="zmq-consume:endpoint=ipc://own,producer='$penstock serve --endpoint ipc://own --model null --batch-size 8'"
