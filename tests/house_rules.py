@@ -33,6 +33,7 @@ NEIGHBOURS = {
     "bench/dataset": {"config", "record"},
     "bench/doctor": {"document", "record"},
     "bench/isolate": {"config", "dataset", "document", "record", "report", "run", "statistics", "sweep"},
+    "bench/look": {"dataset"},
     "bench/micro": {"record"},
     "bench/peers": {"record", "statistics"},
     "bench/record": {"config", "document", "run", "statistics", "sweep"},
@@ -41,15 +42,15 @@ NEIGHBOURS = {
     "bench/scaling": {"config", "document", "record", "report", "run", "statistics", "sweep"},
     "bench/serve": {"run"},
     "bench/sweep": {"config", "dataset", "record", "report", "run"},
-    "bench/verbs": {"config", "dataset", "doctor", "document", "isolate", "record", "report", "run", "scaling", "serve",
-                    "sweep", "watch"},
+    "bench/verbs": {"config", "dataset", "doctor", "document", "isolate", "look", "record", "report", "run", "scaling",
+                    "serve", "sweep", "watch"},
     "bench/watch": {"document", "record", "statistics"},
 }
 # The installed library of producers is built without the rest of Penstock.
 PRODUCER = "feeders/remote/producer"
 PRODUCER_INCLUDES = (f"{PRODUCER}/", "feeders/remote/wire/", "dataflow/net/", "dataflow/values/")
 VENDORS = re.compile(
-    r"^(tbb|oneapi|zmq|jpeglib|turbojpeg|jerror|png|zlib|zstd|dnnl|oneapi/dnnl|cuda|cudnn|nccl|mpi|lmdb)[/._]?", re.I
+    r"^(tbb|oneapi|zmq|jpeglib|turbojpeg|jerror|png|zlib|zstd|dnnl|oneapi/dnnl|cuda|cudnn|nccl|nvjpeg|mpi|lmdb)[/._]?", re.I
 )
 HEADERS_OF_OURS = re.compile(r'^#include "((dataflow|feeders|trainer|bench|tests|examples)/[^"]+)"')
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}

@@ -25,7 +25,7 @@ namespace penstock::dataset {
 namespace {
 
 // All in pixels.
-constexpr std::int32_t kColumns = 8, kCellWidth = 160, kCellHeight = 120, kGap = 4;
+constexpr std::int32_t kColumns = kSheetColumns, kCellWidth = 160, kCellHeight = 120, kGap = 4;
 constexpr std::int32_t kZoom = 2, kLabelHeight = 7 * kZoom + 2 * kGap;
 constexpr std::int32_t kSheetWidth = kColumns * (kCellWidth + kGap) + kGap;
 constexpr std::int32_t kRowHeight = kLabelHeight + kCellHeight + kGap;
@@ -172,15 +172,14 @@ class Pictures {
   std::map<std::uint64_t, Photo> samples_;  // if images are not files
 };
 
-/// One class: its name and some of its images.
-Photo draw_row(const ClassInventory& one, const Pictures& pictures) {
+Photo draw_row(const SheetRow& of) {
   Photo row{kSheetWidth, kRowHeight,
             std::vector<std::uint8_t>(std::size_t{3} * kSheetWidth * kRowHeight, kPaper)};
-  write_text(row, kGap, kGap, fmt::format("{}  {}", one.name, one.images()));
-  for (std::size_t column = 0; column < shown_of(one); ++column) {
+  write_text(row, kGap, kGap, of.title);
+  for (std::size_t column = 0; column < of.pictures.size(); ++column) {
     const std::int32_t left = kGap + static_cast<std::int32_t>(column) * (kCellWidth + kGap);
     fill(row, left, kLabelHeight, kCellWidth, kCellHeight, kEmpty);
-    if (const std::optional<Photo> picture = pictures(one, place_of(one, column))) {
+    if (const std::optional<Photo>& picture = of.pictures[column]) {
       draw_small(row, left, kLabelHeight, *picture);
     } else {
       cross_out(row, left, kLabelHeight);
@@ -263,14 +262,26 @@ class PngFile {
 
 }  // namespace
 
+void write_sheet(const std::string& path, std::size_t rows,
+                 const std::function<SheetRow(std::size_t)>& row) {
+  PngFile sheet(path);
+  sheet.begin(kSheetWidth, static_cast<std::int32_t>(rows) * kRowHeight);
+  for (std::size_t i = 0; i < rows; ++i) sheet.add(draw_row(row(i)));
+  sheet.end();
+}
+
 void write_contact_sheet(DatasetInventory& inventory, const std::string& path,
                          const std::stop_token& stop) {
   const std::size_t rows = std::min(inventory.classes.size(), kMostRows);
-  PngFile sheet(path);
-  sheet.begin(kSheetWidth, static_cast<std::int32_t>(rows) * kRowHeight);
   const Pictures pictures(inventory, rows, stop);
-  for (std::size_t i = 0; i < rows; ++i) sheet.add(draw_row(inventory.classes[i], pictures));
-  sheet.end();
+  write_sheet(path, rows, [&](std::size_t i) {
+    const ClassInventory& one = inventory.classes[i];
+    SheetRow row{fmt::format("{}  {}", one.name, one.images()), {}};
+    for (std::size_t column = 0; column < shown_of(one); ++column) {
+      row.pictures.push_back(pictures(one, place_of(one, column)));
+    }
+    return row;
+  });
 }
 
 }  // namespace penstock::dataset
