@@ -3,6 +3,7 @@
 // pass.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -22,6 +23,8 @@ class Decoder {
   /// the bytes are not such an image. The row's content is then undefined, and the decoder is ready
   /// for the next sample.
   virtual void decode(const Sample& sample, const ImageView& row, Random& random) = 0;
+  /// How many images since the last call another engine decoded than the one that was asked for.
+  virtual std::int64_t take_substituted() noexcept { return 0; }
 };
 
 struct DecoderEntry {

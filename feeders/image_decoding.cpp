@@ -82,6 +82,7 @@ class SlowedDecoder final : public Decoder {
   SlowedDecoder(std::unique_ptr<Decoder> decoder, Nanoseconds extra)
       : decoder_(std::move(decoder)), extra_(extra) {}
 
+  std::int64_t take_substituted() noexcept override { return decoder_->take_substituted(); }
   void decode(const Sample& sample, const ImageView& row, Random& random) override {
     decoder_->decode(sample, row, random);
     const Nanoseconds end = thread_cpu_time() + extra_;

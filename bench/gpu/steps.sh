@@ -18,7 +18,8 @@ table="\
 2 alternate      110
 2 trace           45
 3 dataset         30 here
-3 feeders        240
+3 feeders        200
+3 decode          40
 3 updates         80
 3 ceilings        30
 3 precisions      50
@@ -348,6 +349,29 @@ step_feeders() {
   else
     sweep_twice "${feeders[@]}" --device "$(tuned)" --model resnet50_v1.5 --precision fp16 --batch-size 256 --num-batches 60
   fi
+}
+# Decoding on the CPU and by nvJPEG: whether the pixels are alike, and the rates.
+step_decode() {
+  local engine rc
+  for engine in libjpeg nvjpeg; do
+    "${penstock[@]}" look --json --feeder "queue:engine=$engine,crop=center,flip=false,shrink=false" --data-dir "$data/train" \
+      --order strict --num-batches 4 --batch-size 32 > "$work/logs/decode.$engine.json" 2> "$LINES_FILE"
+    rc=$?
+    [ "$rc" -ne 3 ] || skip "$(tail -n 1 "$LINES_FILE")"
+    [ "$rc" -eq 0 ] || { cat "$LINES_FILE"; return "$rc"; }
+  done
+  "$PYTHON" - "$work/logs/decode.libjpeg.json" "$work/logs/decode.nvjpeg.json" <<'COMPARE' | headline
+import json, sys
+libjpeg, nvjpeg = (json.load(open(name)) for name in sys.argv[1:])
+off = max(abs(a[key] - b[key]) for a, b in zip(libjpeg["channels"], nvjpeg["channels"]) for key in ("mean", "deviation"))
+left = nvjpeg["counters"].get("images_by_another_engine", 0)
+print(f"nvJPEG's means and deviations of channels differ from libjpeg's by {off:.3f} at most; libjpeg decoded {left} of {nvjpeg['images']} images")
+if off > 1 or left > nvjpeg["images"] // 10:
+    sys.exit("FAIL: expected at most 1, and a tenth of the images")
+COMPARE
+  [ "${PIPESTATUS[0]}" -eq 0 ] || return 1
+  sweep once $((LIMIT - 12)) --repetitions 1 --model null --num-gpus 1 --device emulated:copy=none --num-batches 40 \
+    --fake-location queue,queue:engine=libjpeg,queue:engine=nvjpeg
 }
 step_updates() {
   local updates=(--variable-update replicated,parameter_server --fake-location gpu)

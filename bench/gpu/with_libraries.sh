@@ -74,7 +74,7 @@ FIND
     esac
   done
   for folder in "${first[@]}" "${second[@]}" "${toolkits[@]}"; do add "$folder"; done
-  for library in libcudart.so.13 libcublasLt.so.13 libnvrtc.so.13 libcupti.so.13; do
+  for library in libcudart.so.13 libcublasLt.so.13 libnvrtc.so.13 libcupti.so.13 libnvjpeg.so.13; do
     for folder in "${folders[@]}" "${packages[@]}"; do
       if [ -e "$folder/$library" ]; then add "$folder"; break; fi
     done

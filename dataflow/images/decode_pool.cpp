@@ -90,6 +90,7 @@ class DecodePool::Crew {
   std::stop_callback<std::function<void()>> forward_;
   Counter& images_decoded_ = probe_.counter("images_decoded");
   Counter& encoded_bytes_ = probe_.counter("encoded_bytes");
+  Counter& substituted_ = probe_.histogram_class("images_by_another_engine");
   Counter& decode_ns_ = probe_.counter("decode_ns");
   Counter& bad_samples_ = probe_.counter("bad_samples");
   Counter& decode_threads_ = probe_.counter("decode_threads");
@@ -313,6 +314,7 @@ bool DecodePool::Crew::decode(Timers& timers, Decoder& decoder, const Sample& sa
   decode_ns_.add(kTimedPeriod * item.done(1, bytes).count());
   images_decoded_.add();
   encoded_bytes_.add(bytes);
+  substituted_.add(decoder.take_substituted());
   return true;
 }
 

@@ -50,7 +50,8 @@ class DecodePool {
 
   /// The constructor calls `make_decoder` once for each thread. `source`, `clock` and `probe` must
   /// outlive the pool. Counters: images_decoded, encoded_bytes, decode_ns (CPU time in decoders,
-  /// estimated from the timed images), bad_samples, and decode_threads, the number of workers that
+  /// estimated from the timed images), images_by_another_engine if there are any (see
+  /// Decoder::take_substituted), bad_samples, and decode_threads, the number of workers that
   /// have decoded anything.
   ///
   /// Stages of the "decode threads": "read" and "decode". Each worker times one in kTimedPeriod of

@@ -3,7 +3,8 @@
 // straight through the resampler into the batch; colours are distorted last. libjpeg-turbo reads
 // the headers. BaselineDecoder then decodes the usual images, baseline at full size, to the same
 // pixels. libjpeg decodes all others, and starts again on every image on which BaselineDecoder
-// fails: libjpeg decides what counts as damage.
+// fails: libjpeg decides what counts as damage. With engine=nvjpeg a GPU decodes the whole image
+// instead; its pixels differ a little.
 //
 // Pixels equal those of a full decode, crop, resize and flip, with one exception: if the region is
 // at least twice the output's size and the resize is antialiased, libjpeg decodes it at a half, a
@@ -25,6 +26,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "dataflow/decoder.h"
@@ -32,6 +34,7 @@
 #include "dataflow/images/augmentation.h"
 #include "dataflow/images/jpeg/baseline.h"
 #include "dataflow/images/jpeg_options.h"
+#include "dataflow/images/nvjpeg.h"
 #include "dataflow/images/resample.h"
 
 namespace penstock {
@@ -165,6 +168,9 @@ class ImageSink final : public jpeg::RowSink {
   const std::size_t line_bytes_;
 };
 
+/// In the order of jpeg::kEngines. `own` is BaselineDecoder.
+enum class Engine : std::uint8_t { own, libjpeg, nvjpeg };
+
 class JpegDecoder final : public Decoder {
  public:
   explicit JpegDecoder(const Options& options)
@@ -173,7 +179,9 @@ class JpegDecoder final : public Decoder {
         fancy_(options.choice("upsampling", {{"fancy"}, {"plain"}}) == 0),
         whole_(options.choice("decode", {{"region"}, {"full"}}) == 1),
         shrink_(options.flag("shrink")),
-        own_engine_(options.choice("engine", {{"auto"}, {"libjpeg"}}) == 0),
+        engine_(static_cast<Engine>(
+            options.choice("engine", {jpeg::kEngines[0], jpeg::kEngines[1], jpeg::kEngines[2]}))),
+        gpu_(engine_ == Engine::nvjpeg ? jpeg::make_gpu_decoder(fancy_) : nullptr),
         max_pixels_(options.integer("max_pixels")) {
     if (max_pixels_ < 1) throw ConfigError("jpeg: option 'max_pixels' must be at least 1");
     jpeg_.err = jpeg_std_error(&trap_.base);
@@ -189,6 +197,7 @@ class JpegDecoder final : public Decoder {
   JpegDecoder& operator=(const JpegDecoder&) = delete;
   ~JpegDecoder() override { jpeg_destroy_decompress(&jpeg_); }
 
+  std::int64_t take_substituted() noexcept override { return std::exchange(substituted_, 0); }
   void decode(const Sample& sample, const ImageView& row, Random& random) override {
     // No frame between here and libjpeg owns a resource that the jump would leak.
     if (setjmp(trap_.escape) != 0) refuse_trapped(sample);
@@ -212,9 +221,11 @@ class JpegDecoder final : public Decoder {
     const Filter filter = augmentation_.filter(turn);
     const bool scaled = shrink_ && !whole_ && is_antialiased(filter);
     const std::int32_t divisor = scaled ? choose_divisor(region, row.shape) : 1;
-    const bool own = own_engine_ && divisor == 1 && read_frame(jpeg_, frame_);
-    if (own) resampler_.begin(region.columns, region.rows, mirrored, row, filter);
-    if (!own || !(whole_ ? decode_whole() : decode_region())) {
+    const bool own = engine_ == Engine::own && divisor == 1 && read_frame(jpeg_, frame_);
+    if (own || gpu_) resampler_.begin(region.columns, region.rows, mirrored, row, filter);
+    const bool done =
+        gpu_ ? decode_on_gpu(bytes, size) : own && (whole_ ? decode_whole() : decode_region());
+    if (!done) {
       jpeg_.scale_num = 1;
       jpeg_.scale_denom = static_cast<unsigned>(divisor);
       jpeg_start_decompress(&jpeg_);
@@ -277,6 +288,29 @@ class JpegDecoder final : public Decoder {
     resampler_.set_row_layout(baseline_.left(), baseline_.width());
     RegionSink sink(resampler_);
     return baseline_.decode(sink);
+  }
+
+  /// False if libjpeg has to decode it: nvJPEG gets images of three components only, and libjpeg
+  /// decides what counts as damage.
+  bool decode_on_gpu(std::span<const std::byte> bytes, ImageSize size) {
+    const PixelRange columns = resampler_.columns(), rows = resampler_.rows();
+    const std::uint8_t* const lines =
+        jpeg_.jpeg_color_space == JCS_YCbCr ? gpu_->decode(bytes, size, rows) : nullptr;
+    if (lines == nullptr) {
+      ++substituted_;
+      return false;
+    }
+    resampler_.set_row_layout(columns.first, columns.end - columns.first);
+    for (std::int32_t row = rows.first; row < rows.end; ++row) {
+      const std::int64_t pixel = std::int64_t{row - rows.first} * size.width + columns.first;
+      const std::uint8_t* from = lines + 3 * pixel;
+      std::uint8_t* to = resampler_.row_buffer(row);
+      for (std::int32_t x = columns.first; x < columns.end; ++x, from += 3, to += kPixelBytes) {
+        std::memcpy(to, from, 3);
+      }
+      resampler_.rows_ready(row + 1);
+    }
+    return true;
   }
 
   /// Decodes all pixels with BaselineDecoder. False if libjpeg has to decode them.
@@ -367,7 +401,10 @@ class JpegDecoder final : public Decoder {
   }
 
   const Augmentation augmentation_;
-  const bool flip_, fancy_, whole_, shrink_, own_engine_;
+  const bool flip_, fancy_, whole_, shrink_;
+  const Engine engine_;
+  const std::unique_ptr<jpeg::GpuDecoder> gpu_;  // if engine_ is nvjpeg
+  std::int64_t substituted_ = 0;
   const std::int64_t max_pixels_;
   ErrorTrap trap_{};
   ScanLimit scans_{};

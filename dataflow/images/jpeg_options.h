@@ -4,6 +4,7 @@
 #pragma once
 
 #include "dataflow/images/augmentation.h"
+#include "dataflow/images/nvjpeg.h"
 #include "dataflow/options.h"
 
 namespace penstock {
@@ -28,8 +29,7 @@ inline constexpr OptionSpec kJpegOptions[] = {
      "raw "
      "(before the run, into memory; crop is center or full)"},
     {"shrink", "true", "decode regions of at least twice the output size at a reduced scale"},
-    {"engine", "auto",
-     "JPEG decoder: auto (built-in for baseline images, else libjpeg) or libjpeg"},
+    {"engine", "auto", "JPEG decoder", jpeg::kEngines},
 };
 
 }  // namespace penstock

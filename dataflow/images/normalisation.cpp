@@ -57,6 +57,7 @@ class NormalisingDecoder final : public Decoder {
  public:
   explicit NormalisingDecoder(std::unique_ptr<Decoder> decoder) : decoder_(std::move(decoder)) {}
 
+  std::int64_t take_substituted() noexcept override { return decoder_->take_substituted(); }
   void decode(const Sample& sample, const ImageView& row, Random& random) override {
     const std::ptrdiff_t line = std::ptrdiff_t{row.shape.width} * row.shape.channels;
     PENSTOCK_ASSERT(row.row_bytes == line * static_cast<std::ptrdiff_t>(size_of(row.dtype)));

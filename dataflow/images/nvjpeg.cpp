@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/images/nvjpeg.h"
+
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <nvjpeg.h>
+
+#include <functional>
+#include <string>
+#include <type_traits>
+
+#include "dataflow/error.h"
+
+namespace penstock::jpeg {
+
+constinit const OptionValue kEngines[3] = {
+    {"auto", "built-in for baseline images, else libjpeg"},
+    {"libjpeg", "libjpeg-turbo"},
+    {"nvjpeg",
+     "on a GPU, by nvJPEG; the pixels are copied back; images that it does not support "
+     "go to libjpeg"}};
+
+namespace {
+
+/// A library of CUDA. It stays open.
+class Library {
+ public:
+  Library(const char* name, int major) : name_(fmt::format("lib{}.so.{}", name, major)) {
+    library_ = dlopen(name_.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library_ == nullptr) missing(dlerror());
+  }
+  template <typename Function>
+  void find(Function*& function, const char* symbol) const {
+    function = reinterpret_cast<Function*>(dlsym(library_, symbol));
+    if (function == nullptr) missing(fmt::format("it has no function {}", symbol));
+  }
+
+ private:
+  [[noreturn]] void missing(const std::string& why) const {
+    throw Unavailable(fmt::format(
+        "engine=nvjpeg: cannot use {}: {}; install CUDA {}'s libraries, name their folder in "
+        "LD_LIBRARY_PATH, or take engine=auto",
+        name_, why, CUDART_VERSION / 1000));
+  }
+
+  const std::string name_;
+  void* library_ = nullptr;
+};
+
+#define PENSTOCK_FUNCTION(name) decltype(&::name) name = nullptr
+
+struct Cuda {
+  PENSTOCK_FUNCTION(cudaGetDeviceCount);
+  PENSTOCK_FUNCTION(cudaGetErrorString);
+  PENSTOCK_FUNCTION(cudaHostAlloc);
+  PENSTOCK_FUNCTION(cudaFreeHost);
+  PENSTOCK_FUNCTION(cudaStreamCreateWithFlags);
+  PENSTOCK_FUNCTION(cudaStreamDestroy);
+  PENSTOCK_FUNCTION(cudaEventCreateWithFlags);
+  PENSTOCK_FUNCTION(cudaEventDestroy);
+  PENSTOCK_FUNCTION(cudaEventRecordWithFlags);
+  PENSTOCK_FUNCTION(cudaEventSynchronize);
+  PENSTOCK_FUNCTION(cudaMemcpyAsync);
+  PENSTOCK_FUNCTION(cudaMalloc);
+  PENSTOCK_FUNCTION(cudaFree);
+};
+
+struct Nvjpeg {
+  PENSTOCK_FUNCTION(nvjpegCreateEx);
+  PENSTOCK_FUNCTION(nvjpegDestroy);
+  PENSTOCK_FUNCTION(nvjpegJpegStateCreate);
+  PENSTOCK_FUNCTION(nvjpegJpegStateDestroy);
+  PENSTOCK_FUNCTION(nvjpegGetImageInfo);
+  PENSTOCK_FUNCTION(nvjpegDecode);
+};
+#undef PENSTOCK_FUNCTION
+
+#define PENSTOCK_FIND(name) library.find(functions.name, #name)
+
+Cuda open_cuda() {
+  const Library library("cudart", CUDART_VERSION / 1000);
+  Cuda functions;
+  PENSTOCK_FIND(cudaGetDeviceCount);
+  PENSTOCK_FIND(cudaGetErrorString);
+  PENSTOCK_FIND(cudaHostAlloc);
+  PENSTOCK_FIND(cudaFreeHost);
+  PENSTOCK_FIND(cudaStreamCreateWithFlags);
+  PENSTOCK_FIND(cudaStreamDestroy);
+  PENSTOCK_FIND(cudaEventCreateWithFlags);
+  PENSTOCK_FIND(cudaEventDestroy);
+  PENSTOCK_FIND(cudaEventRecordWithFlags);
+  PENSTOCK_FIND(cudaEventSynchronize);
+  PENSTOCK_FIND(cudaMemcpyAsync);
+  PENSTOCK_FIND(cudaMalloc);
+  PENSTOCK_FIND(cudaFree);
+  int gpus = 0;
+  const cudaError_t found = functions.cudaGetDeviceCount(&gpus);
+  if (found == cudaSuccess && gpus > 0) return functions;
+  throw Unavailable(
+      fmt::format("engine=nvjpeg decodes on a GPU: {}; take engine=auto",
+                  found == cudaSuccess ? "there is none" : functions.cudaGetErrorString(found)));
+}
+
+Nvjpeg open_nvjpeg() {
+  const Library library("nvjpeg", NVJPEG_VER_MAJOR);
+  Nvjpeg functions;
+  PENSTOCK_FIND(nvjpegCreateEx);
+  PENSTOCK_FIND(nvjpegDestroy);
+  PENSTOCK_FIND(nvjpegJpegStateCreate);
+  PENSTOCK_FIND(nvjpegJpegStateDestroy);
+  PENSTOCK_FIND(nvjpegGetImageInfo);
+  PENSTOCK_FIND(nvjpegDecode);
+  return functions;
+}
+#undef PENSTOCK_FIND
+
+/// A handle of a vendor's library, or memory, that is given back.
+template <typename Handle>
+using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, std::function<void(Handle)>>;
+
+/// Whether the status is about the image. All others are about the GPU, or about the call.
+bool is_about_image(nvjpegStatus_t status) {
+  return status == NVJPEG_STATUS_BAD_JPEG || status == NVJPEG_STATUS_JPEG_NOT_SUPPORTED ||
+         status == NVJPEG_STATUS_IMPLEMENTATION_NOT_SUPPORTED ||
+         status == NVJPEG_STATUS_INCOMPLETE_BITSTREAM;
+}
+
+class NvjpegDecoder final : public GpuDecoder {
+ public:
+  explicit NvjpegDecoder(bool fancy) {
+    // Training records steps meanwhile, so no work may use the default stream.
+    stream_ = own<cudaStream_t>(
+        [&](cudaStream_t* made) {
+          check(cuda_.cudaStreamCreateWithFlags(made, cudaStreamNonBlocking),
+                "cudaStreamCreateWithFlags");
+        },
+        cuda_.cudaStreamDestroy);
+    // A thread that waits sleeps, so that its CPU time is that of decoding.
+    done_ = own<cudaEvent_t>(
+        [&](cudaEvent_t* made) {
+          check(
+              cuda_.cudaEventCreateWithFlags(made, cudaEventBlockingSync | cudaEventDisableTiming),
+              "cudaEventCreateWithFlags");
+        },
+        cuda_.cudaEventDestroy);
+    const unsigned flags = NVJPEG_FLAGS_BITSTREAM_STRICT |
+                           (fancy ? unsigned{NVJPEG_FLAGS_UPSAMPLING_WITH_INTERPOLATION} : 0U);
+    handle_ = own<nvjpegHandle_t>(
+        [&](nvjpegHandle_t* made) {
+          check(nvjpeg_.nvjpegCreateEx(NVJPEG_BACKEND_DEFAULT, nullptr, nullptr, flags, made),
+                "nvjpegCreateEx");
+        },
+        nvjpeg_.nvjpegDestroy);
+    state_ = own<nvjpegJpegState_t>(
+        [&](nvjpegJpegState_t* made) {
+          check(nvjpeg_.nvjpegJpegStateCreate(handle_.get(), made), "nvjpegJpegStateCreate");
+        },
+        nvjpeg_.nvjpegJpegStateDestroy);
+  }
+
+  const std::uint8_t* decode(std::span<const std::byte> file, ImageSize size,
+                             PixelRange rows) override {
+    const auto* const data = reinterpret_cast<const unsigned char*>(file.data());
+    if (!has_size(data, file.size(), size)) return nullptr;
+    const std::size_t line = std::size_t{3} * static_cast<std::size_t>(size.width);
+    make_room(line * static_cast<std::size_t>(size.height));
+    nvjpegImage_t image{};
+    image.channel[0] = static_cast<unsigned char*>(pixels_.get());
+    image.pitch[0] = line;
+    const nvjpegStatus_t status = nvjpeg_.nvjpegDecode(
+        handle_.get(), state_.get(), data, file.size(), NVJPEG_OUTPUT_RGBI, &image, stream_.get());
+    if (is_about_image(status)) return nullptr;
+    check(status, "nvjpegDecode");
+    const std::size_t begin = line * static_cast<std::size_t>(rows.first),
+                      bytes = line * static_cast<std::size_t>(rows.end - rows.first);
+    check(cuda_.cudaMemcpyAsync(lines_.get(), image.channel[0] + begin, bytes, cudaMemcpyDefault,
+                                stream_.get()),
+          "cudaMemcpyAsync");
+    check(cuda_.cudaEventRecordWithFlags(done_.get(), stream_.get(), cudaEventRecordDefault),
+          "cudaEventRecordWithFlags");
+    check(cuda_.cudaEventSynchronize(done_.get()), "cudaEventSynchronize");
+    return static_cast<const std::uint8_t*>(lines_.get());
+  }
+
+ private:
+  template <typename Handle, typename Make, typename Destroy>
+  static Owned<Handle> own(const Make& make, Destroy destroy) {
+    Handle made = nullptr;
+    make(&made);
+    return {made, [destroy](Handle handle) { destroy(handle); }};
+  }
+
+  void check(cudaError_t status, const char* call) const {
+    if (status == cudaSuccess) return;
+    throw DeviceError(fmt::format("{} failed while engine=nvjpeg decoded: {}", call,
+                                  cuda_.cudaGetErrorString(status)));
+  }
+  static void check(nvjpegStatus_t status, const char* call) {
+    if (status == NVJPEG_STATUS_SUCCESS) return;
+    throw DeviceError(
+        fmt::format("{} failed with status {}; nvjpeg.h explains it; take engine=auto", call,
+                    static_cast<int>(status)));
+  }
+
+  /// nvJPEG writes as many pixels as it finds in the file, so it must find those that were checked.
+  bool has_size(const unsigned char* data, std::size_t bytes, ImageSize size) const {
+    int components = 0, widths[NVJPEG_MAX_COMPONENT] = {}, heights[NVJPEG_MAX_COMPONENT] = {};
+    nvjpegChromaSubsampling_t subsampling{};
+    const nvjpegStatus_t status = nvjpeg_.nvjpegGetImageInfo(
+        handle_.get(), data, bytes, &components, &subsampling, widths, heights);
+    if (is_about_image(status)) return false;
+    check(status, "nvjpegGetImageInfo");
+    return components == 3 && widths[0] == size.width && heights[0] == size.height;
+  }
+
+  void make_room(std::size_t bytes) {
+    if (bytes <= room_) return;
+    room_ = 0;
+    pixels_ = own<void*>([&](void** made) { check(cuda_.cudaMalloc(made, bytes), "cudaMalloc"); },
+                         cuda_.cudaFree);
+    lines_ = own<void*>(
+        [&](void** made) {
+          check(cuda_.cudaHostAlloc(made, bytes, cudaHostAllocDefault), "cudaHostAlloc");
+        },
+        cuda_.cudaFreeHost);
+    room_ = bytes;
+  }
+
+  const Cuda cuda_ = open_cuda();
+  const Nvjpeg nvjpeg_ = open_nvjpeg();
+  Owned<cudaStream_t> stream_;
+  Owned<cudaEvent_t> done_;
+  Owned<nvjpegHandle_t> handle_;
+  Owned<nvjpegJpegState_t> state_;
+  std::size_t room_ = 0;  // of both, in bytes
+  Owned<void*> pixels_;   // on the GPU
+  Owned<void*> lines_;    // pinned
+};
+
+}  // namespace
+
+std::unique_ptr<GpuDecoder> make_gpu_decoder(bool fancy) {
+  return std::make_unique<NvjpegDecoder>(fancy);
+}
+
+}  // namespace penstock::jpeg
