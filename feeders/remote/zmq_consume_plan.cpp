@@ -86,7 +86,7 @@ ZmqSocketOptions socket_options(const Options& options, const BatchSpec& spec,
 std::optional<MessageFormat> declared_format(const Options& options) {
   const std::string& text = options.text("format");
   if (canonical_name(text) == "auto") return std::nullopt;
-  return parse_message_format(text, "zmq-consume:format");
+  return parse_message_format(text, "zmq-consume:format", "auto, ");
 }
 
 std::int32_t producers_of(const Options& options) {

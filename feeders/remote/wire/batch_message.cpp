@@ -208,10 +208,11 @@ std::optional<MessageFormat> message_format_of(std::string_view name) {
   return std::nullopt;
 }
 
-MessageFormat parse_message_format(std::string_view name, std::string_view what) {
+MessageFormat parse_message_format(std::string_view name, std::string_view what,
+                                   std::string_view before) {
   if (const std::optional<MessageFormat> format = message_format_of(name)) return *format;
-  throw ConfigError(std::string(what) + " is '" + std::string(name) +
-                    "'; expected zmq_op, pickle, msgpack, numpy-frames or framed");
+  throw ConfigError(std::string(what) + " is '" + std::string(name) + "'; expected " +
+                    std::string(before) + "zmq_op, pickle, msgpack, numpy-frames or framed");
 }
 
 MessageFormat detect_message_format(MessageFrames frames) noexcept {

@@ -29,8 +29,10 @@ inline constexpr std::size_t kMaxMessageFrames = 4;
 std::string_view to_string(MessageFormat format) noexcept;
 /// The format with that name; "zmq_ops" also means zmq_op. Empty: unknown name.
 std::optional<MessageFormat> message_format_of(std::string_view name);
-/// As above, but throws ConfigError with `what`, the name of the flag or option.
-MessageFormat parse_message_format(std::string_view name, std::string_view what);
+/// As above, but throws ConfigError with `what`, the name of the flag or option. `before`: values
+/// that the caller also takes, such as "auto, ".
+MessageFormat parse_message_format(std::string_view name, std::string_view what,
+                                   std::string_view before = "");
 /// Detects the format by the first bytes and the number of frames. Unknown bytes count as zmq_op,
 /// which has no magic number.
 MessageFormat detect_message_format(MessageFrames frames) noexcept;

@@ -116,7 +116,7 @@ TEST(JpegEngine, DamageGetsTheSameVerdict) {
 
 TEST(JpegEngine, AnUnknownEngineIsRefused) {
   EXPECT_TRUE(says(thrown_by<ConfigError>([] { make_decoder("jpeg:engine=mine"); }),
-                   "expected auto or libjpeg"));
+                   "expected auto, libjpeg or nvjpeg"));
 }
 
 }  // namespace
