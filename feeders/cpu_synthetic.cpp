@@ -11,10 +11,13 @@
 namespace penstock {
 namespace {
 
+constexpr OptionSpec kOptions[] = {kDistributionOption, kEntropyOption};
+
 class CpuSynthetic final : public Feeder {
  public:
   explicit CpuSynthetic(const FeederContext& context)
-      : marks_(context.marks),
+      : pixels_(context.options),
+        marks_(context.marks),
         timer_(context.probe.stage({"draw", "feeder thread"}), context.clock),
         seed_(context.seed),
         first_(context.data.first_sample / static_cast<std::uint64_t>(context.spec.images)) {}
@@ -23,7 +26,7 @@ class CpuSynthetic final : public Feeder {
     for (std::uint64_t count = first_; WriteLease lease = next_slot(out, stop); ++count) {
       const Mark mark(marks_, "draw");
       StageTimer::Item item(timer_);
-      fill_random(lease.batch(), out.spec().classes, seed_, 0, count, stop);
+      pixels_.fill(lease.batch(), out.spec().classes, seed_, 0, count, stop);
       if (stop.stop_requested()) return;
       item.done(out.spec().images, 0);
       std::move(lease).publish();
@@ -38,6 +41,7 @@ class CpuSynthetic final : public Feeder {
     return lease;
   }
 
+  const SyntheticPixels pixels_;
   const Marks marks_;
   StageTimer timer_;
   const std::uint64_t seed_;
@@ -53,6 +57,7 @@ std::unique_ptr<Feeder> make(const FeederContext& context) {
 extern constinit const FeederEntry cpu_synthetic_feeder{
     .name = "cpu",
     .summary = "random pixels, generated on the CPU for every batch",
+    .options = kOptions,
     .make = make,
 };
 

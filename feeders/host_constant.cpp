@@ -2,6 +2,7 @@
 // The feeder `host`: the same constant batches in pinned host memory, again and again. It measures
 // the cost of the copy to the device. With option `img_per_s` it supplies like a loader of that
 // rate.
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,8 @@ namespace {
 
 constexpr OptionSpec kOptions[] = {
     {"img_per_s", "0", "highest supply in images per second; 0: no limit"},
+    kDistributionOption,
+    kEntropyOption,
     kNormaliseOption,
 };
 
@@ -26,7 +29,10 @@ double parse_rate(const Options& options) {
 class HostConstant final : public Feeder {
  public:
   explicit HostConstant(const FeederContext& context)
-      : clock_(context.clock), img_per_s_(parse_rate(context.options)), seed_(context.seed) {
+      : clock_(context.clock),
+        img_per_s_(parse_rate(context.options)),
+        pixels_(context.options),
+        seed_(context.seed) {
     check_normalised(context.options, context.spec);
   }
 
@@ -49,18 +55,19 @@ class HostConstant final : public Feeder {
   void fill(const Batch& batch, const BatchSpec& spec, std::size_t slot,
             const std::stop_token& stop) const {
     if (!spec.normalised) {
-      fill_random(batch, spec.classes, seed_, 0, slot, stop);
+      pixels_.fill(batch, spec.classes, seed_, 0, slot, stop);
       return;
     }
     std::vector<std::uint8_t> bytes(static_cast<std::size_t>(spec.images) * spec.image.elements());
     Batch random = batch;
     random.pixels = std::as_writable_bytes(std::span(bytes));
-    fill_random(random, spec.classes, seed_, 0, slot, stop);
+    pixels_.fill(random, spec.classes, seed_, 0, slot, stop);
     normalise(bytes, spec.image.channels, spec.pixel, batch.pixels.data());
   }
 
   Clock& clock_;
   const double img_per_s_;
+  const SyntheticPixels pixels_;
   const std::uint64_t seed_;
 };
 

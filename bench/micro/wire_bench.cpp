@@ -23,7 +23,7 @@ class Wire {
  public:
   explicit Wire(remote::MessageFormat format)
       : format_(format), messages_(make_outgoing(format, kSpec, clock_)) {
-    fill_random(batch_, kSpec.classes, 1, 0, 0);
+    SyntheticPixels().fill(batch_, kSpec.classes, 1, 0, 0);
   }
   ~Wire() { messages_->give_back(batch_); }
 

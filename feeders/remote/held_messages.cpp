@@ -56,7 +56,8 @@ class HeldMessages final : public Feeder {
                    static_cast<std::size_t>(spec_.images)},
         .valid = spec_.images};
     for (std::int32_t index = 0; index < count; ++index) {
-      fill_random(batch, spec_.classes, context.seed, 0, static_cast<std::uint64_t>(index));
+      SyntheticPixels().fill(batch, spec_.classes, context.seed, 0,
+                             static_cast<std::uint64_t>(index));
       const Time now = clock_.now();
       keep(messages->batch(batch, now, now));
       messages->give_back(batch);
