@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <thread>
@@ -151,6 +152,27 @@ TEST(SyntheticPixels, RefuseOptionsThatContradictEachOtherOrMeanNothing) {
   EXPECT_TRUE(says(refusal("host:entropy_bits=-1"), "expected 0 to 8 bits per byte"));
   EXPECT_TRUE(says(refusal("gpu:pixels=normal"), "expected uniform or truncated_normal"));
   EXPECT_TRUE(says(refusal("cpu:pixels=truncated_normal,entropy_bits=4"), "leave one of them out"));
+}
+
+TEST(GpuFeeder, RedrawsLabelsForEveryBatchIfAskedTo) {
+  for (const bool redraws : {false, true}) {
+    Feeding feeding(redraws ? "gpu:labels=redrawn" : "gpu");
+    std::set<std::vector<std::int32_t>> labels;
+    std::set<std::vector<std::byte>> pixels;
+    for (int batch = 0; batch < 12; ++batch) {
+      const ReadLease lease = feeding.next();
+      const Batch& read = lease.batch();
+      if (batch < 2) continue;  // the slots are published as they were filled
+      labels.emplace(read.labels.begin(), read.labels.end());
+      pixels.emplace(read.pixels.begin(), read.pixels.end());
+      for (const std::int32_t label : read.labels) {
+        EXPECT_GE(label, 0);
+        EXPECT_LT(label, Feeding::kSpec.classes);
+      }
+    }
+    EXPECT_EQ(pixels.size(), 2U) << "those of the two slots";
+    EXPECT_EQ(labels.size(), redraws ? 10U : 2U);
+  }
 }
 
 }  // namespace

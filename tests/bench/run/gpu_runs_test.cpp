@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -127,6 +128,19 @@ class GpuRuns : public TrainingFixture {
     return Runner(config_, clock_, parts).run(silent, {});
   }
 };
+
+TEST_F(GpuRuns, LabelsThatAreRedrawnChangeTheLossOfConstantPixels) {
+  config_.init_learning_rate = 1e-30;
+  config_.device_slots = 1;
+  config_.fake_location = "gpu";
+  const RunResult constant = run_on(kSeveral, 1, "gpu");
+  ASSERT_EQ(constant.exit_code, 0) << constant.reason;
+  for (const double loss : constant.losses) EXPECT_EQ(loss, constant.losses.front());
+  config_.fake_location = "gpu:labels=redrawn";
+  const RunResult redrawn = run_on(kSeveral, 1, "gpu");
+  ASSERT_EQ(redrawn.exit_code, 0) << redrawn.reason;
+  EXPECT_GT(std::set<double>(redrawn.losses.begin(), redrawn.losses.end()).size(), 5U);
+}
 
 TEST_F(GpuRuns, ThroughNccl_GradientsAreExchangedDuringBackwardAndTheRecordSaysWhatShows) {
   for (const char* precision : {"fp32", "fp16"}) {
