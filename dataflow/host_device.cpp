@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <string>
 
 #include "dataflow/error.h"
@@ -15,6 +16,33 @@ namespace penstock {
 void Timeline::occupy(Nanoseconds duration) { free_at_ = free_at() + duration; }
 void Timeline::hold_until(Time moment) { free_at_ = std::max(free_at_, moment); }
 Time Timeline::free_at() const { return std::max(free_at_, clock_.now()); }
+
+class PinnedMemory::Pin final : public MemoryPin {
+ public:
+  Pin(PinnedMemory& all, const std::byte* block) : all_(all), block_(block) {}
+  Pin(const Pin&) = delete;
+  Pin& operator=(const Pin&) = delete;
+  ~Pin() override {
+    const std::lock_guard lock(all_.mutex_);
+    all_.ends_.erase(block_);
+  }
+
+ private:
+  PinnedMemory& all_;
+  const std::byte* const block_;
+};
+
+std::unique_ptr<MemoryPin> PinnedMemory::add(std::span<const std::byte> block) {
+  const std::lock_guard lock(mutex_);
+  ends_[block.data()] = block.data() + block.size();
+  return std::make_unique<Pin>(*this, block.data());
+}
+
+bool PinnedMemory::has(const std::byte* address) const {
+  const std::lock_guard lock(mutex_);
+  const auto after = ends_.upper_bound(address);
+  return after != ends_.begin() && address < std::prev(after)->second;
+}
 
 namespace {
 
@@ -69,9 +97,10 @@ class HostStream final : public Stream {
       clock_.sleep_exactly_until(needed_, {});
       std::memcpy(to.data(), from.data(), from.size());
     }
-    if (options_.copy_bytes_per_s <= 0) return;
-    const std::chrono::duration<double> busy(static_cast<double>(from.size()) /
-                                             options_.copy_bytes_per_s);
+    const bool pageable = options_.pinned != nullptr && !options_.pinned->has(from.data());
+    const double rate = pageable ? options_.pageable_bytes_per_s : options_.copy_bytes_per_s;
+    if (rate <= 0) return;
+    const std::chrono::duration<double> busy(static_cast<double>(from.size()) / rate);
     timeline_.hold_until(begin + std::chrono::round<Nanoseconds>(busy));
     copied_until_ = timeline_.free_at();
   }
@@ -93,7 +122,7 @@ class HostStream final : public Stream {
 HostDevice::HostDevice(Clock& clock, HostDeviceOptions options)
     : clock_(clock), options_(std::move(options)) {}
 
-Buffer HostDevice::allocate(std::size_t bytes, MemoryKind) {
+Buffer HostDevice::allocate(std::size_t bytes, MemoryKind kind) {
   const std::size_t alignment = bytes >= kHugePage ? kHugePage : kPage;
   const std::size_t size = (bytes + alignment - 1) / alignment * alignment;
   auto* data = static_cast<std::byte*>(std::aligned_alloc(alignment, size));
@@ -103,7 +132,16 @@ Buffer HostDevice::allocate(std::size_t bytes, MemoryKind) {
   }
   if (alignment == kHugePage) madvise(data, size, MADV_HUGEPAGE);  // a hint; refusal costs nothing
   std::memset(data, 0, size);
-  return Buffer(data, bytes, [](std::byte* block) { std::free(block); });
+  std::shared_ptr<MemoryPin> pin;
+  if (options_.pinned != nullptr && kind != MemoryKind::host) pin = this->pin({data, bytes});
+  return Buffer(data, bytes, [pin](std::byte* block) mutable {
+    pin.reset();
+    std::free(block);
+  });
+}
+
+std::unique_ptr<MemoryPin> HostDevice::pin(std::span<const std::byte> memory) {
+  return options_.pinned == nullptr ? Device::pin(memory) : options_.pinned->add(memory);
 }
 
 std::unique_ptr<Stream> HostDevice::make_stream() {

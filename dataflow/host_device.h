@@ -11,12 +11,16 @@
 // A copy moves its bytes at once, on the calling thread, after that thread has waited for what the
 // copy depends on. With a copy rate, a copy ends no earlier than on an engine of that bandwidth,
 // counted from when the stream was free, not from when the thread woke. Work that depends on the
-// copy waits until then, and so does a writer to its source.
+// copy waits until then, and so does a writer to its source. Copies from pageable memory may have a
+// rate of their own.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 
 #include "dataflow/clock.h"
@@ -41,10 +45,28 @@ class Timeline {
   Time free_at_{};
 };
 
+/// The memory that is pinned or a device's. Any thread may call it.
+class PinnedMemory {
+ public:
+  /// `block` counts until the pin is destroyed.
+  std::unique_ptr<MemoryPin> add(std::span<const std::byte> block);
+  bool has(const std::byte* address) const;
+
+ private:
+  class Pin;
+  mutable std::mutex mutex_;
+  std::map<const std::byte*, const std::byte*> ends_;  // by the begin of each block
+};
+
 struct HostDeviceOptions {
   bool copies = true;           ///< false: copies move no bytes and cost no CPU time
   double copy_bytes_per_s = 0;  ///< of each stream's copy engine; 0: as fast as the bytes move
-  Nanoseconds spin{};           ///< for waits for an event: see Clock::sleep_exactly_until
+  /// The same for copies from host memory that `pinned` lacks.
+  double pageable_bytes_per_s = 0;
+  /// Shared by devices that copy from each other's memory, and outlives it. Null: copies from all
+  /// memory are alike.
+  PinnedMemory* pinned = nullptr;
+  Nanoseconds spin{};  ///< for waits for an event: see Clock::sleep_exactly_until
   /// Called after a host thread has waited for an event, with how late it woke and how long it
   /// spun. May be empty. Any thread may call it.
   std::function<void(Nanoseconds late, Nanoseconds spun)> waited{};
@@ -55,7 +77,8 @@ class HostDevice final : public Device {
   /// `clock` must outlive the device and everything that it made.
   explicit HostDevice(Clock& clock, HostDeviceOptions options = {});
   Buffer allocate(std::size_t bytes, MemoryKind) override;
-  bool takes_any_memory() const noexcept override { return true; }
+  bool takes_any_memory() const noexcept override { return options_.pinned == nullptr; }
+  std::unique_ptr<MemoryPin> pin(std::span<const std::byte> memory) override;
   std::unique_ptr<Stream> make_stream() override;
   std::unique_ptr<Event> make_event() override;
 

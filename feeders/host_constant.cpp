@@ -79,7 +79,7 @@ std::unique_ptr<Feeder> make(const FeederContext& context) {
 
 extern constinit const FeederEntry host_constant_feeder{
     .name = "host",
-    .summary = "constant batches in pinned host memory: measures the copy to the device",
+    .summary = "constant batches in host memory: measures the copy to the device",
     .options = kOptions,
     .shape_batches = normalise_batches,
     .make = make,

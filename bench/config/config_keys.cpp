@@ -321,6 +321,9 @@ constexpr ConfigKey kKeys[] = {
      "pages of the host ring: off, transparent (the kernel may use huge pages) or explicit "
      "(reserved huge pages)",
      get<&RunConfig::huge_pages>, set_huge_pages},
+    {"pinned_memory", "force_gpu_compatible", true,
+     "pin the host ring; false: devices copy from pageable memory; default: true",
+     get<&RunConfig::pinned_memory>, set_flag<&RunConfig::pinned_memory>},
     {"device_slots", "", false, "slots of the ring of each device, in batches",
      get<&RunConfig::device_slots>, set_count<&RunConfig::device_slots, 1>},
     {"feeder_threads", "datasets_num_private_threads", false, "decoding threads; 0: usable cores",

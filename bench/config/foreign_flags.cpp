@@ -57,7 +57,6 @@ constexpr ForeignFlag kForeign[] = {
     {"datasets_sloppy_parallel_interleave", "use --order relaxed"},
     {"datasets_parallel_interleave_prefetch", "use --fake-location queue:readahead=N"},
     {"use_python32_barrier", kTensorFlow},
-    {"force_gpu_compatible", "host slots are always pinned if the device can pin them"},
     {"gpu_thread_mode", kTensorFlow},
     {"per_gpu_thread_count", kTensorFlow},
     {"num_inter_threads", kTensorFlow},

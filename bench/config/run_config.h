@@ -83,6 +83,7 @@ struct RunConfig {
   std::string page_cache = "as-is";
   std::int32_t prefetch = 3;               ///< slots of the host ring
   std::string huge_pages = "transparent";  ///< for the host ring: off, transparent or explicit
+  bool pinned_memory = true;               ///< of the host ring
   std::int32_t device_slots = 2;           ///< slots of each device's ring
   std::int32_t feeder_threads = 0;         ///< 0: one per usable core
   double timeout = 30;                     ///< seconds that producers and other ranks may be silent

@@ -87,6 +87,7 @@ constexpr Effect kEffects[] = {
     {"max_ckpts_to_keep", keeps_checkpoints, "no checkpoint is saved; add --train-dir"},
     {"prefetch", has_host_ring, kNoHostRing},
     {"huge_pages", has_host_ring, kNoHostRing},
+    {"pinned_memory", has_host_ring, kNoHostRing},
     {"compute_threads", computes_on_host, "only --device cpu has such threads"},
 };
 

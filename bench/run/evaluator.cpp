@@ -112,10 +112,11 @@ std::unique_ptr<Feeder> Evaluator::make_feeder() {
   data.classes = spec_.classes;
   if (setup.components.feeder->reads_files) data.directory = evaluation_folder(setup.config);
   const auto make = [&] {
-    Device& device = *parts_.ranks.front().device;
-    const std::int32_t slots =
-        setup.feeds_device_slots() ? setup.config.device_slots : setup.config.prefetch;
-    return setup.make_feeder(spec_, data, device, slots, probe_);
+    if (setup.feeds_device_slots()) {
+      return setup.make_feeder(spec_, data, *parts_.ranks.front().device, setup.config.device_slots,
+                               probe_);
+    }
+    return setup.make_feeder(spec_, data, *parts_.feed.slot_memory, setup.config.prefetch, probe_);
   };
   std::unique_ptr<Feeder> feeder = make();
   const Passes passes = passes_of(setup.config, feeder->extent(), spec_.images);
@@ -184,7 +185,8 @@ class Evaluator::Pass {
 
  private:
   std::unique_ptr<BatchRing> make_ring(const BatchSpec& spec, std::int32_t slots, MemoryKind kind) {
-    return std::make_unique<BatchRing>(spec, static_cast<std::size_t>(slots), *device_, kind,
+    Device& memory = kind == MemoryKind::device ? *device_ : *parts_.feed.slot_memory;
+    return std::make_unique<BatchRing>(spec, static_cast<std::size_t>(slots), memory, kind,
                                        std::span(&device_, 1), Order::strict, parts_.setup.clock);
   }
 

@@ -175,7 +175,8 @@ RunParts::RunParts(const RunConfig& wanted, Clock& clock, const Runner::Componen
   for (std::int32_t rank = 0; rank < config.num_gpus; ++rank) {
     ranks[static_cast<std::size_t>(rank)].device = setup.backend->open(first_device + rank);
   }
-  require_memory(memory_needs(setup, ranks.front().device->takes_any_memory()));
+  const BackendEntry& backend = *components.backend;
+  require_memory(memory_needs(setup, backend.computes_on_host || backend.emulates));
   exchange.models = make_models(setup, devices(), exchange.stopping.get_token(), abandon);
   if (components.servers != nullptr) {
     components.servers->attach(exchange.stopping.get_token(), abandon);
@@ -356,14 +357,14 @@ ExchangeTimes RunParts::exchange_times() const {
 void RunParts::make_feeders() {
   const bool on_devices = setup.feeds_device_slots();
   if (!on_devices) {
-    Device& first = *ranks.front().device;
-    feed.slot_memory = std::make_unique<SlotMemory>(first, setup.config.huge_pages, setup.probe);
+    feed.slot_memory =
+        std::make_unique<SlotMemory>(*ranks.front().device, setup.config, setup.probe);
     feed.host_ring = std::make_unique<BatchRing>(
         setup.spec, static_cast<std::size_t>(setup.config.prefetch), *feed.slot_memory,
         MemoryKind::pinned, devices(), setup.order(), setup.clock);
     feed.host_ring->accept_foreign();  // only stagers read it
-    feed.host_feeder = setup.make_feeder(setup.spec, setup.data_plan(0, schedule.first_step), first,
-                                         setup.config.prefetch, setup.probe);
+    feed.host_feeder = setup.make_feeder(setup.spec, setup.data_plan(0, schedule.first_step),
+                                         *feed.slot_memory, setup.config.prefetch, setup.probe);
     feed.extent = feed.host_feeder->extent();
   }
   for (std::size_t index = 0; index < ranks.size(); ++index) {

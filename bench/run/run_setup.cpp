@@ -34,7 +34,7 @@ BatchSpec agreed_batches(const RunConfig& config, const Runner::Components& comp
 }
 
 /// Host memory for the rings of one process with `devices` devices.
-std::vector<MemoryNeed> ring_needs(const RunSetup& setup, bool takes_any_memory,
+std::vector<MemoryNeed> ring_needs(const RunSetup& setup, bool devices_are_host,
                                    const std::string& of, const BatchSpec& batches,
                                    std::string_view batch_flag, double devices) {
   const RunConfig& config = setup.config;
@@ -46,8 +46,7 @@ std::vector<MemoryNeed> ring_needs(const RunSetup& setup, bool takes_any_memory,
                      batch * config.prefetch,
                      {images, {"--prefetch", static_cast<double>(config.prefetch)}}});
   }
-  // A device that copies from any memory is made of host memory.
-  if (takes_any_memory) {
+  if (devices_are_host) {
     needs.push_back({"slots of the devices' rings" + of,
                      devices * batch * config.device_slots,
                      {images, {"--device-slots", static_cast<double>(config.device_slots)}}});
@@ -152,14 +151,14 @@ Marks RunSetup::marks(Work work, std::int32_t rank) const {
   return {backend->marks(), trace != nullptr ? &trace->spans() : nullptr, work, rank};
 }
 
-std::vector<MemoryNeed> memory_needs(const RunSetup& setup, bool takes_any_memory) {
+std::vector<MemoryNeed> memory_needs(const RunSetup& setup, bool devices_are_host) {
   const RunConfig& config = setup.config;
   const Runner::Components& components = setup.components;
   const BatchSpec& spec = setup.spec;
   const double processes = setup.neighbours(), devices = config.num_gpus;
   const MemoryNeed::Factor all_devices{"--num-gpus", devices};
   std::vector<MemoryNeed> needs =
-      ring_needs(setup, takes_any_memory, "", spec, "--batch-size", devices);
+      ring_needs(setup, devices_are_host, "", spec, "--batch-size", devices);
   const auto add = [&needs](std::vector<MemoryNeed> more) {
     for (MemoryNeed& need : more) needs.push_back(std::move(need));
   };
@@ -168,7 +167,7 @@ std::vector<MemoryNeed> memory_needs(const RunSetup& setup, bool takes_any_memor
   if (evaluates) {  // by rank 0, whose training rings stay
     BatchSpec evaluated = spec;
     if (own_batches) evaluated.images = config.eval_batch_size;
-    add(ring_needs(setup, takes_any_memory, " of evaluation", evaluated,
+    add(ring_needs(setup, devices_are_host, " of evaluation", evaluated,
                    own_batches ? "--eval-batch-size" : "--batch-size", 1));
   }
   if (components.feeder->memory_needs != nullptr) {
@@ -196,18 +195,27 @@ std::vector<MemoryNeed> memory_needs(const RunSetup& setup, bool takes_any_memor
   return needs;
 }
 
+SlotMemory::SlotMemory(Device& device, const RunConfig& config, Probe& probe)
+    : device_(device), config_(config), probe_(probe) {
+  if (config.pinned_memory || !device.takes_any_memory()) return;
+  probe.note(
+      "--pinned-memory has no effect: this device copies from any memory alike; emulated devices "
+      "differ with pageable_gb_per_s");
+}
+
 void SlotMemory::say_once(const char* sentence) {
   if (!std::exchange(said_, true)) probe_.note(sentence);
 }
 
 Buffer SlotMemory::allocate(std::size_t bytes, MemoryKind kind) {
-  if (pages_ == "transparent") return device_.allocate(bytes, kind);
-  if (!device_.takes_any_memory()) {
+  if (kind == MemoryKind::pinned && !config_.pinned_memory) kind = MemoryKind::host;
+  if (config_.huge_pages == "transparent") return device_.allocate(bytes, kind);
+  if (kind != MemoryKind::host && !device_.takes_any_memory()) {
     say_once("--huge-pages has no effect: slots that this device copies from are its driver's");
     return device_.allocate(bytes, kind);
   }
-  Buffer buffer =
-      allocate_pages(bytes, pages_ == "explicit" ? PageChoice::explicit_huge : PageChoice::small);
+  Buffer buffer = allocate_pages(
+      bytes, config_.huge_pages == "explicit" ? PageChoice::explicit_huge : PageChoice::small);
   if (!buffer.bytes().empty()) return buffer;
   say_once(
       "--huge-pages explicit: the machine has not enough huge pages set apart (vm.nr_hugepages); "

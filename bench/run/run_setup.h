@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -71,18 +72,21 @@ class RunSetup {
 };
 
 /// Host memory for all processes of this machine. Memory of exchanges and libraries is unknown
-/// here, but small in comparison. `takes_any_memory`: as Device::takes_any_memory.
-std::vector<MemoryNeed> memory_needs(const RunSetup& setup, bool takes_any_memory);
+/// here, but small in comparison. `devices_are_host`: slots of the devices' rings are host memory.
+std::vector<MemoryNeed> memory_needs(const RunSetup& setup, bool devices_are_host);
 
-/// A device that allocates slots in the chosen pages. If explicit huge pages are not available, or
-/// the device's driver must allocate the memory itself, it uses the device's memory and adds a
-/// note.
+/// A device whose pinned memory is what the configuration asks for: in the pages of --huge-pages,
+/// and pageable without --pinned-memory. If explicit huge pages are not available, or the device's
+/// driver must allocate the memory itself, it uses the device's memory. A note says which flag has
+/// no effect.
 class SlotMemory final : public Device {
  public:
-  /// `pages` is a value of --huge-pages. `device` and `probe` must outlive this object.
-  SlotMemory(Device& device, std::string pages, Probe& probe)
-      : device_(device), pages_(std::move(pages)), probe_(probe) {}
+  /// All arguments must outlive this object.
+  SlotMemory(Device& device, const RunConfig& config, Probe& probe);
   Buffer allocate(std::size_t bytes, MemoryKind kind) override;
+  std::unique_ptr<MemoryPin> pin(std::span<const std::byte> memory) override {
+    return config_.pinned_memory ? device_.pin(memory) : Device::pin(memory);
+  }
   bool takes_any_memory() const noexcept override { return device_.takes_any_memory(); }
   std::unique_ptr<Stream> make_stream() override { return device_.make_stream(); }
   std::unique_ptr<Event> make_event() override { return device_.make_event(); }
@@ -91,7 +95,7 @@ class SlotMemory final : public Device {
   void say_once(const char* sentence);
 
   Device& device_;
-  const std::string pages_;
+  const RunConfig& config_;
   Probe& probe_;
   bool said_ = false;
 };

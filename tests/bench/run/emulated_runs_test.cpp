@@ -69,6 +69,33 @@ TEST_F(EmulatedRuns, CopiesSlowerThanStepsSetThePace) {
   }
 }
 
+TEST_F(EmulatedRuns, CopiesFromPageableMemoryHaveTheirOwnRate) {
+  // 1024 bytes take 4 ms from pinned memory and 8 ms from pageable memory, beside steps of 5 ms.
+  const std::string device =
+      "emulated:img_per_s=12800,copy_gb_per_s=0.000256,pageable_gb_per_s=0.000128";
+  config_.num_gpus = 2;
+  for (const char* pages : {"transparent", "off"}) {
+    config_.huge_pages = pages;
+    config_.pinned_memory = true;
+    const RunResult pinned = run(device);
+    EXPECT_NEAR(pinned.img_per_s, 2 * 12800, 1e-6) << pages;
+    EXPECT_TRUE(pinned.config.pinned_memory);
+    config_.pinned_memory = false;
+    const RunResult pageable = run(device);
+    EXPECT_NEAR(pageable.img_per_s, 2 * 64 / 8e-3, 1e-6) << pages;
+    EXPECT_FALSE(pageable.config.pinned_memory);
+    EXPECT_EQ(pageable.facts.at("emulated_pageable_gb_per_s"), 0.000128);
+    EXPECT_FALSE(notes_say(pageable, "--pinned-memory"));
+  }
+}
+
+TEST_F(EmulatedRuns, ADeviceThatCopiesFromAllMemoryAlikeSaysSo) {
+  config_.pinned_memory = false;
+  const RunResult result = run("emulated:img_per_s=12800");
+  EXPECT_NEAR(result.img_per_s, 12800, 1e-6);
+  EXPECT_TRUE(notes_say(result, "--pinned-memory has no effect"));
+}
+
 TEST_F(EmulatedRuns, DevicesHaveACopyEngineEach) {
   config_.num_gpus = 2;
   const RunResult result = run("emulated:img_per_s=12800,copy_gb_per_s=0.000128");

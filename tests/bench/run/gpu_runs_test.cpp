@@ -129,6 +129,14 @@ class GpuRuns : public TrainingFixture {
   }
 };
 
+TEST_F(GpuRuns, PageableMemoryLeavesTheLossesAlone) {
+  const RunResult plain = run_on(kSeveral, kGpus, "gpu");
+  ASSERT_EQ(plain.exit_code, 0) << plain.reason;
+  config_.pinned_memory = false;
+  const RunResult pageable = run_on(kSeveral, kGpus, "gpu");
+  EXPECT_EQ(pageable.losses, plain.losses);
+}
+
 TEST_F(GpuRuns, LabelsThatAreRedrawnChangeTheLossOfConstantPixels) {
   config_.init_learning_rate = 1e-30;
   config_.device_slots = 1;

@@ -65,7 +65,9 @@ TEST(SlotMemory, ADriversMemoryStaysItsOwnAndOneNoteSaysSo) {
   VirtualClock clock;
   DriversDevice device(clock);
   Probe probe;
-  SlotMemory memory(device, "explicit", probe);
+  RunConfig config;
+  config.huge_pages = "explicit";
+  SlotMemory memory(device, config, probe);
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(memory.allocate(4096, MemoryKind::pinned).bytes().size(), 4096U);
   }

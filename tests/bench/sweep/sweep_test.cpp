@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "dataflow/error.h"
@@ -32,6 +33,15 @@ TEST(Sweep, IsTheCrossProductWithFeedersFastest) {
   ASSERT_EQ(feeders_of(configurations), feeders);
   const std::int32_t devices[] = {1, 1, 2, 2, 4, 4};
   for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(configurations[i].num_gpus, devices[i]);
+}
+
+TEST(Sweep, PinnedMemoryIsAnAxisThatLeavesTheTrainerAlone) {
+  Sweep sweep;
+  sweep.set("pinned_memory", "true,false");
+  const std::vector<RunConfig> rows = sweep.expand({});
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(std::ranges::count(rows, false, &RunConfig::pinned_memory), 1);
+  for (const RunConfig& row : rows) EXPECT_TRUE(same_trainer(row, rows.front()));
 }
 
 TEST(Sweep, ComponentValuesKeepTheirOptions) {

@@ -249,7 +249,10 @@ class EmulatedDevice final : public Device {
   Buffer allocate(std::size_t bytes, MemoryKind kind) override {
     return host_.allocate(bytes, kind);
   }
-  bool takes_any_memory() const noexcept override { return true; }
+  bool takes_any_memory() const noexcept override { return host_.takes_any_memory(); }
+  std::unique_ptr<MemoryPin> pin(std::span<const std::byte> memory) override {
+    return host_.pin(memory);
+  }
   std::unique_ptr<Stream> make_stream() override { return host_.make_stream(); }
   std::unique_ptr<Event> make_event() override { return host_.make_event(); }
   std::int32_t ordinal() const noexcept { return ordinal_; }
@@ -301,6 +304,9 @@ constexpr OptionSpec kOptions[] = {
      "time of the exchange: none (the rate includes it) or ms=T (T ms more per step)"},
     {"copy", "memcpy", "copies to the device: memcpy (bytes are moved) or none (free)"},
     {"copy_gb_per_s", "", "rate of the copy engine in GB/s; default: as fast as memcpy"},
+    {"pageable_gb_per_s", "",
+     "rate of copies from memory that is not pinned (--pinned-memory false) in GB/s; default: that "
+     "of pinned memory"},
     {"spin_us", "50",
      "time in microseconds before the end of a step in which waiting threads spin"},
 };
@@ -370,9 +376,9 @@ class EmulatedBackend final : public Backend {
       : clock_(clock),
         device_options_{
             .copies = parse_copy(options.text("copy")),
-            .copy_bytes_per_s = options.given("copy_gb_per_s")
-                                    ? 1e9 * positive(options, "copy_gb_per_s", "a rate")
-                                    : 0,
+            .copy_bytes_per_s = parse_rate(options, "copy_gb_per_s"),
+            .pageable_bytes_per_s = parse_rate(options, "pageable_gb_per_s"),
+            .pinned = options.given("pageable_gb_per_s") ? &pinned_ : nullptr,
             .spin = parse_spin(options),
             .waited = [this](Nanoseconds late, Nanoseconds spun) { waits_.add(late, spun); }} {
     if (options.given("trace")) {
@@ -423,6 +429,9 @@ class EmulatedBackend final : public Backend {
     if (device_options_.copy_bytes_per_s > 0) {
       facts["emulated_copy_gb_per_s"] = device_options_.copy_bytes_per_s / 1e9;
     }
+    if (device_options_.pageable_bytes_per_s > 0) {
+      facts["emulated_pageable_gb_per_s"] = device_options_.pageable_bytes_per_s / 1e9;
+    }
     return facts;
   }
 
@@ -444,6 +453,11 @@ class EmulatedBackend final : public Backend {
 
  private:
   static constexpr std::int32_t kDevices = 1024;
+
+  /// In bytes per second; 0: not given.
+  static double parse_rate(const Options& options, std::string_view name) {
+    return options.given(name) ? 1e9 * positive(options, name, "a rate") : 0;
+  }
 
   void keep_rate(const Options& options) {
     if (options.given("img_per_s")) {
@@ -471,6 +485,7 @@ class EmulatedBackend final : public Backend {
   }
 
   Clock& clock_;
+  PinnedMemory pinned_;
   const HostDeviceOptions device_options_;
   Pace pace_;
   Origin origin_;

@@ -46,6 +46,7 @@ TEST(Emulated, RefusesRatesAndWordsThatMeanNothing) {
                            "emulated:exchange=ms=-1",
                            "emulated:exchange=often",
                            "emulated:copy_gb_per_s=0",
+                           "emulated:pageable_gb_per_s=0",
                            "emulated:spin_us=-1",
                            "emulated:spin_us=10001",
                            "emulated:distribution=poisson",
@@ -217,6 +218,27 @@ TEST(EmulatedSteps, ACopyEngineOfStatedBandwidthTakesItsTime) {
   EXPECT_EQ(static_cast<Timeline*>(emulated.stream->native())->free_at() - before,
             std::chrono::milliseconds(5));
   EXPECT_DOUBLE_EQ(emulated.backend->facts().at("emulated_copy_gb_per_s"), 0.001);
+}
+
+TEST(EmulatedSteps, MemoryOfOtherCodeIsPageableUntilItIsPinned) {
+  EmulatedSteps emulated("emulated:copy_gb_per_s=0.002,pageable_gb_per_s=0.001");
+  const Buffer to = emulated.device->allocate(5000, MemoryKind::device);
+  std::vector<std::byte> foreign(5000);
+  const auto copy_ms = [&](std::span<const std::byte> from) {
+    auto* const timeline = static_cast<Timeline*>(emulated.stream->native());
+    const Time before = timeline->free_at();
+    emulated.stream->copy(to.bytes(), from);
+    return std::chrono::duration<double, std::milli>(timeline->free_at() - before).count();
+  };
+  EXPECT_FALSE(emulated.device->takes_any_memory());
+  EXPECT_EQ(copy_ms(foreign), 5);
+  {
+    const auto pin = emulated.backend->open(1)->pin(foreign);
+    EXPECT_EQ(copy_ms(foreign), 2.5) << "pinned for all devices";
+  }
+  EXPECT_EQ(copy_ms(foreign), 5);
+  EXPECT_EQ(copy_ms(emulated.device->allocate(5000, MemoryKind::host).bytes()), 5);
+  EXPECT_EQ(copy_ms(emulated.device->allocate(5000, MemoryKind::pinned).bytes()), 2.5);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/run/run_setup.h"
 #include "dataflow/error.h"
 #include "tests/support/executable_fixture.h"
 #include "tests/support/gpu/fake/control.h"
@@ -19,6 +20,7 @@
 #include "tests/support/small_graphs.h"
 #include "tests/support/thrown_by.h"
 #include "trainer/backends/gpu/backend.h"
+#include "trainer/backends/gpu/device.h"
 #include "trainer/backends/gpu/library.h"
 
 namespace penstock::gpu {
@@ -162,6 +164,30 @@ TEST_F(CudaDriver, CopiesInTheOrderOfStreamsAndEvents) {
     EXPECT_EQ(fake_cuda_races(), 0);
     bench.driver->free(copy, MemoryKind::pinned);
     bench.driver->destroy(other);
+  }
+}
+
+TEST_F(CudaDriver, SlotsOfTheHostRingArePinnedOrPageable) {
+  for (const bool pinned : {true, false}) {
+    fake_cuda_restart("");
+    GpuDevice device(driver_library().open(0));
+    RunConfig config;
+    config.pinned_memory = pinned;
+    Probe probe;
+    SlotMemory memory(device, config, probe);
+    const int allocated = fake_cuda_calls("cudaHostAlloc");
+    const Buffer slot = memory.allocate(kBytes, MemoryKind::pinned);
+    EXPECT_EQ(fake_cuda_calls("cudaHostAlloc") - allocated, pinned ? 1 : 0);
+    std::vector<std::byte> foreign(kBytes);
+    EXPECT_EQ(memory.pin(foreign) != nullptr, pinned) << "memory of a producer";
+    EXPECT_EQ(fake_cuda_calls("cudaHostRegister"), pinned ? 1 : 0);
+
+    const Buffer on_device = device.allocate(kBytes, MemoryKind::device);
+    const Buffer back = device.allocate(kBytes, MemoryKind::pinned);
+    std::memset(slot.bytes().data(), 7, kBytes);
+    device.copy_now(on_device.bytes().data(), slot.bytes().data(), kBytes);
+    device.copy_now(back.bytes().data(), on_device.bytes().data(), kBytes);
+    EXPECT_EQ(back.bytes()[kBytes - 1], std::byte{7});
   }
 }
 
