@@ -20,7 +20,7 @@ WriteLease& WriteLease::operator=(WriteLease&& other) noexcept {
 }
 
 WriteLease::~WriteLease() {
-  if (ring_ != nullptr) ring_->give_back(slot_);
+  if (ring_ != nullptr) ring_->drop(slot_);
 }
 
 Batch& WriteLease::batch() const noexcept { return ring_->slots_[slot_].batch; }
@@ -166,7 +166,7 @@ void BatchRing::wait(std::unique_lock<std::mutex>& lock, Gate& gate, std::int64_
 WriteLease BatchRing::acquire(std::stop_token stop) {
   std::unique_lock lock(mutex_);
   wait(lock, free_gate_, levels_.waiting_producers, stop,
-       [this] { return levels_.free > 0 || closed_; });
+       [this] { return can_acquire() || closed_; });
   return take_free(stop);
 }
 
@@ -192,17 +192,24 @@ WriteLease BatchRing::acquire(std::stop_token stop, const std::function<void()>&
     std::unique_lock<std::mutex>& lock_;
   };
   std::unique_lock lock(mutex_);
-  while (levels_.free == 0 && !closed_ && !stop.stop_requested()) {
+  while (!can_acquire() && !closed_ && !stop.stop_requested()) {
     const Away away(*this, lock);
     meanwhile();
   }
   return take_free(stop);
 }
 
+/// A group's first slot is taken only when all slots are free. Under mutex_.
+bool BatchRing::can_acquire() const noexcept {
+  const bool begins_group = group_ > 0 && acquired_ % group_ == 0;
+  return levels_.free >= (begins_group ? slots_.size() : 1);
+}
+
 /// The lease is empty if no slot is available. Under mutex_.
 WriteLease BatchRing::take_free(const std::stop_token& stop) {
-  if (closed_ || stop.stop_requested() || levels_.free == 0) return {};
+  if (closed_ || stop.stop_requested() || !can_acquire()) return {};
   monitor_.account();
+  ++acquired_;
   const std::size_t slot = free_.pop();
   --levels_.free;
   slots_[slot].batch.valid = spec_.images;
@@ -258,6 +265,15 @@ void BatchRing::give_back(std::size_t slot) noexcept {
   free_.push(slot);
   ++levels_.free;
   clock_.wake(free_gate_);
+}
+
+/// Frees a slot that was not published.
+void BatchRing::drop(std::size_t slot) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    --acquired_;
+  }
+  give_back(slot);
 }
 
 void BatchRing::end_loan(Slot& slot, const Event* read) noexcept {

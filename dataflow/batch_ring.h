@@ -140,6 +140,9 @@ class BatchRing {
   /// thread uses the ring.
   void accept_foreign() noexcept { accepts_foreign_ = true; }
   bool accepts_foreign() const noexcept { return accepts_foreign_; }
+  /// Producers fill `batches` slots, then wait until every slot is free again. 0: they fill each
+  /// slot as soon as it is free. Call it before any thread uses the ring.
+  void fill_in_groups(std::size_t batches) noexcept { group_ = batches; }
 
   const BatchSpec& spec() const noexcept { return spec_; }
   std::size_t slots() const noexcept { return slots_.size(); }
@@ -201,7 +204,9 @@ class BatchRing {
   std::span<std::byte> own_pixels(const Slot& slot) const noexcept {
     return slot.memory.bytes().first(spec_.pixel_bytes());
   }
+  bool can_acquire() const noexcept;
   WriteLease take_free(const std::stop_token& stop);
+  void drop(std::size_t slot) noexcept;
   void end_loan(Slot& slot, const Event* read) noexcept;
   void publish(std::size_t slot, Stream* writer);
   void give_back(std::size_t slot) noexcept;
@@ -216,6 +221,7 @@ class BatchRing {
   const Order order_;
   Clock& clock_;
   bool accepts_foreign_ = false;
+  std::size_t group_ = 0;
   std::vector<Slot> slots_;
 
   std::mutex mutex_;
@@ -225,6 +231,7 @@ class BatchRing {
   std::vector<Fifo> filled_;          // one per reader if strict, else one
   std::vector<std::uint64_t> asked_;  // per reader: the number of its current request; 0: none
   std::uint64_t asks_ = 0;
+  std::uint64_t acquired_ = 0;  // write leases, without those that ended unpublished
   RingLevels levels_;
   RingMonitor monitor_{levels_, mutex_, clock_};
   bool closed_ = false;

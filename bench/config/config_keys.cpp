@@ -324,6 +324,10 @@ constexpr ConfigKey kKeys[] = {
     {"pinned_memory", "force_gpu_compatible", true,
      "pin the host ring; false: devices copy from pageable memory; default: true",
      get<&RunConfig::pinned_memory>, set_flag<&RunConfig::pinned_memory>},
+    {"batch_group_size", "", false,
+     "batches that the feeder makes before it waits until the devices have taken all of them from "
+     "the host ring; 0: it fills each slot as soon as it is free",
+     get<&RunConfig::batch_group_size>, set_count<&RunConfig::batch_group_size, 0>},
     {"device_slots", "", false, "slots of the ring of each device, in batches",
      get<&RunConfig::device_slots>, set_count<&RunConfig::device_slots, 1>},
     {"feeder_threads", "datasets_num_private_threads", false, "decoding threads; 0: usable cores",

@@ -51,7 +51,6 @@ constexpr ForeignFlag kForeign[] = {
     {"datasets_use_prefetch", "use --prefetch and --device-slots"},
     {"datasets_prefetch_buffer_size", "use --prefetch"},
     {"multi_device_iterator_max_buffer_size", "use --device-slots"},
-    {"batch_group_size", "use --prefetch"},
     {"datasets_use_caching", "use --fake-location queue:source=memory"},
     {"datasets_parallel_interleave_cycle_length", kInterleave},
     {"datasets_sloppy_parallel_interleave", "use --order relaxed"},

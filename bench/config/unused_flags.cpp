@@ -88,6 +88,7 @@ constexpr Effect kEffects[] = {
     {"prefetch", has_host_ring, kNoHostRing},
     {"huge_pages", has_host_ring, kNoHostRing},
     {"pinned_memory", has_host_ring, kNoHostRing},
+    {"batch_group_size", has_host_ring, kNoHostRing},
     {"compute_threads", computes_on_host, "only --device cpu has such threads"},
 };
 

@@ -363,6 +363,7 @@ void RunParts::make_feeders() {
         setup.spec, static_cast<std::size_t>(setup.config.prefetch), *feed.slot_memory,
         MemoryKind::pinned, devices(), setup.order(), setup.clock);
     feed.host_ring->accept_foreign();  // only stagers read it
+    feed.host_ring->fill_in_groups(static_cast<std::size_t>(setup.config.batch_group_size));
     feed.host_feeder = setup.make_feeder(setup.spec, setup.data_plan(0, schedule.first_step),
                                          *feed.slot_memory, setup.config.prefetch, setup.probe);
     feed.extent = feed.host_feeder->extent();

@@ -125,6 +125,44 @@ TEST_F(Ring, StrictOrderDealsBatchesOutInTurn) {
   EXPECT_EQ(take(*ring, 0), 2);
 }
 
+TEST_F(Ring, AGroupBeginsOnlyWhenTheLastOneWasTaken) {
+  const auto ring = make(4);
+  ring->fill_in_groups(2);
+  std::vector<std::int32_t> taken;
+  /// Fills a slot, and takes a batch each time that there is none to fill. Returns how often.
+  const auto fill = [&](std::int32_t label) {
+    const std::size_t before = taken.size();
+    WriteLease lease = ring->acquire({}, [&] { taken.push_back(take(*ring)); });
+    lease.batch().labels[0] = label;
+    std::move(lease).publish();
+    return taken.size() - before;
+  };
+  EXPECT_EQ(fill(0), 0U);
+  EXPECT_EQ(fill(1), 0U);
+  EXPECT_EQ(fill(2), 2U) << "two slots are free, but the first group is still there";
+  EXPECT_EQ(fill(3), 0U);
+  {
+    const WriteLease unused = ring->acquire({}, [&] { taken.push_back(take(*ring)); });
+  }
+  EXPECT_EQ(fill(4), 0U) << "a lease that ended unpublished is no part of a group";
+  EXPECT_EQ(fill(5), 0U);
+  EXPECT_EQ(fill(6), 2U);
+  EXPECT_EQ(taken, (std::vector<std::int32_t>{0, 1, 2, 3, 4, 5}));
+}
+
+TEST_F(Ring, AGroupOfMoreBatchesThanSlotsIsFilledAsSlotsAreFreed) {
+  const auto ring = make(2);
+  ring->fill_in_groups(3);
+  for (int group = 0; group < 3; ++group) {
+    publish(*ring, 1);
+    publish(*ring, 2);
+    EXPECT_EQ(take(*ring), 1);
+    publish(*ring, 3);
+    EXPECT_EQ(take(*ring), 2);
+    EXPECT_EQ(take(*ring), 3);
+  }
+}
+
 TEST_F(Ring, EachBatchOnceAcrossManyProducersAndReaders) {
   constexpr std::int32_t kBatches = 3000, kProducers = 3, kReaders = 2;
   const auto ring = make(4, kReaders);

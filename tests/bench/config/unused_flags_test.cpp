@@ -49,6 +49,7 @@ TEST(UnusedFlags, EachIsNamedOnceAndOnlyWhereNothingDependsOnIt) {
         {{"--fp16-loss-scale=64"}, {"--fp16-loss-scale=64", "--use-fp16"}},
         {{"--prefetch=9"}, {"--prefetch=9", "--fake-location=host"}},
         {{"--pinned-memory=false"}, {"--pinned-memory=false", "--fake-location=host"}},
+        {{"--batch-group-size=2"}, {"--batch-group-size=2", "--fake-location=host"}},
         {{"--max-ckpts-to-keep=2"}, {"--max-ckpts-to-keep=2", "--train-dir=t"}}}) {
     const std::string flag = kebab(unused.front().substr(2, unused.front().find('=') - 2));
     const std::string text = said(unused);

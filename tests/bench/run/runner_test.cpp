@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <span>
 #include <thread>
+#include <vector>
 
 #include "bench/record/statistics.h"
 #include "dataflow/error.h"
@@ -117,6 +119,48 @@ TEST_F(RunnerTest, AHostFeederOfAStatedRateSuppliesThatRate) {
   EXPECT_NEAR(run().img_per_s, 12800, 1e-6);
   config_.fake_location = "host:img_per_s=-1";
   EXPECT_THROW(run(), ConfigError);
+}
+
+/// Makes a batch in 1 ms, and notes when it begins each.
+class Noted final : public Feeder {
+ public:
+  static inline std::vector<Time> begins;
+  explicit Noted(const FeederContext& context) : clock_(context.clock) { begins.clear(); }
+  void run(BatchRing& out, std::stop_token stop) override {
+    while (WriteLease lease = out.acquire(stop)) {
+      begins.push_back(clock_.now());
+      clock_.sleep_until(clock_.now() + 1ms);
+      std::move(lease).publish();
+    }
+  }
+
+ private:
+  Clock& clock_;
+};
+constexpr FeederEntry kNoted{
+    .name = "noted",
+    .make = [](const FeederContext& context) -> std::unique_ptr<Feeder> {
+      return std::make_unique<Noted>(context);
+    },
+};
+
+TEST_F(RunnerTest, BatchesAreMadeInGroupsInLockStepWithTheDevice) {
+  config_.prefetch = 8;
+  const RunResult free = run(&kNoted);
+  EXPECT_GE(free.reserve_start, 8);
+  for (std::size_t batch = 40; batch < 100; ++batch) {
+    EXPECT_EQ(Noted::begins[batch] - Noted::begins[batch - 1], 5ms) << "one a step";
+  }
+  config_.batch_group_size = 3;
+  const RunResult grouped = run(&kNoted);
+  EXPECT_NEAR(grouped.img_per_s, 12800, 1e-6) << "the device's own slots cover the wait";
+  EXPECT_LE(grouped.reserve_start, 3 + config_.device_slots);
+  for (std::size_t batch = 42; batch < 99; batch += 3) {
+    const auto began = std::span(Noted::begins).subspan(batch);
+    EXPECT_EQ(began[1] - began[0], 1ms) << batch;
+    EXPECT_EQ(began[2] - began[1], 1ms) << batch;
+    EXPECT_EQ(began[3] - began[0], 15ms) << "three steps later, when all three were taken";
+  }
 }
 
 TEST_F(RunnerTest, ADeviceIsIdleForWhatASlowFeederLeavesOfItsTime) {
