@@ -57,6 +57,7 @@ std::unique_ptr<Feeder> make(const FeederContext& context) {
 extern constinit const FeederEntry cpu_synthetic_feeder{
     .name = "cpu",
     .summary = "random pixels, generated on the CPU for every batch",
+    .takes_layout = true,
     .options = kOptions,
     .make = make,
 };

@@ -50,6 +50,7 @@ extern constinit const FeederEntry decode_queue_feeder{
     .summary = "images read, decoded and augmented on the CPU, through a bounded queue",
     .reads_files = true,
     .decodes_samples = true,
+    .takes_layout = true,
     .options = kOptions,
     .shape_batches = normalise_batches,
     .make = make,

@@ -106,6 +106,9 @@ struct FeederEntry {
   /// The feeder decodes the samples of a source. Its options include those of
   /// feeders/image_decoding.h, and no others.
   bool decodes_samples = false;
+  /// The feeder fills batches of either layout, as BatchSpec::planar says. Otherwise they are NHWC
+  /// unless `shape_batches` says otherwise.
+  bool takes_layout = false;
   /// Batches cost nothing to supply: the cost of other feeders is measured against this rate.
   bool is_ceiling = false;
   /// The feeder receives from a separate process. A sweep starts that process unless option

@@ -108,6 +108,7 @@ extern constinit const FeederEntry gpu_constant_feeder{
     .name = "gpu",
     .summary = "constant batches on the device: the ceiling, without any input cost",
     .slots = MemoryKind::device,
+    .takes_layout = true,
     .is_ceiling = true,
     .options = kOptions,
     .make = make,

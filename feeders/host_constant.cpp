@@ -2,11 +2,13 @@
 // The feeder `host`: the same constant batches in pinned host memory, again and again. It measures
 // the cost of the copy to the device. With option `img_per_s` it supplies like a loader of that
 // rate.
+#include <algorithm>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "dataflow/images/normalisation.h"
+#include "dataflow/images/planes.h"
 #include "dataflow/pace.h"
 #include "feeders/feeder.h"
 #include "feeders/synthetic_pixels.h"
@@ -54,15 +56,21 @@ class HostConstant final : public Feeder {
  private:
   void fill(const Batch& batch, const BatchSpec& spec, std::size_t slot,
             const std::stop_token& stop) const {
-    if (!spec.normalised) {
-      pixels_.fill(batch, spec.classes, seed_, 0, slot, stop);
-      return;
-    }
     std::vector<std::uint8_t> bytes(static_cast<std::size_t>(spec.images) * spec.image.elements());
     Batch random = batch;
     random.pixels = std::as_writable_bytes(std::span(bytes));
     pixels_.fill(random, spec.classes, seed_, 0, slot, stop);
-    normalise(bytes, spec.image.channels, spec.pixel, batch.pixels.data());
+    std::vector<std::byte> values;
+    if (spec.normalised) {
+      values.resize(batch.pixels.size());
+      normalise(bytes, spec.image.channels, spec.pixel, values.data());
+    }
+    const std::span<const std::byte> pixels = spec.normalised ? std::span(values) : random.pixels;
+    if (spec.planar) {
+      split_planes(pixels, spec.image, size_of(spec.pixel), batch.pixels.data());
+    } else {
+      std::ranges::copy(pixels, batch.pixels.begin());
+    }
   }
 
   Clock& clock_;
@@ -80,6 +88,7 @@ std::unique_ptr<Feeder> make(const FeederContext& context) {
 extern constinit const FeederEntry host_constant_feeder{
     .name = "host",
     .summary = "constant batches in host memory: measures the copy to the device",
+    .takes_layout = true,
     .options = kOptions,
     .shape_batches = normalise_batches,
     .make = make,

@@ -15,6 +15,7 @@
 #include "dataflow/decoder.h"
 #include "dataflow/error.h"
 #include "dataflow/images/normalisation.h"
+#include "dataflow/images/planes.h"
 #include "dataflow/machine/memory_pages.h"
 #include "dataflow/machine/thread_places.h"
 #include "dataflow/stage_timer.h"
@@ -171,6 +172,7 @@ void ImageDecoding::open(const DecodingFeeder& feeder, Source& source) {
   const auto make_decoder = [&]() -> std::unique_ptr<Decoder> {
     std::unique_ptr<Decoder> decoder = entry.make(options);
     if (spec.normalised) decoder = make_normalising_decoder(std::move(decoder));
+    if (spec.planar) decoder = make_planar_decoder(std::move(decoder));
     if (extra == Nanoseconds::zero()) return decoder;
     return std::make_unique<SlowedDecoder>(std::move(decoder), extra);
   };

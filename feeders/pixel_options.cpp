@@ -34,7 +34,7 @@ void shape_pixels(const Options& options, BatchSpec& batches) {
   }
   batches.pixel = *type;
   batches.normalised = *type != DType::u8;
-  batches.planar = options.flag("planar");
+  if (options.given("planar")) batches.planar = options.flag("planar");
 }
 
 std::array<std::int32_t, 4> pixel_lengths(const BatchSpec& spec) {
@@ -69,6 +69,7 @@ std::string flags_for_pixels(std::string_view feeder, std::optional<DType> type,
   std::vector<std::string> flags;
   if (shape[0] != spec.images) flags.push_back("--batch-size " + std::to_string(shape[0]));
   if (resizes) flags.push_back("--image-size " + std::to_string(height));
+  if (spec.planar && !planar) flags.push_back(std::string("--data-format ").append("NHWC"));
   if (*type != spec.pixel || planar != spec.planar) {
     flags.push_back(std::string(feeder) + ":pixels=" + std::string(pixel_type_name(*type)) +
                     (planar ? ",planar=true" : ""));

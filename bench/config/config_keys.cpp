@@ -49,6 +49,10 @@ void set_huge_pages(RunConfig& config, std::string_view name, std::string_view t
   set_word(config.huge_pages, name, text, {"off", "transparent", "explicit"});
 }
 
+void set_data_format(RunConfig& config, std::string_view name, std::string_view text) {
+  set_word(config.data_format, name, text, {"NHWC", "NCHW"});
+}
+
 void set_gradient_reduction(RunConfig& config, std::string_view name, std::string_view text) {
   set_word(config.gradient_reduction, name, text,
            {"default", "sum", "mean", "mean-sum", "tf_cnn_benchmarks", "tensorpack"});
@@ -324,6 +328,10 @@ constexpr ConfigKey kKeys[] = {
     {"pinned_memory", "force_gpu_compatible", true,
      "pin the host ring; false: devices copy from pageable memory; default: true",
      get<&RunConfig::pinned_memory>, set_flag<&RunConfig::pinned_memory>},
+    {"data_format", "", false,
+     "layout of the batches that the feeder supplies: NHWC or NCHW; the device computes in its own "
+     "layout",
+     get<&RunConfig::data_format>, set_data_format},
     {"batch_group_size", "", false,
      "batches that the feeder makes before it waits until the devices have taken all of them from "
      "the host ring; 0: it fills each slot as soon as it is free",

@@ -28,14 +28,12 @@ constexpr std::string_view kCluster =
 constexpr std::string_view kTracing =
     "--trace-file of `penstock run` writes a timeline, and --json every step time";
 constexpr std::string_view kOneTrace = "one run writes a trace: use `penstock run`";
-constexpr std::string_view kLayout = "batches travel as NHWC and devices choose their own layout";
 
 constexpr std::string_view kTwoLevels =
     "--all-reduce-spec hierarchical adds in two levels on --device cpu and emulated; GPUs exchange "
     "by the way that suits their connections, leave it out";
 
 constexpr ForeignFlag kForeign[] = {
-    {"data_format", kLayout},
     {"single_l2_loss_op", "weight decay's share of the loss is always one operation"},
     {"freeze_when_forward_only", "weights are always in the memory of the device that uses them"},
     {"load", "use --train-dir, whose newest checkpoint is restored"},

@@ -84,6 +84,7 @@ struct RunConfig {
   std::int32_t prefetch = 3;               ///< slots of the host ring
   std::string huge_pages = "transparent";  ///< for the host ring: off, transparent or explicit
   bool pinned_memory = true;               ///< of the host ring
+  std::string data_format = "NHWC";        ///< of batches; a result has the feeder's
   std::int32_t batch_group_size = 0;       ///< above 0: the host ring is filled in groups
   std::int32_t device_slots = 2;           ///< slots of each device's ring
   std::int32_t feeder_threads = 0;         ///< 0: one per usable core

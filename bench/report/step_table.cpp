@@ -89,7 +89,7 @@ std::string format_header(const StepTableHeader& header) {
   text += line("Num epochs:", fmt::format("{:.2f}", epochs));
   text += line("Devices:", device_list(config));
   text += line("NUMA bind:", option_in(config.fake_location, "numa").empty() ? "False" : "True");
-  text += line("Data format:", "NHWC");
+  text += line("Data format:", config.data_format);
   text += line("Optimizer:", config.optimizer.substr(0, config.optimizer.find(':')));
   text += variable_lines(header);
   return text + "==========\n";

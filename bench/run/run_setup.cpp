@@ -27,8 +27,16 @@ namespace {
 BatchSpec agreed_batches(const RunConfig& config, const Runner::Components& components) {
   BatchSpec batches = batch_spec(config, *components.model);
   const FeederEntry& feeder = *components.feeder;
+  const bool wants_planar = config.data_format == "NCHW";
+  batches.planar = wants_planar && feeder.takes_layout;
   if (feeder.shape_batches != nullptr) {
     feeder.shape_batches(options_of(config.fake_location, feeder.options), batches);
+  }
+  if (wants_planar && !batches.planar) {
+    throw ConfigError(
+        fmt::format("--data-format is NCHW, but --fake-location {} supplies NHWC; leave "
+                    "--data-format out, or choose another feeder",
+                    config.fake_location));
   }
   return batches;
 }
@@ -69,7 +77,9 @@ RunSetup::RunSetup(const RunConfig& wanted, Clock& the_clock, const Runner::Comp
       spec(agreed_batches(config, components)),
       graph(build_graph(*components.model, spec.image, spec.classes)),
       stop(std::move(the_stop)),
-      feeder_options(options_of(config.fake_location, components.feeder->options)) {}
+      feeder_options(options_of(config.fake_location, components.feeder->options)) {
+  config.data_format = spec.planar ? "NCHW" : "NHWC";
+}
 
 /// The rank's number among the ranks of all processes.
 std::int32_t RunSetup::global_rank(std::int32_t rank) const noexcept {

@@ -25,7 +25,7 @@ namespace {
 constexpr std::array<std::string_view, 6> kComponentKeys = {
     "fake_location", "model", "variable_update", "device", "optimizer", "on_bad_sample"};
 /// Keys that do not change the trainer.
-constexpr std::array<std::string_view, 16> kFeederKeys = {"fake_location",
+constexpr std::array<std::string_view, 17> kFeederKeys = {"fake_location",
                                                           "data_dir",
                                                           "on_bad_sample",
                                                           "order",
@@ -33,6 +33,7 @@ constexpr std::array<std::string_view, 16> kFeederKeys = {"fake_location",
                                                           "prefetch",
                                                           "huge_pages",
                                                           "pinned_memory",
+                                                          "data_format",
                                                           "batch_group_size",
                                                           "feeder_threads",
                                                           "timeout",

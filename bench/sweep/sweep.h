@@ -30,7 +30,7 @@ class Sweep {
 /// True if both configurations train in the same way, so that only feeding can make their rates
 /// differ. All keys must be equal, except `fake_location`, the keys that only feeders read and the
 /// keys that do not affect the measurement: data_dir, on_bad_sample, order, page_cache, prefetch,
-/// huge_pages, pinned_memory, batch_group_size, feeder_threads, timeout,
+/// huge_pages, pinned_memory, data_format, batch_group_size, feeder_threads, timeout,
 /// display_every, display_perf_ewma, loss_type_to_report and print_training_accuracy.
 bool same_trainer(const RunConfig& a, const RunConfig& b);
 

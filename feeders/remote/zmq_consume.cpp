@@ -266,6 +266,7 @@ std::vector<MemoryNeed> memory_needs(const Options& options, const BatchSpec& sp
 extern constinit const FeederEntry zmq_consume_feeder{
     .name = "zmq-consume",
     .summary = "batches from other programs over ZeroMQ",
+    .takes_layout = true,
     .needs_producer = true,
     .options = kAllConsumeOptions,
     .shape_batches = shape_batches,

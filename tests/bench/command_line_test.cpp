@@ -112,9 +112,8 @@ TEST(CommandLine, UnknownFlagsNameTheNearest) {
 }
 
 TEST(CommandLine, FlagsOfTheReferencesThatMeanNothingSayWhatToUse) {
-  EXPECT_EQ(
-      error_of({"--data_format=NCHW"}),
-      "--data-format is unsupported: batches travel as NHWC and devices choose their own layout");
+  EXPECT_EQ(error_of({"--load=x"}),
+            "--load is unsupported: use --train-dir, whose newest checkpoint is restored");
   EXPECT_NE(error_of({"--nouse_datasets"}), "accepted");
   EXPECT_TRUE(says(error_of({"--num_inter_threads=4"}), "is unsupported"));
 }

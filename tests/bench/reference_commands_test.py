@@ -35,7 +35,8 @@ COMMANDS = (
      "--local_parameter_device=cpu " + SHORT, 2, "updates on the CPU for another device are unsupported"),
     ("two updates in one word are refused", "run --variable_update=replicated/parameter_server", 2,
      "parameter_server, "),
-    ("a layout of batches is refused", "run --model=resnet50 --data_format=NCHW", 2, "batches travel as NHWC"),
+    ("batches have the layout that is asked for", "run --like tf_cnn_benchmarks --model=trivial --data_format=NCHW "
+     "--fake-location=cpu --batch_group_size=2 --force_gpu_compatible=False " + SHORT, 0, "Data format: NCHW"),
     ("NCCL without GPUs is refused with what to use", "run --like tf_cnn_benchmarks --model=resnet50 --num_gpus=2 "
      "--variable_update=replicated --all_reduce_spec=nccl", 2, "use xring"),
     ("a copy in two levels is refused with what to use", "run --like tf_cnn_benchmarks --num_gpus=2 "

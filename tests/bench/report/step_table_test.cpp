@@ -49,6 +49,8 @@ bool has_line(const std::string& text, const std::string& line) {
 TEST(StepTable, TheHeaderSaysWhatTheRunDoes) {
   EXPECT_TRUE(has_line(header_of("queue:numa=0,cores=auto", "replicated"), "NUMA bind:   True"));
   RunConfig config;
+  config.data_format = "NCHW";
+  EXPECT_TRUE(has_line(report::format_header({config}), "Data format: NCHW"));
   const report::StepTableHeader cifar{.config = config, .synthetic = false, .dataset = "cifar10"};
   EXPECT_TRUE(has_line(report::format_header(cifar), "Dataset:     cifar10"));
 }

@@ -129,12 +129,14 @@ class GpuRuns : public TrainingFixture {
   }
 };
 
-TEST_F(GpuRuns, PageableMemoryLeavesTheLossesAlone) {
+TEST_F(GpuRuns, PageableMemoryAndPlanarBatchesLeaveTheLossesAlone) {
   const RunResult plain = run_on(kSeveral, kGpus, "gpu");
   ASSERT_EQ(plain.exit_code, 0) << plain.reason;
   config_.pinned_memory = false;
   const RunResult pageable = run_on(kSeveral, kGpus, "gpu");
   EXPECT_EQ(pageable.losses, plain.losses);
+  config_.data_format = "NCHW";
+  EXPECT_EQ(run_on(kSeveral, kGpus, "gpu").losses, plain.losses);
 }
 
 TEST_F(GpuRuns, LabelsThatAreRedrawnChangeTheLossOfConstantPixels) {

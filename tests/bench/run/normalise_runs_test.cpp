@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole runs on this machine's cores: the place of normalisation does not change the loss.
+// Whole runs on this machine's cores: neither the place of normalisation nor the layout of batches
+// changes the loss.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -71,6 +72,39 @@ TEST_F(NormaliseRuns, EvaluationAndConstantBatchesAreNormalisedAsWell) {
   ASSERT_EQ(random_floats.exit_code, 0) << random_floats.reason;
   ASSERT_EQ(random_floats.losses.size(), random.losses.size());
   EXPECT_NEAR(random_floats.losses[0], random.losses[0], 1e-2 * random.losses[0]);
+}
+
+TEST_F(NormaliseRuns, LossesAndEvaluationsAreThoseOfNhwcIfBatchesAreNchw) {
+  config_.eval_during_training_every_n_steps = 4;
+  for (const char* feeder : {"queue", "queue:normalise=f32", "queue:normalise=f16", "host",
+                             "host:normalise=f32", "host:normalise=f16"}) {
+    SCOPED_TRACE(feeder);
+    config_.data_format = "NHWC";
+    const RunResult nhwc = run(feeder);
+    config_.data_format = "NCHW";
+    const RunResult nchw = run(feeder);
+    ASSERT_EQ(nchw.exit_code, 0) << nchw.reason;
+    EXPECT_EQ(nhwc.config.data_format, "NHWC");
+    EXPECT_EQ(nchw.config.data_format, "NCHW");
+    ASSERT_EQ(nchw.losses.size(), 4U);
+    for (std::size_t i = 0; i < 4; ++i) {
+      EXPECT_NEAR(nchw.losses[i], nhwc.losses[i], 1e-5 * std::abs(nhwc.losses[i])) << i;
+    }
+    ASSERT_EQ(nchw.evaluations.size(), 1U);
+    EXPECT_EQ(nchw.evaluations[0].top1, nhwc.evaluations[0].top1);
+  }
+}
+
+TEST_F(NormaliseRuns, FeedersSupplyNchwOrRefuseIt) {
+  config_.data_format = "NCHW";
+  for (const char* feeder : {"gpu", "cpu"}) {
+    const RunResult result = run(feeder);
+    EXPECT_EQ(result.exit_code, 0) << feeder << ": " << result.reason;
+    EXPECT_EQ(result.config.data_format, "NCHW");
+  }
+  if (match_entry(feeder_table(), "messages") == nullptr) return;
+  EXPECT_TRUE(says(thrown_by<ConfigError>([&] { run("messages"); }),
+                   "--data-format is NCHW, but --fake-location messages supplies NHWC"));
 }
 
 TEST_F(NormaliseRuns, OtherWordsAreRefused) {

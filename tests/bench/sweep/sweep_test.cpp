@@ -35,12 +35,14 @@ TEST(Sweep, IsTheCrossProductWithFeedersFastest) {
   for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(configurations[i].num_gpus, devices[i]);
 }
 
-TEST(Sweep, PinnedMemoryIsAnAxisThatLeavesTheTrainerAlone) {
+TEST(Sweep, PinnedMemoryAndTheLayoutOfBatchesAreAxesThatLeaveTheTrainerAlone) {
   Sweep sweep;
   sweep.set("pinned_memory", "true,false");
+  sweep.set("data_format", "NHWC,NCHW");
   const std::vector<RunConfig> rows = sweep.expand({});
-  ASSERT_EQ(rows.size(), 2U);
-  EXPECT_EQ(std::ranges::count(rows, false, &RunConfig::pinned_memory), 1);
+  ASSERT_EQ(rows.size(), 4U);
+  EXPECT_EQ(std::ranges::count(rows, false, &RunConfig::pinned_memory), 2);
+  EXPECT_EQ(std::ranges::count(rows, "NCHW", &RunConfig::data_format), 2);
   for (const RunConfig& row : rows) EXPECT_TRUE(same_trainer(row, rows.front()));
 }
 

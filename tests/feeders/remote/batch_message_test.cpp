@@ -139,6 +139,10 @@ TEST(BatchMessage, AMisfitSaysWhichFlagsTakeIt) {
                    "zmq-consume:pixels=f16,planar=true takes it"));
   EXPECT_FALSE(says(said("float64", {2, 2, 3, 3}, 288), "takes it"));
   EXPECT_FALSE(says(said("uint8", {2, 4, 5, 3}, 120), "takes it")) << "no square";
+  spec.planar = true;
+  EXPECT_TRUE(says(said("uint8", {2, 4, 4, 3}, 96),
+                   "; a run with --image-size 4, --data-format NHWC and zmq-consume:pixels=u8 takes "
+                   "it"));
 }
 
 TEST(BatchMessage, NumpyFramesThatAreNoBatchAreNamed) {
