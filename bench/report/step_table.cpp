@@ -13,6 +13,8 @@
 namespace penstock::report {
 namespace {
 
+constexpr std::string_view kHorovod = "horovod";  // the other system's name
+
 std::string line(std::string_view label, std::string_view value) {
   return fmt::format("{:<13}{}\n", label, value);
 }
@@ -20,7 +22,6 @@ std::string line(std::string_view label, std::string_view value) {
 /// As in tf_cnn_benchmarks: the devices of this process, or under Horovod those of all.
 std::string device_list(const RunConfig& config) {
   const std::string update = canonical_name(parse_component(config.variable_update).name);
-  constexpr std::string_view kHorovod = "horovod";  // the other system's name
   const bool lists_all = update == kHorovod;
   const std::int64_t devices = lists_all ? all_devices(config) : config.num_gpus;
   std::string result = "[";
@@ -49,9 +50,13 @@ std::string variable_lines(const StepTableHeader& header) {
   if (std::ranges::any_of(kAllReduced, [&](auto name) { return canonical_name(name) == update; })) {
     text += line("AllReduce:", config.all_reduce_spec.empty() ? "None" : config.all_reduce_spec);
   }
-  const std::string sync = option_in(config.variable_update, "sync");
-  if (header.servers || !sync.empty()) text += line("Sync:", sync == "false" ? "False" : "True");
-  if (option_in(config.variable_update, "staged") == "true") text += line("Staged vars:", "True");
+  const std::string sync = option_in(config.variable_update, "sync"),
+                    staged = option_in(config.variable_update, "staged");
+  if (header.servers || !sync.empty()) {
+    text += line("Sync:", sync.empty() || parse_flag(sync, "sync") ? "True" : "False");
+  }
+  if (!staged.empty() && parse_flag(staged, "staged")) text += line("Staged vars:", "True");
+  if (update == kHorovod) text += line("Horovod on:", header.horovod_on);
   return text;
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/config/training_rules.h"
@@ -16,8 +17,9 @@ namespace penstock::report {
 struct StepTableHeader {
   RunConfig config;  ///< resolved
   bool synthetic = true;
-  std::string dataset = "imagenet";  ///< or "cifar10"
-  bool servers = false;              ///< parameter servers are separate processes
+  std::string dataset = "imagenet";     ///< or "cifar10"
+  bool servers = false;                 ///< parameter servers are separate processes
+  std::string_view horovod_on = "cpu";  ///< what adds gradients under Horovod: cpu or gpu
   double examples_per_epoch = kImageNetImages;
 };
 std::string format_header(const StepTableHeader& header);

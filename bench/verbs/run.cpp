@@ -260,18 +260,28 @@ struct PreparedRun {
   std::unique_ptr<Runner> runner;
 };
 
+/// Whether devices add gradients themselves, not the host.
+bool adds_on_devices(const RunConfig& config, const Runner::Components& components) {
+  const BackendEntry& backend = *components.backend;
+  const bool has_choice = std::ranges::any_of(
+      backend.options, [](const OptionSpec& option) { return option.name == "exchange"; });
+  return backend.exchanges_gradients &&
+         !(has_choice && options_of(config.device, backend.options).text("exchange") == "host");
+}
+
 int run_with_table(const RunConfig& asked, const Arguments& wish, std::stop_token stop) {
   PreparedRun prepared(asked, wish, stop);
   Runner& runner = *prepared.runner;
   const Runner::Components& components = prepared.components;
   const bool synthetic = !components.feeder->reads_files && !components.feeder->needs_producer;
   fmt::print(stderr, "{}\n", resolved_line(runner.config(), wish.verbose));
-  fmt::print("{}",
-             report::format_header({.config = runner.config(),
-                                    .synthetic = synthetic,
-                                    .dataset = dataset_of(runner.config(), *components.feeder),
-                                    .servers = components.servers != nullptr,
-                                    .examples_per_epoch = runner.examples_per_epoch()}));
+  fmt::print("{}", report::format_header(
+                       {.config = runner.config(),
+                        .synthetic = synthetic,
+                        .dataset = dataset_of(runner.config(), *components.feeder),
+                        .servers = components.servers != nullptr,
+                        .horovod_on = adds_on_devices(runner.config(), components) ? "gpu" : "cpu",
+                        .examples_per_epoch = runner.examples_per_epoch()}));
   report::StepTable table(runner.config(), stdout);
   ExtensionNotice notice(runner.config());
   ListenerGroup listeners;

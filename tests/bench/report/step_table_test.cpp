@@ -69,6 +69,21 @@ TEST(StepTable, LinesAboutVariablesAreThoseThatTheirUpdateHas) {
   EXPECT_TRUE(has_line(header_of("queue", "distributed_all_reduce"), "AllReduce:   None"));
 }
 
+TEST(StepTable, TheHeaderReadsOptionsAsTheRunDoes) {
+  EXPECT_TRUE(has_line(header_of("queue", "parameter_server:staged=1"), "Staged vars: True"));
+  EXPECT_FALSE(says(header_of("queue", "parameter_server:staged=no"), "Staged vars"));
+  EXPECT_TRUE(has_line(header_of("queue", "parameter_server:sync=0", true), "Sync:        False"));
+}
+
+TEST(StepTable, UnderHorovodTheHeaderSaysWhereGradientsAreAdded) {
+  RunConfig config;
+  config.variable_update = "horovod";
+  EXPECT_TRUE(has_line(report::format_header({config}), "Horovod on:  cpu"));
+  EXPECT_TRUE(
+      has_line(report::format_header({.config = config, .horovod_on = "gpu"}), "Horovod on:  gpu"));
+  EXPECT_FALSE(says(header_of("queue", "replicated"), "Horovod on"));
+}
+
 TEST(StepTable, TheHeaderListsTheDevicesOfAllProcessesUnderHorovod) {
   RunConfig config;
   config.batch_size = 64;
