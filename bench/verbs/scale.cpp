@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
+#include <sstream>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -38,7 +39,7 @@ constexpr std::string_view kResnet = "resnet", kItsResnet = "resnet152_v2";
 struct Arguments {
   scaling::ScalePlan plan;
   std::string hosts, remote_dir, ranks;
-  std::string model;  ///< as typed; empty: not typed
+  std::string model;  ///< as typed, such as resnet50:64,inception3:32; empty: not typed
   std::string out = "logs";
   std::int32_t per_host = 0, most = 0;  ///< 0: not stated
 };
@@ -77,10 +78,10 @@ std::vector<Flag> scale_flags(Arguments& wanted) {
   std::vector<Flag> flags = run_flags(wanted.plan.config);
   std::erase_if(flags, [](const Flag& each) { return each.name == "num_processes"; });
   Flag& model = *std::ranges::find(flags, "model", &Flag::name);
-  model.set = [&wanted, set = model.set](const std::string& text) {
-    set(text);
-    wanted.model = text;
-  };
+  model.help =
+      "model, or several with their batches, such as resnet50:64,inception3:32; the same as "
+      "-m";
+  model.set = [&wanted](const std::string& text) { wanted.model = text; };
   for (Flag& each : ladder_flags(wanted)) flags.push_back(std::move(each));
   return flags;
 }
@@ -139,13 +140,49 @@ scaling::ScaleResult begin_result(const Arguments& wanted, const Invocation& inv
   return result;
 }
 
+/// The plan of one of tfperftest's models, MODEL or MODEL:BATCH. Without BATCH it has that of
+/// --batch-size, or the model's.
+Arguments with_model(Arguments wanted, const std::string& text) {
+  RunConfig& config = wanted.plan.config;
+  const std::size_t colon = text.find(':');
+  wanted.model = text.substr(0, colon);
+  config.model = wanted.model == kResnet ? std::string(kItsResnet) : wanted.model;
+  const ModelEntry& model = find_entry(model_table(), config.model);
+  config.model = model.name;
+  if (colon != std::string::npos) {
+    find_config_key("batch_size").parse(config, "-m", text.substr(colon + 1));
+  }
+  if (config.batch_size == 0) config.batch_size = model.batch;
+  return wanted;
+}
+
+/// One plan for each model of -m. Throws ConfigError if two of them would write the same files.
+std::vector<Arguments> plans_of(const Arguments& wanted) {
+  if (wanted.model.empty()) {
+    Arguments plan = with_model(wanted, wanted.plan.config.model);
+    plan.model.clear();
+    return {plan};
+  }
+  std::vector<Arguments> plans;
+  std::istringstream models(wanted.model);
+  for (std::string model; std::getline(models, model, ',');) {
+    plans.push_back(with_model(wanted, model));
+    const auto same = std::ranges::count_if(plans, [&](const Arguments& each) {
+      return each.model == plans.back().model &&
+             each.plan.config.batch_size == plans.back().plan.config.batch_size;
+    });
+    if (same > 1) {
+      throw ConfigError(fmt::format("-m is '{}', which names {} with a batch of {} twice",
+                                    wanted.model, plans.back().model,
+                                    plans.back().plan.config.batch_size));
+    }
+  }
+  return plans;
+}
+
 /// Resolves and checks everything that can be checked before anything starts.
 void complete(Arguments& wanted, const std::stop_token& stop) {
   scaling::ScalePlan& plan = wanted.plan;
-  if (plan.config.model == kResnet) plan.config.model = kItsResnet;
-  const ModelEntry& model = find_entry(model_table(), plan.config.model);
-  plan.config.model = model.name;
-  if (plan.config.batch_size == 0) plan.config.batch_size = model.batch;
   plan.hosts = hosts_of(wanted);
   plan.ranks = ranks_of(wanted);
   plan.as_root = geteuid() == 0;
@@ -162,6 +199,22 @@ void complete(Arguments& wanted, const std::stop_token& stop) {
       scaling::any_twice(scaling::names_of_machines(plan.hosts, plan.agent, stop));
 }
 
+/// Runs the ladder of one model, and prints it. Returns false if something failed.
+bool climb_one(const Arguments& wanted, const Invocation& invocation) {
+  const scaling::ScalePlan& plan = wanted.plan;
+  scaling::ScaleResult result = begin_result(wanted, invocation);
+  scaling::ScaleProgress progress(wanted.out,
+                                  plan.ranks.size() * static_cast<std::size_t>(plan.repetitions),
+                                  report::is_terminal(STDERR_FILENO) && !plan.verbose);
+  scaling::climb(plan, result, progress, invocation.stop);
+  progress.finish();
+  scaling::write_scale_text(result, std::cout);
+  std::cout << fmt::format("\n{0}.csv, {0}.csv.ideal, {0}.svg, {0}.json\n",
+                           (std::filesystem::path(wanted.out) / result.name()).native());
+  std::cout.flush();
+  return !has_failures(result) && progress.saved();
+}
+
 int run(const Invocation& invocation) {
   Arguments wanted;
   const std::vector<std::string> arguments = scaling::spell_out(invocation.arguments);
@@ -176,11 +229,13 @@ int run(const Invocation& invocation) {
                      "gpu-per-machine repetitions out verbose",
            .examples = "scale --feeder host --device emulated:img_per_s=400 --ranks 1,2\n"
                        "scale --hosts node1:2,node2:2 --model resnet50 --batch-size 64\n"
+                       "scale -m resnet50:64,inception3:32 --hosts node1:2 --max-gpu 2\n"
                        "scale --hosts nodes.txt --gpu-per-machine 4 --max-gpu 16 --feeder queue"},
           scale_flags(wanted), arguments)) {
     return 0;
   }
   scaling::refuse_nested_launch("scale");
+  for (const Arguments& plan : plans_of(wanted)) wanted.plan.config.model = plan.plan.config.model;
   const std::string chosen = choose_devices(std::span(&wanted.plan.config, 1), arguments);
   if (!chosen.empty()) fmt::print(stderr, "penstock: {}\n", chosen);
   say_unused_flags(std::span(&wanted.plan.config, 1), arguments);
@@ -193,17 +248,12 @@ int run(const Invocation& invocation) {
     plan.program =
         scaling::copy_program(plan.hosts, wanted.remote_dir, plan.agent, invocation.stop);
   }
-  scaling::ScaleResult result = begin_result(wanted, invocation);
-  scaling::ScaleProgress progress(wanted.out,
-                                  plan.ranks.size() * static_cast<std::size_t>(plan.repetitions),
-                                  report::is_terminal(STDERR_FILENO) && !plan.verbose);
-  scaling::climb(plan, result, progress, invocation.stop);
-  progress.finish();
-  scaling::write_scale_text(result, std::cout);
-  std::cout << fmt::format("\n{0}.csv, {0}.csv.ideal, {0}.svg, {0}.json\n",
-                           (std::filesystem::path(wanted.out) / result.name()).native());
-  std::cout.flush();
-  return has_failures(result) || !progress.saved() ? 6 : 0;
+  bool good = true;
+  for (const Arguments& one : plans_of(wanted)) {
+    if (invocation.stop.stop_requested()) break;
+    good = climb_one(one, invocation) && good;
+  }
+  return good ? 0 : 6;
 }
 
 }  // namespace

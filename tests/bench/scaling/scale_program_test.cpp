@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <tuple>
 
 #include "bench/run/child_process.h"
 #include "bench/sweep/result_folder.h"
@@ -58,6 +60,33 @@ TEST(MpirunScale, ClimbsOnThisMachine) {
   EXPECT_EQ(run["config"]["num_processes"], 3);
   EXPECT_EQ(run["ranks"].size(), 3U);
   EXPECT_NE(exit.output.find("efficiency %"), std::string::npos) << exit.output;
+}
+
+TEST(MpirunScale, ClimbsOneLadderForEachModel) {
+  const TempFolder folder;
+  const ChildExit exit =
+      exit_of(scale(folder / "logs", {"-m", "trivial:4,tiny_cnn", "-b", "2", "--ranks=1"}));
+  ASSERT_EQ(exit.code, 0) << exit.last_words;
+  const auto files = files_below(folder / "logs");
+  for (const auto& [name, model, batch] :
+       {std::tuple{"trivial_b4", "trivial", 4}, {"tiny_cnn_b2", "tiny_cnn", 2}}) {
+    EXPECT_EQ(lines_of(files.at(std::string(name) + ".csv")), 1U) << name;
+    const nlohmann::json run = nlohmann::json::parse(files.at(std::string(name) + "_g1/runs.json"));
+    EXPECT_EQ(run["config"]["model"], model);
+    EXPECT_EQ(run["config"]["batch_size"], batch);
+  }
+  EXPECT_EQ(files.count("trivial_b2.csv"), 0U);
+}
+
+TEST(ScaleOfModels, RefusesWhatWouldWriteTheSameFilesOrNamesNoModel) {
+  const TempFolder folder;
+  for (const auto& [models, said] : {std::pair{"trivial:4,trivial:4", "trivial with a batch of 4"},
+                                     {"trivial:4,no_such:2", "no_such"},
+                                     {"trivial:many", "many"}}) {
+    const ChildExit exit = exit_of(scale(folder / "logs", {"-m", models, "--ranks=1"}));
+    EXPECT_EQ(exit.code, 2) << models;
+    EXPECT_NE(exit.last_words.find(said), std::string::npos) << exit.last_words;
+  }
 }
 
 /// Puts an mpirun that cannot start two ranks before the real one in PATH.
