@@ -3,6 +3,7 @@
 // and write them into the slots of a bounded ring. If the source holds pixels, workers only crop
 // and resize. With decode=raw the source decodes its images before the run.
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -20,8 +21,12 @@ class DecodeQueue final : public Feeder {
  public:
   explicit DecodeQueue(const FeederContext& context)
       : decoding_({"queue", context}), source_(make_image_source(context)) {
-    decoding_.open({"queue", context}, *source_);
     facts_ = source_->facts();
+    const std::string& coverage = context.options.text("coverage");
+    // Evaluations read other samples.
+    if (!coverage.empty() && context.data.augment)
+      coverage_.emplace(coverage, context.data, facts_);
+    decoding_.open({"queue", context}, *source_, coverage_ ? &*coverage_ : nullptr);
     if (!facts_.note.empty()) context.probe.note(facts_.note);
   }
 
@@ -31,9 +36,13 @@ class DecodeQueue final : public Feeder {
   const FileList* files() const noexcept override { return facts_.files; }
   bool is_settled() const override { return decoding_.is_settled(); }
   void settle() override { decoding_.settle(); }
-  void run(BatchRing& out, std::stop_token stop) override { decoding_.run(out, std::move(stop)); }
+  void run(BatchRing& out, std::stop_token stop) override {
+    decoding_.run(out, std::move(stop));
+    if (coverage_) coverage_->write();
+  }
 
  private:
+  std::optional<SampleCoverage> coverage_;
   ImageDecoding decoding_;
   const std::unique_ptr<Source> source_;
   SourceFacts facts_;

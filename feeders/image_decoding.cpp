@@ -95,6 +95,23 @@ class SlowedDecoder final : public Decoder {
   const Nanoseconds extra_;
 };
 
+/// A decoder that records the samples that it decoded.
+class RecordedDecoder final : public Decoder {
+ public:
+  RecordedDecoder(std::unique_ptr<Decoder> decoder, SampleCoverage& coverage)
+      : decoder_(std::move(decoder)), coverage_(coverage) {}
+
+  std::int64_t take_substituted() noexcept override { return decoder_->take_substituted(); }
+  void decode(const Sample& sample, const ImageView& row, Random& random) override {
+    decoder_->decode(sample, row, random);
+    coverage_.saw(sample.epoch, sample.index);
+  }
+
+ private:
+  const std::unique_ptr<Decoder> decoder_;
+  SampleCoverage& coverage_;
+};
+
 Nanoseconds parse_extra(const DecodingFeeder& feeder) {
   const Options& options = feeder.context.options;
   const double us = options.real("extra_us");
@@ -148,7 +165,7 @@ ImageDecoding::ImageDecoding(const DecodingFeeder& feeder)
                              .nodes = feeder.context.options.text("numa")})),
       slot_node_(choose_slot_node(feeder)) {}
 
-void ImageDecoding::open(const DecodingFeeder& feeder, Source& source) {
+void ImageDecoding::open(const DecodingFeeder& feeder, Source& source, SampleCoverage* coverage) {
   const FeederContext& context = feeder.context;
   const BatchSpec& spec = context.spec;
   check_normalised(context.options, spec);
@@ -173,8 +190,11 @@ void ImageDecoding::open(const DecodingFeeder& feeder, Source& source) {
     std::unique_ptr<Decoder> decoder = entry.make(options);
     if (spec.normalised) decoder = make_normalising_decoder(std::move(decoder));
     if (spec.planar) decoder = make_planar_decoder(std::move(decoder));
-    if (extra == Nanoseconds::zero()) return decoder;
-    return std::make_unique<SlowedDecoder>(std::move(decoder), extra);
+    if (extra != Nanoseconds::zero()) {
+      decoder = std::make_unique<SlowedDecoder>(std::move(decoder), extra);
+    }
+    if (coverage == nullptr) return decoder;
+    return std::make_unique<RecordedDecoder>(std::move(decoder), *coverage);
   };
   pool_.emplace(plan, source, make_decoder, context.clock, context.probe);
   say_places(context);

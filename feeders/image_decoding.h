@@ -22,6 +22,7 @@
 #include "dataflow/options.h"
 #include "dataflow/source.h"
 #include "feeders/feeder.h"
+#include "feeders/sample_coverage.h"
 
 namespace penstock {
 
@@ -73,9 +74,10 @@ class ImageDecoding {
   /// Throws ConfigError if this machine lacks a requested core or NUMA node.
   explicit ImageDecoding(const DecodingFeeder& feeder);
 
-  /// Creates the pool that decodes the samples of `source`, which must outlive this object. Call
-  /// once, before the functions below. Throws ConfigError if a decoder refuses an option.
-  void open(const DecodingFeeder& feeder, Source& source);
+  /// Creates the pool that decodes the samples of `source`, which must outlive this object, as
+  /// `coverage` must; null: which samples were seen is not recorded. Call once, before the
+  /// functions below. Throws ConfigError if a decoder refuses an option.
+  void open(const DecodingFeeder& feeder, Source& source, SampleCoverage* coverage = nullptr);
 
   bool is_settled() const { return pool_->is_settled(); }
   void settle() { pool_->settle(); }
@@ -108,6 +110,9 @@ inline constexpr OptionSpec kSourceOptions[] = {
      "samples to read ahead, in as many threads (at most 32), for storage with high latency"},
     {"repeat_cached_sample", "false",
      "repeat the first sample from memory: measures decoding without storage"},
+    {"coverage", "",
+     "file for the samples seen in each epoch, of several ranks FILE.RANK, for `penstock dataset "
+     "coverage`; default: none"},
 };
 
 /// Creates the source that the options of the feeder `queue` name. Throws ConfigError.

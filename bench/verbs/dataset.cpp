@@ -14,6 +14,7 @@
 #include "bench/dataset/check_dataset.h"
 #include "bench/dataset/contact_sheet.h"
 #include "bench/dataset/convert_dataset.h"
+#include "bench/dataset/coverage.h"
 #include "bench/dataset/inspect_dataset.h"
 #include "bench/dataset/make_dataset.h"
 #include "bench/record/machine.h"
@@ -268,6 +269,26 @@ int index_word(const Invocation& invocation) {
   return 0;
 }
 
+int coverage_word(const Invocation& invocation) {
+  std::vector<std::string> files;
+  if (!parse_flags(
+          {.verb = "dataset coverage",
+           .summary = "Tells whether each sample was seen exactly once in each epoch, from "
+                      "the files that --fake-location queue:coverage=FILE wrote, of all "
+                      "ranks or shards. Exits with 6 if not.",
+           .examples = "dataset coverage seen.json.0 seen.json.1",
+           .arguments = "FILE..."},
+          {}, invocation.arguments, &files)) {
+    return 0;
+  }
+  if (files.empty()) {
+    throw ConfigError("dataset coverage needs the files that queue:coverage=FILE wrote");
+  }
+  const dataset::Coverage coverage = dataset::read_coverage({files.begin(), files.end()});
+  fmt::print("{}", dataset::to_text(coverage));
+  return coverage.is_exact() ? 0 : 6;
+}
+
 constexpr std::string_view kHelp =
     "Makes, inspects, checks, converts and indexes data sets.\n\n"
     "Usage: penstock dataset WORD [flags]\n\n"
@@ -275,7 +296,8 @@ constexpr std::string_view kHelp =
     "  inspect  report the images, classes and sizes of a data set\n"
     "  check    read and decode every sample, and list the bad ones\n"
     "  convert  write a data set in another format\n"
-    "  index    save the list of files of an image folder, so that runs start faster\n\n"
+    "  index    save the list of files of an image folder, so that runs start faster\n"
+    "  coverage tell whether all processes together saw each sample exactly once\n\n"
     "See `penstock dataset WORD --help` for the flags of each.\n";
 
 constexpr VerbEntry kMake{.name = "make", .summary = "", .run = make};
@@ -283,12 +305,14 @@ constexpr VerbEntry kInspect{.name = "inspect", .summary = "", .run = inspect};
 constexpr VerbEntry kCheck{.name = "check", .summary = "", .run = check_word};
 constexpr VerbEntry kConvert{.name = "convert", .summary = "", .run = convert_word};
 constexpr VerbEntry kIndex{.name = "index", .summary = "", .run = index_word};
-constexpr const VerbEntry* kWords[] = {&kMake, &kInspect, &kCheck, &kConvert, &kIndex};
+constexpr VerbEntry kCoverage{.name = "coverage", .summary = "", .run = coverage_word};
+constexpr const VerbEntry* kWords[] = {&kMake, &kInspect, &kCheck, &kConvert, &kIndex, &kCoverage};
 constexpr Table<VerbEntry> kWordTable{"dataset word", kWords, {}};
 
 int run(const Invocation& invocation) {
   if (invocation.arguments.empty()) {
-    throw ConfigError("penstock dataset needs a word: make, inspect, check, convert or index");
+    throw ConfigError(
+        "penstock dataset needs a word: make, inspect, check, convert, index or coverage");
   }
   const std::string& word = invocation.arguments.front();
   if (word == "--help" || word == "--help-all" || word == "-h") {

@@ -49,7 +49,7 @@ class CommandLineProgram : public testing::Test {
       const std::string verb = line.substr(2, line.find(' ', 2) - 2);
       if (verb != "dataset") found.push_back(verb);
     }
-    for (const char* const word : {"make", "inspect", "check", "convert", "index"}) {
+    for (const char* const word : {"make", "inspect", "check", "convert", "index", "coverage"}) {
       found.push_back(std::string("dataset ") + word);
     }
     return found;

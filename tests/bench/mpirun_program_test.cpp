@@ -3,6 +3,7 @@
 // fails.
 #include <nlohmann/json.hpp>
 
+#include "tests/support/coloured_images.h"
 #include "tests/support/mpirun_fixture.h"
 #include "tests/support/thrown_by.h"
 
@@ -55,6 +56,26 @@ TEST_F(Mpirun, ThreeRanksGiveOneResult) {
   }
   EXPECT_NEAR(images, 360, 1e-6);
   EXPECT_NEAR(rate, images / longest, 1e-9);
+}
+
+TEST_F(Mpirun, RanksTogetherSeeEverySampleOnce) {
+  const TempFolder data;
+  write_coloured_images(data, "train", 4, 5);
+  const std::string seen = (data / "seen.json").native();
+  ChildProcess child(
+      {.arguments = mpirun(
+           2, rank({"--device=emulated:img_per_s=400",
+                    "--fake-location=queue:crop=full,coverage=" + seen,
+                    "--data-dir=" + (data / "train").native(), "--classes=4", "--num-batches=10"})),
+       .timeout = 50s});
+  ASSERT_EQ(child.wait().code, 0) << child.wait().last_words;
+  ChildProcess coverage(
+      {.arguments = {PENSTOCK_PROGRAM, "dataset", "coverage", seen + ".0", seen + ".1"},
+       .timeout = 50s});
+  EXPECT_EQ(coverage.wait().code, 0) << coverage.wait().output;
+  EXPECT_TRUE(says(coverage.wait().output, "each of the 20 samples was seen exactly once"))
+      << coverage.wait().output;
+  EXPECT_TRUE(says(coverage.wait().output, "      1         20          0          0\n"));
 }
 
 TEST_F(Mpirun, PrintsOneTableAndALineForEachRank) {
