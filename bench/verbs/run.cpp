@@ -26,6 +26,7 @@
 #include "bench/report/terminal.h"
 #include "bench/run/cluster_run.h"
 #include "bench/run/device_choice.h"
+#include "bench/run/graph_file.h"
 #include "bench/run/process_run.h"
 #include "bench/run/run_watch.h"
 #include "bench/run/runner.h"
@@ -126,6 +127,7 @@ class ExtensionNotice final : public RunListener {
 struct Arguments {
   TraceArguments trace;
   WatchArguments watch;
+  std::string graph_file;  ///< empty: none
   bool json = false;
   bool verbose = false;     ///< show every resolved value
   std::string format;       ///< a report's name; empty: the table, during the run
@@ -250,6 +252,8 @@ struct PreparedRun {
       if (wish.peers != nullptr) wish.peers->leave();  // this rank is stopped, not lost
       wish.leave();
     });
+    if (wish.is_first())
+      write_graph_file(wish.graph_file, resolve(wanted, components), *components.model);
     runner = std::make_unique<Runner>(wanted, clock, components, trace.trace(), stop);
   }
 
@@ -399,6 +403,11 @@ std::vector<Flag> output_flags(Arguments& wish) {
                 "file for a timeline of the first measured steps, for Perfetto or "
                 "chrome://tracing; default: none",
                 wish.trace.file),
+      flag.text(
+          "graph_file",
+          "file for the model's graph, by its suffix: .dot (Graphviz), .json or .txt; default: "
+          "none",
+          wish.graph_file),
       flag("trace_steps", "steps in the timeline; above 200 a recorded program is one span", "50",
            set_steps),
       flag.boolean("json", "print one JSON object instead of the table", wish.json),
