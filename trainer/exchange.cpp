@@ -57,7 +57,7 @@ Nanoseconds least_exposed(std::span<const BucketTimes> buckets) {
 }
 
 ThreadExchange::ThreadExchange(Collective& collective, const ParameterSet& set, Device& device,
-                               Clock& clock, const BucketLimits& limits)
+                               Clock& clock, const BucketLimits& limits, std::size_t in_flight)
     : collective_(collective),
       clock_(clock),
       plan_(set, limits),
@@ -67,6 +67,7 @@ ThreadExchange::ThreadExchange(Collective& collective, const ParameterSet& set, 
       exchanged_(device.make_event()),
       progress_(plan_),
       completed_(plan_.buckets().size()),
+      exposed_(in_flight),
       times_(no_times(plan_)),
       busy_(plan_.buckets().size()) {}
 
@@ -109,7 +110,9 @@ void ThreadExchange::finish(Stream& stream) {
   clock_.wait(lock, gate_, {}, [&] { return failure_ != nullptr || done_ == complete_.size(); });
   if (failure_ != nullptr) std::rethrow_exception(failure_);
   ++times_.steps;
-  times_.exposed += clock_.now() - begin;
+  Nanoseconds& exposed = exposed_[finished_++ % exposed_.size()];
+  exposed = clock_.now() - begin;
+  times_.exposed += exposed;
   for (std::size_t i = 0; i < times_.buckets.size(); ++i) {
     times_.buckets[i].lead += begin - completed_[i];
     times_.buckets[i].busy += busy_[i];
@@ -119,6 +122,10 @@ void ThreadExchange::finish(Stream& stream) {
   handed_ = 0;
   progress_.begin();
   stream.wait_for(*exchanged_);
+}
+
+Nanoseconds ThreadExchange::exposed(std::size_t step) const {
+  return step < finished_ ? exposed_[step % exposed_.size()] : Nanoseconds(0);
 }
 
 ExchangeTimes ThreadExchange::times() const {
@@ -188,8 +195,7 @@ GradientReady StreamExchange::ready(Stream& stream) {
 }
 
 void StreamExchange::finish(Stream& stream) {
-  Step& step = steps_[next_];
-  next_ = (next_ + 1) % steps_.size();
+  Step& step = steps_[finished_++ % steps_.size()];
   if (const std::lock_guard lock(mutex_); step.pending) {
     add(step);
     step.pending = false;
@@ -213,13 +219,21 @@ void StreamExchange::add(const Step& step) const {
   end.wait_until(Time::max());  // it is done: see in_flight
   step.done.back()->wait_until(Time::max());
   ++times_.steps;
-  times_.exposed += std::max(step.done.back()->since(end), Nanoseconds(0));
+  times_.exposed += exposed_in(step);
   for (std::size_t i = 0; i < complete_.size(); ++i) {
     const Nanoseconds busy = step.done[i]->since(*step.begun[i]);
     times_.buckets[i].lead += end.since(*step.begun[i]);
     times_.buckets[i].busy += busy;
     times_.busy += busy;
   }
+}
+
+Nanoseconds StreamExchange::exposed(std::size_t step) const {
+  return step < finished_ ? exposed_in(steps_[step % steps_.size()]) : Nanoseconds(0);
+}
+
+Nanoseconds StreamExchange::exposed_in(const Step& step) {
+  return std::max(step.done.back()->since(*step.backward_done), Nanoseconds(0));
 }
 
 ExchangeTimes StreamExchange::times() const {

@@ -75,6 +75,11 @@ class GradientExchange {
   /// the exchange is unusable after that.
   virtual void finish(Stream& stream) = 0;
 
+  /// The time that a step waited for its exchange after backward. `step` counts calls of finish()
+  /// from 0 and is one of the last `in_flight`; 0 for a step that did not call it. Called by the
+  /// replica's thread, once the device has done the step.
+  virtual Nanoseconds exposed(std::size_t step) const = 0;
+
   /// The times of all finished steps.
   virtual ExchangeTimes times() const = 0;
   virtual const BucketPlan& plan() const noexcept = 0;
@@ -86,9 +91,10 @@ class GradientExchange {
 /// enqueued cannot be exchanged from a thread.
 class ThreadExchange final : public GradientExchange {
  public:
-  /// Plans the buckets. Borrows all arguments except the limits; the arena of `set` must not move.
+  /// Plans the buckets. Borrows the collective, the set, whose arena must not move, the device and
+  /// the clock. The host is at most `in_flight` steps ahead of what it asks exposed() for.
   ThreadExchange(Collective& collective, const ParameterSet& set, Device& device, Clock& clock,
-                 const BucketLimits& limits);
+                 const BucketLimits& limits, std::size_t in_flight = 1);
   /// Waits for the communication thread, which is idle between steps. If a step is in progress, the
   /// collective must end by itself, as it does when the run is being stopped.
   ~ThreadExchange() override;
@@ -98,6 +104,7 @@ class ThreadExchange final : public GradientExchange {
   GradientReady ready(Stream& stream) override;
   /// Waits until all buckets are exchanged.
   void finish(Stream& stream) override;
+  Nanoseconds exposed(std::size_t step) const override;
   ExchangeTimes times() const override;
   const BucketPlan& plan() const noexcept override { return plan_; }
 
@@ -116,8 +123,10 @@ class ThreadExchange final : public GradientExchange {
 
   // Used by the replica's thread, in the current step.
   BucketProgress progress_;
-  std::vector<Time> completed_;  // by bucket that was handed over
-  std::size_t handed_ = 0;       // buckets
+  std::vector<Time> completed_;       // by bucket that was handed over
+  std::size_t handed_ = 0;            // buckets
+  std::vector<Nanoseconds> exposed_;  // a ring over steps
+  std::size_t finished_ = 0;          // steps
 
   mutable std::mutex mutex_;
   Gate gate_;
@@ -144,6 +153,7 @@ class StreamExchange final : public GradientExchange {
   GradientReady ready(Stream& stream) override;
   /// Only enqueues, if the collective only enqueues.
   void finish(Stream& stream) override;
+  Nanoseconds exposed(std::size_t step) const override;
   /// Excludes steps that the device has not finished.
   ExchangeTimes times() const override;
   const BucketPlan& plan() const noexcept override { return plan_; }
@@ -156,6 +166,7 @@ class StreamExchange final : public GradientExchange {
     bool pending = false;                             // under the mutex
   };
   void add(const Step& step) const;
+  static Nanoseconds exposed_in(const Step& step);
 
   Collective& collective_;
   Clock& clock_;
@@ -164,7 +175,7 @@ class StreamExchange final : public GradientExchange {
   const std::vector<std::unique_ptr<Event>> complete_;  // by bucket, on the replica's stream
   BucketProgress progress_;
   std::size_t reported_ = 0;  // buckets, in the current step or recording
-  std::size_t next_ = 0;      // index into steps_
+  std::size_t finished_ = 0;  // steps
 
   mutable std::mutex mutex_;
   mutable std::vector<Step> steps_;  // a ring

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "dataflow/error.h"
+#include "trainer/exchange.h"
 
 namespace penstock {
 
@@ -146,6 +147,8 @@ void Replica::finish(std::size_t step, Leg& leg, const OnStep& on_step) {
     const Nanoseconds lay_ready = launched.begun->since(*launched.written);
     times.copied = std::max(times.offered, times.start - lay_ready);
   }
+  if (parts_.exchange != nullptr) times.exchange = parts_.exchange->exposed(finished_);
+  ++finished_;
   times.result = result;
   if (on_step) on_step(step, times);
 }

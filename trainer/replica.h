@@ -38,6 +38,8 @@ class Replica {
     std::function<Hyper(std::int64_t step)> hyper;  ///< for the step with that number, from 0
     /// True: the update is part of the recorded step. False: it is enqueued after each step.
     bool record_update = true;
+    /// The exchange that overlaps with backward, for its times; null: there is none.
+    const GradientExchange* exchange = nullptr;
     Marks marks{};  ///< "wait for a batch", and "step" for enqueuing the step
   };
 
@@ -82,6 +84,7 @@ class Replica {
   const Phase phase_;
   Clock& clock_;
   std::int64_t step_ = 0;
+  std::size_t finished_ = 0;  // by this replica
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Event> origin_;
   std::vector<Launched> launched_;                  // a ring over steps in flight, plus one

@@ -115,6 +115,17 @@ struct FieldsOf<BucketUse> {
             Range::not_negative)};
 };
 
+template <>
+struct FieldsOf<PartTimes> {
+  static constexpr std::tuple list{
+      Field("name", &PartTimes::name, "the part of a step"),
+      Field("p50_ms", &PartTimes::p50, "median over the steps"),
+      Field("p90_ms", &PartTimes::p90, "90 % of the steps take at most this"),
+      Field("p95_ms", &PartTimes::p95, "95 % of the steps take at most this"),
+      Field("p99_ms", &PartTimes::p99, "99 % of the steps take at most this"),
+      Field("max_ms", &PartTimes::max, "the longest")};
+};
+
 /// Without the configuration, which a sweep writes once for each row.
 template <>
 struct FieldsOf<RunResult> {
@@ -155,6 +166,12 @@ struct FieldsOf<RunResult> {
             Range::any, kSince2),
       Field("late_ms", &RunResult::late_ms, "of it: the host enqueued the step late", Range::any,
             kSince2),
+      Field("exchange_exposed_ms", &RunResult::exchange_exposed_ms,
+            "time that each step waited for the exchange of gradients after backward; empty: not "
+            "known",
+            Range::any, Presence::later),
+      Field("parts", &RunResult::parts, "percentiles of each part of a step, over the steps",
+            Range::any, Presence::later),
       Field("stages", &RunResult::stages, "the stages from source to device", Range::any, kSince2),
       Field("queues", &RunResult::queues, "the rings from source to device", Range::any, kSince2),
       Field("instrumentation_s", &RunResult::instrumentation_s,

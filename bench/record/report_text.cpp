@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 
+#include "bench/record/step_parts.h"
 #include "dataflow/entry.h"
 
 namespace penstock {
@@ -189,7 +190,8 @@ std::vector<std::string> how_to_read(const SweepResult& sweep) {
         "`gpu` are already on the device. With '..': the middle round, the lowest and the highest; "
         "with 'to', from 5 rounds on: the mean and its 95 % interval.",
         "ms/step lost: how much longer each step takes. idle: the share of its time in which a "
-        "device had nothing to compute."};
+        "device had nothing to compute.",
+        std::string(parts_terms())};
   }
   for (const StatusText& text : kStatusTexts) {
     const bool occurs = std::any_of(sweep.rows.begin(), sweep.rows.end(),

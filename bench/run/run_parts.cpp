@@ -323,6 +323,7 @@ void RunParts::make_rank(std::int32_t index) {
                                return hyper(step);
                              },
                              rank.collective->recordable() && rank.update->recordable(),
+                             context.exchange,
                              // A trace has these times already.
                              Marks(setup.backend->marks(), nullptr, Work::staging, index)};
   const Phase phase = setup.config.forward_only ? Phase::forward_only : Phase::train;
@@ -338,7 +339,7 @@ GradientExchange* RunParts::overlap(const Rank& rank) {
   if (config.forward_only || config.eval || collective.world().size == 1) return nullptr;
   if (setup.components.backend->computes_on_host) {
     exchange.exchanges.push_back(std::make_unique<ThreadExchange>(
-        collective, set, *rank.device, setup.clock, bucket_limits(config)));
+        collective, set, *rank.device, setup.clock, bucket_limits(config), rank.ring->slots()));
   } else if (collective.overlaps()) {
     exchange.exchanges.push_back(std::make_unique<StreamExchange>(
         collective, set, *rank.device, setup.clock, bucket_limits(config), rank.ring->slots()));

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bench/record/machine.h"
+#include "bench/record/step_parts.h"
 #include "bench/run/step_reporter.h"
 #include "bench/run/trace.h"
 #include "dataflow/error.h"
@@ -206,6 +207,7 @@ IdleTime split(const StepLog::Step& step, Nanoseconds begin) {
 /// ranks exchange gradients, a rank that starts earlier waits for the last one inside its step. So
 /// the idle time never exceeds the step time.
 void append_steps(const WindowLeg& leg, const RunConfig& config, RunResult& result) {
+  const bool exchanges = leg.end.exchange.steps > 0;
   Nanoseconds before{};
   bool first = true;
   for (const StepLog::Step& step : leg.log->ready()) {
@@ -218,6 +220,7 @@ void append_steps(const WindowLeg& leg, const RunConfig& config, RunResult& resu
     result.starved_ms.push_back(milliseconds(idle.starved));
     result.copy_exposed_ms.push_back(milliseconds(idle.copying));
     result.late_ms.push_back(milliseconds(idle.late));
+    if (exchanges) result.exchange_exposed_ms.push_back(milliseconds(step.exchange));
     result.losses.push_back(report_of(step, leg.log->ranks(), config).loss);
     before = step.completion;
   }
@@ -321,6 +324,7 @@ void summarise(const RunWindow& window, const RunConfig& config, RunResult& resu
     result.sustained_img_per_s = published * config.batch_size / published_s;
   }
   add_exchange(window, result);
+  result.parts = part_times(std::span(&result, 1));
   result.device_idle_percent = idle_percent(window);
   result.reserve_start = window.reserve_at_begin();
   result.reserve_end = window.reserve_at_end();

@@ -83,6 +83,12 @@ struct BucketUse {
   double exchange_ms = 0;  ///< of this bucket, without waiting for earlier buckets
 };
 
+/// How long one part of a step took, over steps, in milliseconds.
+struct PartTimes {
+  std::string name;  ///< "step", "starved", "copy_exposed", "late", "exchange_exposed", "compute"
+  double p50 = 0, p90 = 0, p95 = 0, p99 = 0, max = 0;
+};
+
 struct RunResult {
   RunConfig config;  ///< resolved: without automatic values
   Status status = Status::ok;
@@ -105,6 +111,10 @@ struct RunResult {
   /// The parts of device_idle_ms, per step: no batch was ready on the host; a ready batch was being
   /// copied; the host enqueued the step late.
   std::vector<double> starved_ms, copy_exposed_ms, late_ms;
+  /// Per step: from the end of backward to the end of the exchange, of the rank that started last.
+  /// Empty if no exchange overlaps with backward.
+  std::vector<double> exchange_exposed_ms;
+  std::vector<PartTimes> parts;               ///< see bench/record/step_parts.h
   std::vector<StageUse> stages;               ///< upstream first
   std::vector<QueueUse> queues;               ///< upstream first
   double instrumentation_s = 0;               ///< estimated CPU time spent on timing the stages

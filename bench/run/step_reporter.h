@@ -27,6 +27,7 @@ class StepLog {
   struct Step {
     Nanoseconds start{};              ///< when the last rank started it, since the leg began
     Nanoseconds offered{}, copied{};  ///< for that rank's batch, see StepTimes
+    Nanoseconds exchange{};           ///< of that rank, see StepTimes
     Nanoseconds completion{};         ///< when the last rank completed it, since the leg began
     Nanoseconds input_wait{};         ///< of the rank with the longest wait
     std::int64_t images = 0;          ///< over all ranks
@@ -47,6 +48,7 @@ class StepLog {
       step.start = times.start;
       step.offered = times.offered;
       step.copied = times.copied;
+      step.exchange = times.exchange;
     }
     step.completion = std::max(step.completion, times.completion);
     step.input_wait = std::max(step.input_wait, times.input_wait);

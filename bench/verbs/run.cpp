@@ -22,6 +22,7 @@
 #include "bench/record/result_json.h"
 #include "bench/record/saved_results.h"
 #include "bench/report/report.h"
+#include "bench/report/run_summary.h"
 #include "bench/report/step_table.h"
 #include "bench/report/terminal.h"
 #include "bench/run/cluster_run.h"
@@ -299,6 +300,7 @@ int run_with_table(const RunConfig& asked, const Arguments& wish, std::stop_toke
     fmt::print("{}{}", report::format_total(result), format_ranks(result));
   }
   std::fflush(stdout);
+  fmt::print(stderr, "{}", report::run_summary(result));  // parsers read the other stream
   print_outcome(result);
   prepared.trace.write();
   return code;

@@ -119,6 +119,7 @@ TEST_F(PacedExchange, ExposesWhatTheOverlapFormulaSays) {
       EXPECT_EQ(times.steps, step);
       EXPECT_EQ(times.busy, step * busy);
       EXPECT_EQ(times.exposed, step * Nanoseconds(test.exposed));
+      EXPECT_EQ(exchange.exposed(static_cast<std::size_t>(step) - 1), Nanoseconds(test.exposed));
       EXPECT_EQ(least_exposed(times.buckets), times.exposed);
       ASSERT_EQ(times.buckets.size(), 3U);
       for (std::size_t i = 0; i < 3; ++i) {

@@ -2,12 +2,16 @@
 // results.csv: one line per row. Columns have the names of results.json, nested names joined by
 // '_'; keys of the configuration keep their plain names. Lists of repetitions and steps become
 // medians. Nothing is rounded; unknown values are empty. Quoting follows RFC 4180, lines end in LF.
+#include <fmt/format.h>
+
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "bench/record/result_json.h"
 #include "bench/record/statistics.h"
+#include "bench/record/step_parts.h"
 #include "bench/report/report.h"
 #include "dataflow/entry.h"
 
@@ -57,32 +61,53 @@ Json median_of_fact(const Row& row, const char* name) {
   return values.empty() ? Json(nullptr) : Json(median(values));
 }
 
+/// The percentiles of each part of a step: medians over repetitions.
+void add_parts(const Row& row, Json& medians) {
+  const std::pair<const char*, double PartTimes::*> figures[] = {{"p50", &PartTimes::p50},
+                                                                 {"p90", &PartTimes::p90},
+                                                                 {"p95", &PartTimes::p95},
+                                                                 {"p99", &PartTimes::p99},
+                                                                 {"max", &PartTimes::max}};
+  std::vector<PartTimes> all;
+  for (const Repetition& repetition : row.repetitions) {
+    for (PartTimes& part : part_times(std::span(&repetition.result, 1))) {
+      all.push_back(std::move(part));
+    }
+  }
+  for (const char* const name : part_names()) {
+    for (const auto& [suffix, figure] : figures) {
+      std::vector<double> values;
+      for (const PartTimes& part : all) {
+        if (part.name == name) values.push_back(part.*figure);
+      }
+      medians[fmt::format("{}_ms_{}", name, suffix)] =
+          values.empty() ? Json(nullptr) : Json(median(values));
+    }
+  }
+}
+
 Cells cells_of(const SweepResult& sweep, const Row& row) {
   Json json = to_json(sweep, row);
   Cells cells;
   flatten("", json["config"], cells);
   json.erase("config");
   flatten("", json, cells);
-  const Json medians{
+  Json medians{
       {"repetitions", row.repetitions.size()},
       {"reserve_start", median_over(row, [](const RunResult& r) { return r.reserve_start; })},
       {"reserve_end", median_over(row, [](const RunResult& r) { return r.reserve_end; })},
       {"window_s", median_over(row, [](const RunResult& r) { return r.window_s; })},
       {"process_cpu_s", median_over(row, [](const RunResult& r) { return r.process_cpu_s; })},
-      {"step_ms_p50", median_over(row, [](const RunResult& r) { return median(r.step_ms); })},
       {"input_wait_ms_p50",
        median_over(row, [](const RunResult& r) { return median(r.input_wait_ms); })},
       {"device_idle_ms_p50",
        median_over(row, [](const RunResult& r) { return median(r.device_idle_ms); })},
       {"device_idle_percent",
        median_over(row, [](const RunResult& r) { return r.device_idle_percent; })},
-      {"starved_ms_p50", median_over(row, [](const RunResult& r) { return median(r.starved_ms); })},
-      {"copy_exposed_ms_p50",
-       median_over(row, [](const RunResult& r) { return median(r.copy_exposed_ms); })},
-      {"late_ms_p50", median_over(row, [](const RunResult& r) { return median(r.late_ms); })},
       {"au_percent_rule", median_of_fact(row, "au_percent_rule")},
       {"au_percent_dlio", median_of_fact(row, "au_percent_dlio")},
       {"au_pass_line_percent", median_of_fact(row, "au_pass_line_percent")}};
+  add_parts(row, medians);
   flatten("", medians, cells);
   flatten("environment", to_json(sweep.environment), cells);
   return cells;

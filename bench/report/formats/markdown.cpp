@@ -5,6 +5,7 @@
 
 #include "bench/document/document.h"
 #include "bench/record/report_text.h"
+#include "bench/record/step_parts.h"
 #include "bench/report/pages/sweep_costs.h"
 #include "bench/report/report.h"
 
@@ -20,8 +21,9 @@ void write(const SweepResult& sweep, const ReportStyle&, std::ostream& out) {
   facts.push_back(headline(sweep));
   for (const auto& [name, value] : environment_lines(sweep)) places.push_back(name + ": " + value);
   document::write_markdown(
-      {document::Paragraphs{answer_of(sweep)}, text_table(sweep), document::List{.items = facts},
-       document::List{.items = places}, document::Verbatim{"command: ", sweep.command}},
+      {document::Paragraphs{answer_of(sweep)}, text_table(sweep), parts_table(sweep),
+       document::List{.items = facts}, document::List{.items = places},
+       document::Verbatim{"command: ", sweep.command}},
       out);
 }
 

@@ -9,6 +9,7 @@
 
 #include "bench/document/document.h"
 #include "bench/record/report_text.h"
+#include "bench/record/step_parts.h"
 #include "bench/report/pages/sweep_costs.h"
 #include "bench/report/report.h"
 
@@ -35,10 +36,10 @@ void write(const SweepResult& sweep, const ReportStyle& style, std::ostream& out
   facts.push_back(headline(sweep));
   for (const std::string& warning : sweep.warnings) warnings.push_back(warning + ".");
   out << "\n";
-  document::write_text(
-      {document::Paragraphs{answer_of(sweep)}, std::move(table), document::List{.items = facts},
-       document::Paragraphs{.texts = warnings, .lead = "Warning: "}},
-      out, static_cast<std::size_t>(std::max(40, style.width)));
+  document::write_text({document::Paragraphs{answer_of(sweep)}, std::move(table),
+                        parts_table(sweep), document::List{.items = facts},
+                        document::Paragraphs{.texts = warnings, .lead = "Warning: "}},
+                       out, static_cast<std::size_t>(std::max(40, style.width)));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bench/record/report_text.h"
+#include "bench/record/step_parts.h"
 #include "bench/report/figures/figures.h"
 #include "bench/report/pages/page.h"
 #include "bench/report/pages/sweep_costs.h"
@@ -198,6 +199,7 @@ void write_sweep_page(const SweepResult& sweep, const ReportStyle&, std::ostream
           {table_of(sweep), document::List{"", notes_of(sweep)},
            document::Paragraphs{about.empty() ? std::vector<std::string>() : std::vector{about}, "",
                                 document::Look::soft}}},
+      document::Section{"Parts of a step", {parts_table(sweep)}},
       explanations(sweep),
       stages_shown(sweep, figures.shown),
       lines_to_paste(sweep),

@@ -139,6 +139,7 @@ TEST(SweepPage, SaysTheAnswerFirstThenOneSentenceForEachRow) {
              "<h2>Every step",
              "<h2>Its queues",
              "<h2>All rows",
+             "<h2>Parts of a step",
              "<h2>Stages",
              "<h2>To paste",
              "queue: 43.5 % lost (",

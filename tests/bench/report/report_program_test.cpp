@@ -2,10 +2,12 @@
 // Runs `penstock report` as a user does, on results of `run` and `sweep`.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <vector>
 
 #include "bench/report/report.h"
 #include "bench/run/child_process.h"
@@ -118,6 +120,26 @@ TEST_F(ReportProgram, ARunPrintsAnyReport) {
   EXPECT_TRUE(says(exit.output, "Total img/sec on 1 GPU(s): "));
   words.emplace_back("--json");
   EXPECT_EQ(penstock(words).code, 2) << "two forms";
+}
+
+TEST_F(ReportProgram, ARunEndsWithPercentilesOfItsSteps) {
+  const ChildExit exit =
+      penstock({"run", "--fake-location=gpu", "--model=null", "--device=emulated:img_per_s=8000",
+                "--batch-size=8", "--num-batches=40", "--out=" + path("run.json")});
+  ASSERT_EQ(exit.code, 0) << exit.last_words;
+  EXPECT_TRUE(says(exit.last_words, "ms of a step")) << exit.last_words;
+  EXPECT_FALSE(says(exit.output, "ms of a step")) << "parsers of the table read this";
+  std::ifstream file(path("run.json"));
+  const auto json = nlohmann::json::parse(file);
+  auto steps = json["step_ms"].get<std::vector<double>>();
+  std::ranges::sort(steps);
+  const auto& step = json["parts"][0];
+  EXPECT_EQ(step["name"], "step");
+  EXPECT_DOUBLE_EQ(step["max_ms"].get<double>(), steps.back());
+  EXPECT_NEAR(step["p50_ms"].get<double>(), (steps[19] + steps[20]) / 2, 1e-9);
+  EXPECT_LE(step["p95_ms"].get<double>(), step["p99_ms"].get<double>());
+  const ChildExit shown = penstock({"report", path("run.json"), "--format=markdown"});
+  EXPECT_TRUE(says(shown.output, "| ms of a step |")) << shown.output;
 }
 
 TEST_F(ReportProgram, ASweepComparesWithItsBaseline) {

@@ -104,6 +104,10 @@ TEST_F(ExchangeRuns, SayHowLongTheExchangeTookAndHowMuchOfItShowed) {
   EXPECT_GT(result.facts.at("exchange_ms_per_step"), 0);
   EXPECT_GE(result.facts.at("exchange_exposed_ms_per_step"), 0);
   EXPECT_GE(result.facts.at("exchange_hideable_ms_per_step"), 0);
+  ASSERT_EQ(result.exchange_exposed_ms.size(), result.step_ms.size());
+  for (std::size_t i = 0; i < result.step_ms.size(); ++i) {
+    EXPECT_LE(result.exchange_exposed_ms[i] + result.device_idle_ms[i], result.step_ms[i] + 1e-6);
+  }
   double sum = 0;
   for (const BucketUse& bucket : result.buckets) {
     EXPECT_GT(bucket.mib, 0);

@@ -224,6 +224,10 @@ TEST_F(WhereTimeGoes, OfSeveralDevicesTheLastOneToStartSaysWhy) {
   EXPECT_EQ(result.starved_ms, (std::vector<double>{0, 3}));
   EXPECT_EQ(result.copy_exposed_ms, (std::vector<double>{0, 5}));
   EXPECT_EQ(result.late_ms, (std::vector<double>{0, 2}));
+  EXPECT_TRUE(result.exchange_exposed_ms.empty());
+  ASSERT_EQ(result.parts.size(), 5U);
+  EXPECT_EQ(result.parts[3].name, "compute");
+  EXPECT_DOUBLE_EQ(result.parts[3].p50, 10) << "both steps compute for 10 ms";
 }
 
 // ---- stages and queues --------------------------------------------------------
