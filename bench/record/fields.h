@@ -87,6 +87,17 @@ struct FieldsOf<QueueUse> {
 };
 
 template <>
+struct FieldsOf<MemoryUse> {
+  static constexpr std::tuple list{
+      Field("name", &MemoryUse::name,
+            "process (resident), machine (not available), page cache, or a device"),
+      Field("peak_mib", &MemoryUse::peak_mib, "most of it that a sample found",
+            Range::not_negative),
+      Field("mib", &MemoryUse::mib, "mean in use in equal parts of the window",
+            Range::not_negative)};
+};
+
+template <>
 struct FieldsOf<EvaluationReport> {
   static constexpr std::tuple list{
       Field("step", &EvaluationReport::step, "training steps before it", Range::not_negative),
@@ -174,6 +185,8 @@ struct FieldsOf<RunResult> {
             Range::any, Presence::later),
       Field("stages", &RunResult::stages, "the stages from source to device", Range::any, kSince2),
       Field("queues", &RunResult::queues, "the rings from source to device", Range::any, kSince2),
+      Field("memory", &RunResult::memory, "memory in use, sampled ten times a second", Range::any,
+            Presence::later),
       Field("instrumentation_s", &RunResult::instrumentation_s,
             "CPU time of counting and timing the stages", kNotNegative, kSince2),
       Field("losses", &RunResult::losses, "one per step of the window", Range::or_unknown, kSince2),

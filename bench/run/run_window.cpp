@@ -382,7 +382,9 @@ WindowRecorder::WindowRecorder(RunParts& parts, StepReporter& reporter,
       reporter_(reporter),
       stagers_(stagers),
       timing_cost_(parts.setup.config.instrument ? measure_timing_cost(parts.setup.clock)
-                                                 : TimingCost{}) {
+                                                 : TimingCost{}),
+      memory_(parts.setup.config.instrument ? host_memory_levels()
+                                            : std::vector<MemoryWatch::Level>()) {
   window_.outside_reserve = parts.feed.outside_reserve;
 }
 
@@ -403,10 +405,12 @@ void WindowRecorder::begin_leg(std::size_t steps, std::size_t extended_to) {
   }
   window_.legs.push_back({.begin = snapshot(), .end = {}, .log = log_, .ranks = {}});
   leg_open_ = true;
+  memory_.begin();
 }
 
 void WindowRecorder::end_leg() {
   if (!std::exchange(leg_open_, false)) return;
+  memory_.end();
   WindowLeg& leg = window_.legs.back();
   leg.end = snapshot();
   for (auto& [name, ring] : parts_.rings()) ring->monitor().stop_watching();
@@ -448,6 +452,11 @@ void WindowRecorder::add_measurements(RunResult& result, bool data_ended) const 
   add_outside_times(parts_.setup.probe, stages, result.facts);
   result.instrumentation_s = instrumentation_seconds(timing_cost_, stages);
   for (const auto& [name, ring] : parts_.rings()) result.queues.push_back(queue_use(name, *ring));
+  result.memory = memory_.uses(kParts);
+  for (MemoryUse& use : device_memory(parts_, window_.legs.front().begin.time,
+                                      window_.legs.back().end.time, kParts)) {
+    result.memory.push_back(std::move(use));
+  }
 }
 
 }  // namespace penstock

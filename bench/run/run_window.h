@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bench/record/statistics.h"
+#include "bench/run/memory_watch.h"
 #include "bench/run/run_parts.h"
 #include "bench/run/runner.h"
 #include "bench/run/step_reporter.h"
@@ -140,7 +141,10 @@ class WindowRecorder {
   WindowRecorder(RunParts& parts, StepReporter& reporter, std::vector<std::jthread>& stagers);
 
   /// Forgets the window before.
-  void begin_window() { window_.legs.clear(); }
+  void begin_window() {
+    window_.legs.clear();
+    memory_.forget();
+  }
   /// Batches that are ready now, with those that may be ready outside the rings.
   double reserve() { return snapshot().reserve() + window_.outside_reserve; }
   /// The next leg may have at most this many steps.
@@ -169,6 +173,7 @@ class WindowRecorder {
   const TimingCost timing_cost_;
   RunWindow window_;
   bool leg_open_ = false, tracing_ = false;
+  MemoryWatch memory_;
   StepLog* log_ = nullptr;
 };
 

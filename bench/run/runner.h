@@ -70,6 +70,14 @@ struct QueueUse {
   std::vector<double> filled;
 };
 
+/// Memory in use during the window.
+struct MemoryUse {
+  std::string name;  ///< "process", "machine", "page cache", "device 0"
+  double peak_mib = 0;
+  /// Means over equal parts of the window, at most 200 parts.
+  std::vector<double> mib;
+};
+
 /// One of several processes; it measures a separate window.
 struct RankResult {
   std::string host;
@@ -117,6 +125,7 @@ struct RunResult {
   std::vector<PartTimes> parts;               ///< see bench/record/step_parts.h
   std::vector<StageUse> stages;               ///< upstream first
   std::vector<QueueUse> queues;               ///< upstream first
+  std::vector<MemoryUse> memory;              ///< of the host, then of each device
   double instrumentation_s = 0;               ///< estimated CPU time spent on timing the stages
   std::vector<double> losses;                 ///< one per step, as chosen by --loss-type-to-report
   std::vector<RankResult> ranks;              ///< by rank, if the run has several processes

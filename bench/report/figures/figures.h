@@ -75,6 +75,19 @@ struct QueueTrack {
 std::string queue_occupancy_figure(const std::vector<QueueTrack>& tracks, double window_s,
                                    const FigureSize& size);
 
+// Draws the memory in use over the window.
+
+/// See MemoryUse.
+struct MemoryTrack {
+  std::string name;
+  double peak_mib = 0;
+  std::vector<double> mib;  ///< means over equal parts of the window
+};
+
+/// One strip per kind of memory, each from 0 to its peak, on a common time axis.
+std::string memory_figure(const std::vector<MemoryTrack>& tracks, double window_s,
+                          const FigureSize& size);
+
 // Draws a value over the number of ranks: measured and ideal, or several projections.
 
 struct CurvePoint {

@@ -212,11 +212,10 @@ std::string summary_of(const QueueTrack& track) {
 }
 
 /// Draws name and summary on one line if both fit, else on two. Returns the top of the strip.
-double draw_head(Svg& svg, const QueueTrack& track, double top) {
-  const std::string summary = summary_of(track);
-  const double name_width = text_width(track.name, Svg::kText) * 1.15 + 12;
+double draw_head(Svg& svg, const std::string& name, const std::string& summary, double top) {
+  const double name_width = text_width(name, Svg::kText) * 1.15 + 12;
   const double room = svg.width() - text_width(summary, Svg::kText);
-  svg.text({0, top + 14}, shortened(track.name, svg.width() * 0.9, Svg::kText), "strong");
+  svg.text({0, top + 14}, shortened(name, svg.width() * 0.9, Svg::kText), "strong");
   if (name_width <= room) {
     svg.text({svg.width(), top + 14}, summary, "soft", Anchor::end);
     return top + kHead;
@@ -225,20 +224,13 @@ double draw_head(Svg& svg, const QueueTrack& track, double top) {
   return below - 4;
 }
 
-void draw_strip(Svg& svg, const QueueTrack& track, double top) {
-  const double bottom = top + kStrip, right = svg.width();
-  const int most = std::max(track.slots, 1);
-  const Scale y(0, most, bottom, top);
-  for (int filled = 0; filled <= most; filled += most > 8 ? most : 1) {
-    svg.line({kLeft, y(filled)}, {right, y(filled)}, "grid");
-  }
-  for (const int filled : {0, most}) {
-    svg.text({kLeft - 6, y(filled) + 4}, fmt::format("{}", filled), "small soft", Anchor::end);
-  }
-  const Scale x(0, static_cast<double>(track.filled.size()), kLeft, right);
+/// Levels over time, from 0 to the top of `y`.
+void draw_levels(Svg& svg, const std::vector<double>& levels, const Scale& y) {
+  const double bottom = y.from(), right = svg.width();
+  const Scale x(0, static_cast<double>(levels.size()), kLeft, right);
   std::vector<Point> upper;
-  for (std::size_t i = 0; i < track.filled.size(); ++i) {
-    const double level = y(track.filled[i]);
+  for (std::size_t i = 0; i < levels.size(); ++i) {
+    const double level = y(levels[i]);
     upper.push_back({x(static_cast<double>(i)), level});
     upper.push_back({x(static_cast<double>(i + 1)), level});
   }
@@ -248,6 +240,23 @@ void draw_strip(Svg& svg, const QueueTrack& track, double top) {
   if (!upper.empty()) svg.polygon(area, "band");
   svg.polyline(upper, "law thin");
   svg.line({kLeft, bottom}, {right, bottom}, "axis");
+}
+
+void draw_strip(Svg& svg, const QueueTrack& track, double top) {
+  const int most = std::max(track.slots, 1);
+  const Scale y(0, most, top + kStrip, top);
+  for (int filled = 0; filled <= most; filled += most > 8 ? most : 1) {
+    svg.line({kLeft, y(filled)}, {svg.width(), y(filled)}, "grid");
+  }
+  for (const int filled : {0, most}) {
+    svg.text({kLeft - 6, y(filled) + 4}, fmt::format("{}", filled), "small soft", Anchor::end);
+  }
+  draw_levels(svg, track.filled, y);
+}
+
+void time_axis(Svg& svg, double window_s, double bottom) {
+  horizontal_axis(svg, {0, window_s, kLeft, svg.width()}, bottom, bottom,
+                  {"seconds since the window began"});
 }
 
 }  // namespace
@@ -267,14 +276,35 @@ std::string queue_occupancy_figure(const std::vector<QueueTrack>& tracks, double
   double y = 0;
   for (const QueueTrack& track : tracks) {
     if (track.filled.empty()) continue;
-    y = draw_head(svg, track, y);
+    y = draw_head(svg, track.name, summary_of(track), y);
     draw_strip(svg, track, y);
     y += kStrip + kGap;
   }
   const double bottom = y - kGap;
-  horizontal_axis(svg, {0, window_s, kLeft, size.width}, bottom, bottom,
-                  {"seconds since the window began"});
+  time_axis(svg, window_s, bottom);
   return std::move(svg).finish(bottom + kAxisHeight);
+}
+
+std::string memory_figure(const std::vector<MemoryTrack>& tracks, double window_s,
+                          const FigureSize& size) {
+  constexpr std::string_view kTitle = "Memory in use over the window";
+  const auto summary = [](const MemoryTrack& track) {
+    return fmt::format("at most {}", quantity_text(track.peak_mib, "MiB", 4));
+  };
+  std::string description;
+  for (const MemoryTrack& track : tracks) {
+    description += fmt::format("{}: {}. ", track.name, summary(track));
+  }
+  if (tracks.empty()) return sentence_figure(size, kTitle, "Memory in use was not recorded.");
+  Svg svg(size, std::string(kTitle), description);
+  double y = 0;
+  for (const MemoryTrack& track : tracks) {
+    y = draw_head(svg, track.name, summary(track), y);
+    draw_levels(svg, track.mib, {0, track.peak_mib, y + kStrip, y});
+    y += kStrip + kGap;
+  }
+  time_axis(svg, window_s, y - kGap);
+  return std::move(svg).finish(y - kGap + kAxisHeight);
 }
 
 namespace {

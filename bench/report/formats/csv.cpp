@@ -4,6 +4,8 @@
 // medians. Nothing is rounded; unknown values are empty. Quoting follows RFC 4180, lines end in LF.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -86,6 +88,26 @@ void add_parts(const Row& row, Json& medians) {
   }
 }
 
+/// Most memory in use: medians over repetitions, of the fullest device.
+void add_memory(const Row& row, Json& medians) {
+  constexpr std::pair<const char*, const char*> kNames[] = {{"process", "process"},
+                                                            {"machine", "machine"},
+                                                            {"page cache", "page_cache"},
+                                                            {"device", "device"}};
+  for (const auto& [name, column] : kNames) {
+    std::vector<double> values;
+    for (const Repetition& repetition : row.repetitions) {
+      std::optional<double> most;
+      for (const MemoryUse& use : repetition.result.memory) {
+        if (use.name.starts_with(name)) most = std::max(most.value_or(0), use.peak_mib);
+      }
+      if (most) values.push_back(*most);
+    }
+    medians[fmt::format("memory_{}_mib_max", column)] =
+        values.empty() ? Json(nullptr) : Json(median(values));
+  }
+}
+
 Cells cells_of(const SweepResult& sweep, const Row& row) {
   Json json = to_json(sweep, row);
   Cells cells;
@@ -108,6 +130,7 @@ Cells cells_of(const SweepResult& sweep, const Row& row) {
       {"au_percent_dlio", median_of_fact(row, "au_percent_dlio")},
       {"au_pass_line_percent", median_of_fact(row, "au_pass_line_percent")}};
   add_parts(row, medians);
+  add_memory(row, medians);
   flatten("", medians, cells);
   flatten("environment", to_json(sweep.environment), cells);
   return cells;

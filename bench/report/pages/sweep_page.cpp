@@ -19,8 +19,8 @@ namespace penstock::report {
 namespace {
 
 struct SweepFigures {
-  document::Figure pipeline, supply, curve, cost, split, steps, queues;
-  const Row* shown = nullptr;  ///< the row of `steps` and `queues`
+  document::Figure pipeline, supply, curve, cost, split, steps, queues, memory;
+  const Row* shown = nullptr;  ///< the row of `steps`, `queues` and `memory`
 };
 
 using Rows = std::vector<const Row*>;
@@ -91,6 +91,7 @@ SweepFigures figures_of(const SweepResult& sweep) {
   figures.split = split_of(sweep, rows);
   figures.steps.file = "steps.svg";
   figures.queues.file = "queues.svg";
+  figures.memory.file = "memory.svg";
   if (!rows.empty()) {
     figures.shown = rows.front();
   } else if (!sweep.rows.empty()) {
@@ -101,6 +102,8 @@ SweepFigures figures_of(const SweepResult& sweep) {
   figures.steps.heading = "Every step with " + label_of(sweep, *figures.shown);
   figures.queues = queue_occupancy_of(*figures.shown);
   figures.queues.heading = "Its queues";
+  figures.memory = memory_of(*figures.shown);
+  figures.memory.heading = "Its memory";
   return figures;
 }
 
@@ -194,6 +197,7 @@ void write_sweep_page(const SweepResult& sweep, const ReportStyle&, std::ostream
       std::move(figures.split),
       std::move(figures.steps),
       std::move(figures.queues),
+      std::move(figures.memory),
       document::Section{
           "All rows",
           {table_of(sweep), document::List{"", notes_of(sweep)},
@@ -217,10 +221,11 @@ extern constinit const ReportEntry html_report{
 
 void write_sweep_figures(const SweepResult& sweep, const std::filesystem::path& folder) {
   SweepFigures figures = figures_of(sweep);
-  write_figure_files({std::move(figures.pipeline), std::move(figures.supply),
-                      std::move(figures.curve), std::move(figures.cost), std::move(figures.split),
-                      std::move(figures.steps), std::move(figures.queues)},
-                     folder);
+  write_figure_files(
+      {std::move(figures.pipeline), std::move(figures.supply), std::move(figures.curve),
+       std::move(figures.cost), std::move(figures.split), std::move(figures.steps),
+       std::move(figures.queues), std::move(figures.memory)},
+      folder);
 }
 
 }  // namespace penstock::report

@@ -26,6 +26,12 @@ std::string per_image(double total, std::int64_t images, double factor) {
   return images > 0 ? number_text(factor * total / static_cast<double>(images)) : "-";
 }
 
+/// "312", or "-" if it was not recorded.
+std::string peak_text(const RunResult& run, std::string_view name) {
+  const auto use = std::ranges::find(run.memory, name, &MemoryUse::name);
+  return use == run.memory.end() ? "-" : fixed_text(use->peak_mib, 0);
+}
+
 std::string share(double part_s, double whole_s) {
   return whole_s > 0 ? fixed_text(100 * part_s / whole_s, 0) : "-";
 }
@@ -88,6 +94,22 @@ document::Figure queue_occupancy_of(const Row& row, std::string_view round) {
   return figure;
 }
 
+document::Figure memory_of(const Row& row, std::string_view round) {
+  document::Figure figure{.file = "memory.svg"};
+  const Repetition* const run = typical_run(row);
+  if (run == nullptr || run->result.memory.empty()) return figure;
+  std::vector<MemoryTrack> tracks;
+  for (const MemoryUse& use : run->result.memory)
+    tracks.push_back({use.name, use.peak_mib, use.mib});
+  figure.caption = fmt::format(
+      "{}: {}. Process: resident memory of the run. Machine: memory that is not available to other "
+      "programs. A device's memory is that of the whole GPU; on other devices, what the run "
+      "allocated there.",
+      row.config.fake_location, which_run(row, *run, round));
+  figure.draw = drawn<memory_figure>(std::move(tracks), run->result.window_s);
+  return figure;
+}
+
 document::Table stages_of(const Row& row) {
   document::Table table{{{"stage"},
                          {"run by"},
@@ -135,7 +157,8 @@ document::Section repetitions_of(const SweepResult& sweep, std::string_view roun
                            {"steps", true},
                            {"step ms, median", true},
                            {"input wait ms, median", true},
-                           {"device idle %", true}},
+                           {"device idle %", true},
+                           {"process MiB, peak", true}},
                           {}};
     for (const Repetition& repetition : row.repetitions) {
       const RunResult& run = repetition.result;
@@ -147,7 +170,7 @@ document::Section repetitions_of(const SweepResult& sweep, std::string_view roun
                        fixed_text(run.reserve_end, 0)),
            fixed_text(static_cast<double>(run.step_ms.size()), 0),
            fixed_text(median(run.step_ms), 2), fixed_text(median(run.input_wait_ms), 2),
-           fixed_text(run.device_idle_percent, 1)});
+           fixed_text(run.device_idle_percent, 1), peak_text(run, "process")});
     }
     section.blocks.push_back(
         document::Section{label_of(sweep, row), {std::move(table)}, /*collapsed=*/true});

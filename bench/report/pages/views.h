@@ -34,6 +34,9 @@ document::Figure step_times_of(const Row& row, const Row* ceiling,
 /// The rings in the typical run. No data if they were not recorded.
 document::Figure queue_occupancy_of(const Row& row, std::string_view round = "round");
 
+/// The memory in use in the typical run. No data if it was not recorded.
+document::Figure memory_of(const Row& row, std::string_view round = "round");
+
 /// The stages of the typical run from their counters: CPU time, waits and bytes per image. No rows
 /// if they were not recorded.
 document::Table stages_of(const Row& row);

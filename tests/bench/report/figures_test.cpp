@@ -84,10 +84,15 @@ Figures all_of(const report::Waterfall& waterfall, const std::vector<report::Spl
                const std::vector<report::CostDot>& dots,
                const std::vector<report::QueueTrack>& queues, double window_s,
                const report::StepSeries& steps, const report::SupplyDemand& supply) {
+  std::vector<report::MemoryTrack> memory;
+  for (const report::QueueTrack& track : queues) {
+    memory.push_back({track.name, static_cast<double>(track.slots), track.filled});
+  }
   return {{"waterfall", report::drawn<report::waterfall_figure>(waterfall)},
           {"split", report::drawn<report::cost_split_figure>(splits)},
           {"dots", report::drawn<report::cost_dots_figure>(dots)},
           {"queues", report::drawn<report::queue_occupancy_figure>(queues, window_s)},
+          {"memory", report::drawn<report::memory_figure>(memory, window_s)},
           {"steps", report::drawn<report::step_times_figure>(steps)},
           {"supply", report::drawn<report::supply_demand_figure>(supply)}};
 }

@@ -148,6 +148,18 @@ TEST(SweepPage, SaysTheAnswerFirstThenOneSentenceForEachRow) {
              "<h2>To measure it again"}));
 }
 
+TEST(SweepPage, DrawsTheMemoryOfTheRunThatItShows) {
+  SweepResult sweep = make_sweep();
+  EXPECT_EQ(count(page_of(sweep), "<h2>Its memory"), 0U) << "not recorded";
+  for (Row& row : sweep.rows) {
+    for (Repetition& repetition : row.repetitions) {
+      repetition.result.memory = {{"process", 512, {256, 512}}, {"device 0", 2048, {2048}}};
+    }
+  }
+  EXPECT_TRUE(in_order(page_of(sweep), {"<h2>Its memory", "at most 512.0 MiB", "at most 2,048 MiB",
+                                        "<h2>All rows", "process MiB, peak", "512"}));
+}
+
 TEST(SweepPage, DoesNotRepeatItsAnswerUnderEachFeederIfNoRowHasAVerdict) {
   SweepResult sweep = make_sweep();
   for (Row& row : sweep.rows) row.repetitions.resize(2);

@@ -32,6 +32,7 @@ SweepResult make_sweep() {
   sweep.rows.push_back(make_ok_row("cpu", 750));
   for (Repetition& repetition : sweep.rows[1].repetitions) {
     repetition.result.starved_ms = {0, 3};
+    repetition.result.memory = {{"device 0", 512, {512}}, {"device 1", 2048, {2048}}};
     repetition.result.facts["au_percent_rule"] = 92.5;
   }
   Row failed = make_row("host");
@@ -157,6 +158,8 @@ TEST(CsvReport, QuotesAndRoundsNothing) {
   EXPECT_EQ(rows[2]["starved_ms_p50"], "1.5") << "of two steps: 0 and 3";
   EXPECT_EQ(rows[2]["starved_ms_max"], "3.0");
   EXPECT_EQ(rows[2]["late_ms_p99"], "") << "not known";
+  EXPECT_EQ(rows[2]["memory_device_mib_max"], "2048.0") << "of the fuller device";
+  EXPECT_EQ(rows[2]["memory_machine_mib_max"], "") << "not known";
   EXPECT_EQ(rows[2]["au_percent_rule"], "92.5");
   EXPECT_EQ(rows[2]["au_percent_dlio"], "") << "not known";
   EXPECT_EQ(rows[2]["environment_cpu_model"], "Some <CPU> & more");

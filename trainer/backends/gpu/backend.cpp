@@ -64,7 +64,9 @@ std::unique_ptr<Device> GpuBackend::open(std::int32_t ordinal) {
   const DeviceFacts& of = device->driver().facts();
   if (watch_ && ordinal < gpus_) {  // each GPU once
     watch_->add(gpu, of.pci_bus);
-    if (!sampler_) sampler_.emplace(*watch_, kWatchPeriod);
+    if (!sampler_) {
+      sampler_.emplace([watch = watch_.get()](Time now) { watch->sample(now); }, kWatchPeriod);
+    }
   }
   facts_["multiprocessors"] = of.multiprocessors;
   facts_["memory_gib"] = static_cast<double>(of.memory_bytes) / (std::size_t{1} << 30);

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "dataflow/machine/sampler.h"
 #include "trainer/backend.h"
 #include "trainer/backends/gpu/device.h"
 #include "trainer/backends/gpu/driver.h"

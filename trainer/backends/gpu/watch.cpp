@@ -3,11 +3,8 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
 #include <type_traits>
 #include <utility>
@@ -74,6 +71,10 @@ GpuWatch::Sample GpuWatch::look_at(const Gpu& gpu, Time now) const {
   if (nvml_.temperature(gpu.device, NvmlFunctions::kGpuSensor, &value) == 0) sample.celsius = value;
   NvmlUtilisation utilisation;
   if (nvml_.utilisation(gpu.device, &utilisation) == 0) sample.busy_percent = utilisation.gpu;
+  NvmlMemory bytes;
+  if (nvml_.memory != nullptr && nvml_.memory(gpu.device, &bytes) == 0) {
+    sample.memory_mib = static_cast<double>(bytes.used) / (1 << 20);
+  }
   unsigned long long reasons = 0;
   if (nvml_.clock_reasons(gpu.device, &reasons) == 0) sample.reasons = reasons;
   return sample;
@@ -123,6 +124,11 @@ std::map<std::string, double> GpuWatch::figures(const std::vector<Sample>& sampl
     }
     if (!values.empty()) figures[figure.name] = figure.from(std::move(values));
   }
+  for (const Sample& sample : samples) {
+    if (sample.memory_mib < 0) continue;
+    double& most = figures[fmt::format("gpu{}_memory_mib_max", sample.gpu)];
+    most = std::max(most, sample.memory_mib);
+  }
   const auto held = std::count_if(samples.begin(), samples.end(), [](const Sample& sample) {
     return !clock_limits(sample.reasons).empty();
   });
@@ -159,20 +165,6 @@ Condition GpuWatch::condition(Time from, Time to) const {
   return {figures(samples), warnings(samples)};
 }
 
-// ---- the thread -------------------------------------------------------------
-
-Sampler::Sampler(GpuWatch& watch, Nanoseconds period)
-    : watch_(watch), period_(period), thread_([this](std::stop_token stop) { run(stop); }) {}
-
-void Sampler::run(std::stop_token stop) {
-  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19);  // a hint, for this thread only
-  std::unique_lock lock(mutex_);
-  while (!stop.stop_requested()) {
-    watch_.sample(std::chrono::steady_clock::now());
-    stopped_.wait_for(lock, stop, period_, [] { return false; });
-  }
-}
-
 // ---- NVML's functions -------------------------------------------------------
 
 namespace {
@@ -186,6 +178,7 @@ bool load(NvmlFunctions& nvml) {
     return function != nullptr;
   };
   // Drivers before 535 export the clock reasons only under their older name.
+  find(nvml.memory, "nvmlDeviceGetMemoryInfo");
   return find(nvml.init, "nvmlInit_v2") && find(nvml.device, "nvmlDeviceGetHandleByPciBusId_v2") &&
          find(nvml.clock, "nvmlDeviceGetClockInfo") &&
          find(nvml.power, "nvmlDeviceGetPowerUsage") &&

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Watches the condition of GPUs during a measurement: clocks, power, temperature and the reasons
-// for throttled clocks. A thread of low priority samples them once a second.
+// for throttled clocks. A Sampler samples them once a second.
 //
 // Thread-safety: all members may be called from any thread.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <stop_token>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "dataflow/clock.h"
@@ -24,6 +21,11 @@ using NvmlDevice = struct NvmlDeviceTag*;
 /// Percentages over the driver's last sampling period.
 struct NvmlUtilisation {
   unsigned gpu = 0, memory = 0;  ///< time in which a kernel ran; time in which memory was used
+};
+
+/// In bytes. `used` is what all programs use.
+struct NvmlMemory {
+  unsigned long long total = 0, free = 0, used = 0;
 };
 
 /// The NVML functions that report a GPU's condition. CUDA toolkits may lack NVML's header, and
@@ -40,6 +42,7 @@ struct NvmlFunctions {
   int (*temperature)(NvmlDevice device, int sensor, unsigned* celsius) = nullptr;
   int (*utilisation)(NvmlDevice device, NvmlUtilisation* percent) = nullptr;
   int (*clock_reasons)(NvmlDevice device, unsigned long long* bits) = nullptr;
+  int (*memory)(NvmlDevice device, NvmlMemory* bytes) = nullptr;  ///< may be null
 };
 
 /// Initialised; the library stays open until the program ends. Null if there is no such library.
@@ -71,8 +74,8 @@ class GpuWatch {
   struct Sample {
     Time time{};
     std::int32_t gpu = 0;
-    double sm_mhz = -1, memory_mhz = -1, watts = -1, celsius = -1,
-           busy_percent = -1;  // -1: unknown
+    double sm_mhz = -1, memory_mhz = -1, watts = -1, celsius = -1, busy_percent = -1,
+           memory_mib = -1;  // -1: unknown
     std::uint64_t reasons = 0;
   };
   Sample look_at(const Gpu& gpu, Time now) const;
@@ -86,22 +89,6 @@ class GpuWatch {
   // Under mutex_.
   std::vector<Gpu> gpus_;
   std::vector<Sample> samples_;
-};
-
-/// Samples a watch every `period` during its lifetime.
-class Sampler {
- public:
-  /// `watch` must outlive the sampler.
-  Sampler(GpuWatch& watch, Nanoseconds period);
-
- private:
-  void run(std::stop_token stop);
-
-  GpuWatch& watch_;
-  const Nanoseconds period_;
-  std::mutex mutex_;
-  std::condition_variable_any stopped_;
-  std::jthread thread_;  // last member: its thread ends first
 };
 
 }  // namespace penstock::gpu

@@ -6,6 +6,8 @@
 #include <atomic>
 #include <string>
 
+#include "dataflow/machine/sampler.h"
+
 namespace penstock::gpu {
 namespace {
 
@@ -49,6 +51,11 @@ constexpr NvmlFunctions kFake{
           looks.notify_all();
           return 0;
         },
+    .memory =
+        [](NvmlDevice, NvmlMemory* bytes) {
+          *bytes = {.total = 80ULL << 30, .free = 78ULL << 30, .used = 2ULL << 30};
+          return 0;
+        },
 };
 
 class WatchTest : public ::testing::Test {
@@ -87,6 +94,7 @@ TEST_F(WatchTest, SaysTheLeastTheMiddleAndTheMost) {
                                                             {"power_w_max", 604},
                                                             {"temperature_c_max", 61},
                                                             {"gpu_busy_percent_median", 97},
+                                                            {"gpu4_memory_mib_max", 2048},
                                                             {"throttled_percent", 0}}));
   EXPECT_TRUE(condition.notes.empty());
 }
@@ -134,11 +142,16 @@ TEST(Watch, LeavesOutGpusThatNvmlDoesNotKnow) {
   EXPECT_TRUE(watch.condition(Time(0s), Time(2s)).facts.empty());
 }
 
+TEST_F(WatchTest, TellsTheMostMemoryInUseOfEachGpu) {
+  sample_at(1s);
+  EXPECT_EQ(watch_.condition(Time(0s), Time(2s)).facts.at("gpu4_memory_mib_max"), 2048);
+}
+
 TEST_F(WatchTest, IsSampledUntilTheSamplerEnds) {
   const Time begin = std::chrono::steady_clock::now();
   {
     looks = 0;
-    const Sampler sampler(watch_, 1us);
+    const Sampler sampler([this](Time now) { watch_.sample(now); }, 1us);
     for (int seen = 0; seen < 3; seen = looks) looks.wait(seen);
   }
   EXPECT_EQ(watch_.condition(begin, Time::max()).facts.at("sm_clock_mhz_min"), 1980);
