@@ -97,7 +97,7 @@ constexpr ForeignFlag kForeign[] = {
     {"trace_file", kOneTrace},
     {"trace_steps", kOneTrace},
     {"use_chrome_trace_format", "traces are always in Chrome's format; leave it out"},
-    {"tfprof_file", kTracing},
+    {"tfprof_file", kOneTrace},
     {"graph_file", "one run writes the graph of its model: use `penstock run`"},
     {"partitioned_graph_file_prefix", kTracing},
     {"summary_verbosity", kTracing},

@@ -87,6 +87,18 @@ struct FieldsOf<QueueUse> {
 };
 
 template <>
+struct FieldsOf<OperationUse> {
+  static constexpr std::tuple list{
+      Field("name", &OperationUse::name, "the type of operation, or the kernel"),
+      Field("calls_per_step", &OperationUse::calls_per_step, "how often a step does it",
+            Range::not_negative),
+      Field("ms_per_step", &OperationUse::ms_per_step, "its time in a step, mean over the ranks",
+            Range::not_negative),
+      Field("percent", &OperationUse::percent, "share of the step's time on its device",
+            Range::not_negative)};
+};
+
+template <>
 struct FieldsOf<MemoryUse> {
   static constexpr std::tuple list{
       Field("name", &MemoryUse::name,
@@ -196,6 +208,9 @@ struct FieldsOf<RunResult> {
             Presence::if_any),
       Field("buckets", &RunResult::buckets,
             "gradients that were exchanged during backward, in order", Range::any,
+            Presence::if_any),
+      Field("operations", &RunResult::operations,
+            "time by type of operation in the traced steps, the longest first", Range::any,
             Presence::if_any)};
 };
 

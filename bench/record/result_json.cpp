@@ -331,8 +331,9 @@ Json run_schema(Json properties) {
   Json schema = schema_of<RunResult>();
   properties.update(schema["properties"]);
   Json required = object_of(properties)["required"];
-  std::erase_if(required.get_ref<Json::array_t&>(),
-                [&](const Json& name) { return name == "ranks" || name == "buckets"; });
+  std::erase_if(required.get_ref<Json::array_t&>(), [&](const Json& name) {
+    return name == "ranks" || name == "buckets" || name == "operations";
+  });
   schema["properties"] = std::move(properties);
   schema["required"] = std::move(required);
   return schema;

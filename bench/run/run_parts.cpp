@@ -16,6 +16,7 @@
 #include "bench/run/checkpoint_keeper.h"
 #include "bench/run/run_exchange.h"
 #include "bench/run/run_setup.h"
+#include "bench/run/trace.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/memory_limit.h"
 #include "trainer/cluster/process_models.h"
@@ -202,6 +203,9 @@ RunParts::RunParts(const RunConfig& wanted, Clock& clock, const Runner::Componen
   compile_ranks();
   for (std::int32_t rank = 0; rank < config.num_gpus; ++rank) make_rank(rank);
   if (checkpoint) restore(*checkpoint, setup, ranks, schedule.first_step);
+  if (trace != nullptr && components.backend->emulates) {
+    trace->emulate(setup.graph, !config.forward_only);
+  }
   note_unused_classes(setup, feed.extent);
   note_unused_loss_scale(setup, loss_scale().has_value());
   note_shared_cores(setup);

@@ -446,6 +446,7 @@ void WindowRecorder::add_measurements(RunResult& result, bool data_ended) const 
   // If the data ended, sockets are empty too.
   if (data_ended && !window_.legs.empty()) result.reserve_end -= window_.outside_reserve;
   add_accelerator_utilisation(result);
+  if (parts_.setup.trace != nullptr) result.operations = parts_.setup.trace->profile().types();
   if (!parts_.setup.config.instrument || window_.legs.empty()) return;
   const std::vector<StageSums> stages = window_.stages();
   result.stages = stage_uses(parts_.setup.probe, stages);

@@ -70,6 +70,14 @@ struct QueueUse {
   std::vector<double> filled;
 };
 
+/// A type of operation of a step, over the traced steps.
+struct OperationUse {
+  std::string name;  ///< "conv2d forward", or a kernel's name
+  double calls_per_step = 0;
+  double ms_per_step = 0;  ///< mean over steps and ranks
+  double percent = 0;      ///< of the time of a step on its device
+};
+
 /// Memory in use during the window.
 struct MemoryUse {
   std::string name;  ///< "process", "machine", "page cache", "device 0"
@@ -122,9 +130,11 @@ struct RunResult {
   /// Per step: from the end of backward to the end of the exchange, of the rank that started last.
   /// Empty if no exchange overlaps with backward.
   std::vector<double> exchange_exposed_ms;
-  std::vector<PartTimes> parts;               ///< see bench/record/step_parts.h
-  std::vector<StageUse> stages;               ///< upstream first
-  std::vector<QueueUse> queues;               ///< upstream first
+  std::vector<PartTimes> parts;  ///< see bench/record/step_parts.h
+  std::vector<StageUse> stages;  ///< upstream first
+  std::vector<QueueUse> queues;  ///< upstream first
+  /// By type, the longest first, if --trace-file or --profile-file asked for them.
+  std::vector<OperationUse> operations;
   std::vector<MemoryUse> memory;              ///< of the host, then of each device
   double instrumentation_s = 0;               ///< estimated CPU time spent on timing the stages
   std::vector<double> losses;                 ///< one per step, as chosen by --loss-type-to-report

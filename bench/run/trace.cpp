@@ -76,7 +76,9 @@ void Trace::end_leg(DeviceMonitor& devices, std::span<const Leg> ranks) {
     steps = std::max(steps, ranks[rank].steps.size());
   }
   steps_left_ -= std::min(steps_left_, steps);
+  if (emulated_.first != nullptr) profile_.add_by_arithmetic(*emulated_.first, emulated_.second);
   for (ActivityRecord& record : devices.finish_activity()) {
+    profile_.add(record.name, record.end - record.begin);
     Event event{std::move(record.name), record.begin, record.end};
     if (record.bytes > 0) event.arguments["bytes"] = static_cast<std::int64_t>(record.bytes);
     tracks_[{kFirstDevice + record.device, static_cast<std::int32_t>(record.stream)}].push_back(
@@ -96,6 +98,7 @@ void Trace::add_steps(std::int32_t rank, const Leg& leg) {
     Event& event = device.emplace_back(
         Event{"step", leg.begin + step.start, leg.begin + step.completion, number});
     event.arguments["idle_ns"] = step.device_idle.count();
+    profile_.add_step(step.completion - step.start);
   }
 }
 

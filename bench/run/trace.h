@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/run/operation_profile.h"
 #include "dataflow/batch_ring.h"
 #include "dataflow/mark.h"
 #include "dataflow/probe.h"
@@ -42,6 +43,12 @@ class Trace {
   SpanLog& spans() noexcept { return spans_; }
   /// Steps that remain to be traced.
   std::size_t steps_left() const noexcept { return steps_left_; }
+
+  /// The operations of the traced steps.
+  const OperationProfile& profile() const noexcept { return profile_; }
+  /// The model of devices that emulate: their operations take the shares of its arithmetic. Call
+  /// before the run.
+  void emulate(const Graph& graph, bool trains) { emulated_ = {&graph, trains}; }
 
   /// Call before a traced leg, with idle devices. If something cannot be recorded, adds a note to
   /// `probe`.
@@ -79,6 +86,8 @@ class Trace {
   DepthLog depths_;
   std::vector<WatchedRing> rings_;  // index: ring number in depths_
   Tracks tracks_;                   // of ranks and devices
+  OperationProfile profile_;
+  std::pair<const Graph*, bool> emulated_{};
 };
 
 }  // namespace penstock

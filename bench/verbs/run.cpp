@@ -61,30 +61,35 @@ void print_outcome(const RunResult& result) {
   }
 }
 
-/// --trace-file and --trace-steps.
+/// --trace-file, --profile-file and --trace-steps.
 struct TraceArguments {
-  std::string file;  ///< empty: no trace
+  std::string file;     ///< empty: no trace
+  std::string profile;  ///< empty: no profile
   std::int64_t steps = 50;
 };
 
-/// The trace of a run and its file, which is opened before the measurement.
+/// The trace of a run and its files, which are opened before the measurement.
 class TraceFile {
  public:
   TraceFile(const TraceArguments& wish, const Clock& clock) {
-    if (wish.file.empty()) return;
-    try {
-      out_.emplace(wish.file);
-    } catch (const DataError& error) {
-      throw ConfigError(fmt::format("--trace-file: {}; name a file in an existing, writable folder",
-                                    error.what()));
-    }
+    open("--trace-file", wish.file, out_);
+    open("--profile-file", wish.profile, profile_);
+    if (!out_ && !profile_) return;
     trace_.emplace(static_cast<std::size_t>(wish.steps), clock);
   }
   Trace* trace() noexcept { return trace_ ? &*trace_ : nullptr; }
   /// Removes the unfinished file. Not during write().
-  void discard() { out_.reset(); }
+  void discard() {
+    out_.reset();
+    profile_.reset();
+  }
   void write() {
-    if (!trace_) return;
+    if (profile_) {
+      constexpr std::size_t kShown = 40;
+      profile_->write(trace_->profile().text(kShown));
+      profile_->commit();
+    }
+    if (!out_) return;
     std::ostringstream text;
     trace_->write(text);
     out_->write(text.view());
@@ -92,7 +97,17 @@ class TraceFile {
   }
 
  private:
-  std::optional<OutputFile> out_;
+  static void open(const char* flag, const std::string& path, std::optional<OutputFile>& file) {
+    if (path.empty()) return;
+    try {
+      file.emplace(path);
+    } catch (const DataError& error) {
+      throw ConfigError(
+          fmt::format("{}: {}; name a file in an existing, writable folder", flag, error.what()));
+    }
+  }
+
+  std::optional<OutputFile> out_, profile_;
   std::optional<Trace> trace_;
 };
 
@@ -344,6 +359,7 @@ int run_to_report(const RunConfig& wanted, const Arguments& wish, std::stop_toke
 /// A rank other than 0 prints only errors.
 int run_beside(const RunConfig& wanted, Arguments wish, std::stop_token stop) {
   wish.trace.file.clear();
+  wish.trace.profile.clear();
   wish.watch = {};
   const RunResult result = run_silently(wanted, wish, std::move(stop));
   if (result.exit_code != 0 && result.exit_code != 130) print_outcome(result);
@@ -410,7 +426,12 @@ std::vector<Flag> output_flags(Arguments& wish) {
           "file for the model's graph, by its suffix: .dot (Graphviz), .json or .txt; default: "
           "none",
           wish.graph_file),
-      flag("trace_steps", "steps in the timeline; above 200 a recorded program is one span", "50",
+      flag.text("profile_file",
+                "file for the time by type of operation and by operation in the first measured "
+                "steps; default: none",
+                wish.trace.profile, "tfprof_file"),
+      flag("trace_steps",
+           "steps in the timeline and the profile; above 200 a recorded program is one span", "50",
            set_steps),
       flag.boolean("json", "print one JSON object instead of the table", wish.json),
       flag.boolean("verbose",

@@ -428,6 +428,7 @@ void Builder::normalise_blocked(NodeId node, const BatchNorm& op) {
 
 ValueId Builder::add_normalised(NodeId node, const BatchNorm& op, ValueId mean, ValueId variance,
                                 ValueId residual, bool relu) {
+  std::string outer = schedule_.name(name_of(node, "forward"));  // the sum may be visited
   const ValueId source = output(input_of(node));
   const ImageShape image = graph_.shape(node);
   const BatchNormShape shape{spec_.batch.images, image.channels,
@@ -449,6 +450,7 @@ ValueId Builder::add_normalised(NodeId node, const BatchNorm& op, ValueId mean, 
       std::move(operands));
   if (residual != kNoValue) schedule_.may_overwrite(result, residual);
   update_running_statistics(node, op, mean, variance);
+  schedule_.name(std::move(outer));
   return result;
 }
 

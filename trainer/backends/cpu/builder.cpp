@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/backends/cpu/builder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <utility>
 
 #include "dataflow/error.h"
 #include "trainer/backends/cpu/kernels.h"
+#include "trainer/op_names.h"
 
 namespace penstock::cpu {
 namespace {
@@ -61,14 +64,34 @@ Builder::Builder(const Graph& graph, const ExecutableSpec& spec, const dnnl::eng
 
 void Builder::build() {
   const std::size_t nodes = graph_.nodes().size(), total = trains() ? 2 * nodes : nodes;
-  walk([this](NodeId node, const auto& op) { visit(node, op); }, [this] { add_loss(); },
-       [this, total, done = std::size_t{0}]() mutable {
-         if (spec_.progress) spec_.progress(++done, total);
-       });
+  walk(
+      [this](NodeId node, const auto& op) {
+        node_ = node;
+        schedule_.name(name_of(node, "forward"));
+        visit(node, op);
+      },
+      [this] {
+        schedule_.name("loss: " + node_of(last_node()).name);
+        add_loss();
+      },
+      [this, total, done = std::size_t{0}]() mutable {
+        if (spec_.progress) spec_.progress(++done, total);
+      });
   if (!layouts_.fixed) layouts_.place(kAlignment);
   layouts_.fixed = true;
   place_parameters();
   schedule_.plan();
+}
+
+std::string Builder::name_of(NodeId node, std::string_view pass) const {
+  return fmt::format("{} {}: {}", penstock::name_of(node_of(node).op), pass, node_of(node).name);
+}
+
+void Builder::reverse(std::function<void()> backward) {
+  GraphBuilder::reverse([this, node = node_, backward = std::move(backward)] {
+    schedule_.name(name_of(node, "backward"));
+    backward();
+  });
 }
 
 void Builder::add_loss() {
@@ -117,12 +140,14 @@ ValueId Builder::image(const Desc& wanted) {
   const ValueId pixels =
       schedule_.add_value(is_planar ? planar : activation(Graph::kInput, Tag::nhwc));
   set_output(Graph::kInput, pixels);
+  std::string outer = schedule_.name("normalise: pixels");
   schedule_.add_kernel(
       [spec = spec_.batch, dtype = dtype_, is_planar](const RunState& state,
                                                       std::span<std::byte* const> at) {
         normalise(dtype, state.batch.pixels.data(), spec, state.batch.valid, is_planar, at[0]);
       },
       {pixels});
+  schedule_.name(std::move(outer));
   return pixels;
 }
 
@@ -131,7 +156,9 @@ ValueId Builder::as(ValueId value, const Desc& wanted) {
   if (have == wanted) return value;
   const ValueId result = schedule_.add_value(wanted);
   const dnnl::reorder::primitive_desc desc(engine_, have, engine_, wanted, attributes(false));
+  std::string outer = schedule_.name("reorder: " + node_of(node_).name);
   run(desc, {{DNNL_ARG_FROM, value, {}}, {DNNL_ARG_TO, result, {}}});
+  schedule_.name(std::move(outer));
   return result;
 }
 

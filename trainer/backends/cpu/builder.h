@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <functional>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "trainer/backend.h"
@@ -72,6 +74,10 @@ class Builder : compiler::GraphBuilder {
   ValueId add_into_batch_norm(NodeId node);
   void pool(NodeId node, dnnl::algorithm algorithm, const Window& window);
   void add_loss();
+  /// As GraphBuilder's; the operations are named after the node that is being visited.
+  void reverse(std::function<void()> backward);
+  /// "conv2d forward: conv1".
+  std::string name_of(NodeId node, std::string_view pass) const;
 
   // Values.
   Desc activation(NodeId node, dnnl::memory::format_tag tag) const;
@@ -102,6 +108,7 @@ class Builder : compiler::GraphBuilder {
   dnnl::primitive_attr attributes(bool relu) const;
   void run(const dnnl::primitive_desc_base& desc, std::vector<Schedule::Argument> arguments);
 
+  NodeId node_ = 0;  ///< the node that is being visited
   const dnnl::engine& engine_;
   /// oneDNN's `auto` chooses between direct and Winograd convolution.
   const dnnl::algorithm convolution_;

@@ -32,11 +32,12 @@ ExecutableSpec without_progress(ExecutableSpec spec) {
 }  // namespace
 
 CpuExecutable::CpuExecutable(Graph graph, const ExecutableSpec& spec, Device& device,
-                             const CpuOptions& options)
+                             const CpuOptions& options, OperationRecorder recorder)
     : graph_(std::move(graph)),
       spec_(without_progress(spec)),
       device_(device),
       options_(options),
+      recorder_(std::move(recorder)),
       engine_(dnnl::engine::kind::cpu, 0),
       layouts_(graph_) {
   if (graph_.nodes().empty()) return;
@@ -143,7 +144,7 @@ void CpuExecutable::run(Phase phase, const Batch& batch, Stream&, const Gradient
   const Team team(spec_.threads);
   Schedule& schedule = prepare(phase);
   try {
-    schedule.run({batch, result, step_}, ready);
+    schedule.run({batch, result, step_}, ready, recorder_);
   } catch (const dnnl::error& error) {
     throw DeviceError(std::string("oneDNN failed in step ") + std::to_string(step_) + ": " +
                       error.what());

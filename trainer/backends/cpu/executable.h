@@ -20,7 +20,8 @@ class CpuExecutable final : public Executable {
  public:
   /// Borrows `device`. Builds the training phase; the first run of another phase builds that phase.
   /// Throws ConfigError if the memory budget is exceeded; the message names a batch size that fits.
-  CpuExecutable(Graph graph, const ExecutableSpec& spec, Device& device, const CpuOptions& options);
+  CpuExecutable(Graph graph, const ExecutableSpec& spec, Device& device, const CpuOptions& options,
+                OperationRecorder recorder = {});
 
   const ParameterSet& parameters() const noexcept override { return set_; }
   void run(Phase phase, const Batch& batch, Stream& stream, const GradientReady& ready,
@@ -50,6 +51,7 @@ class CpuExecutable final : public Executable {
   const ExecutableSpec spec_;
   Device& device_;
   const CpuOptions options_;
+  const OperationRecorder recorder_;
   dnnl::engine engine_;
   Layouts layouts_;
   std::array<std::unique_ptr<Schedule>, kPhases> schedules_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/backends/cpu/schedule.h"
 
+#include <chrono>
 #include <utility>
 
 namespace penstock::cpu {
@@ -18,12 +19,12 @@ void Schedule::add_primitive(const dnnl::primitive& primitive, std::vector<Argum
   std::vector<ValueId> touches;
   for (const Argument& argument : arguments) touches.push_back(argument.value);
   add_operation(touches);
-  calls_.push_back({.primitive = primitive, .arguments = std::move(arguments)});
+  calls_.push_back({.name = name_, .primitive = primitive, .arguments = std::move(arguments)});
 }
 
 void Schedule::add_kernel(Kernel kernel, std::vector<ValueId> operands) {
   add_operation(operands);
-  calls_.push_back({.kernel = std::move(kernel), .operands = std::move(operands)});
+  calls_.push_back({.name = name_, .kernel = std::move(kernel), .operands = std::move(operands)});
 }
 
 void Schedule::bind(const Homes& homes) {
@@ -39,14 +40,19 @@ void Schedule::bind(const Homes& homes) {
   }
 }
 
-void Schedule::run(const RunState& state, const GradientReady& ready) {
+void Schedule::run(const RunState& state, const GradientReady& ready,
+                   const OperationRecorder& recorder) {
+  OperationLog& log = *recorder.log;
+  const bool logs = log.is_open();
   for (std::size_t operation = 0; operation < calls_.size(); ++operation) {
     const Call& call = calls_[operation];
+    const Time begin = logs ? std::chrono::steady_clock::now() : Time();
     if (call.kernel) {
       call.kernel(state, call.addresses);
     } else {
       call.primitive.execute(stream_, call.bound);
     }
+    if (logs) log.add({&call.name, recorder.device, begin, std::chrono::steady_clock::now()});
     if (!ready) continue;
     for (const std::size_t parameter : completed_by(operation)) ready(parameter);
   }

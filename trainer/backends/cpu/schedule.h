@@ -6,15 +6,32 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <span>
+#include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "dataflow/mark.h"
 #include "trainer/backend.h"
 #include "trainer/backends/compiler/step_plan.h"
 
 namespace penstock::cpu {
+
+/// An operation that ran while they were recorded.
+struct OperationSpan {
+  const std::string* name = nullptr;  ///< lives as long as the schedule
+  std::int32_t device = 0;
+  Time begin{}, end{};
+};
+using OperationLog = TraceLog<OperationSpan>;
+/// Where the operations of one device go while the log is open.
+struct OperationRecorder {
+  std::shared_ptr<OperationLog> log = std::make_shared<OperationLog>(0);
+  std::int32_t device = 0;
+};
 
 using compiler::Home;
 using compiler::Homes;
@@ -31,6 +48,9 @@ struct RunState {
 class Schedule : public compiler::StepPlan {
  public:
   explicit Schedule(const dnnl::engine& engine) : engine_(engine), stream_(engine) {}
+
+  /// The name of the operations that are added from now on; returns the one before.
+  std::string name(std::string name) { return std::exchange(name_, std::move(name)); }
 
   ValueId add_value(const dnnl::memory::desc& desc, Home home = Home::planned,
                     std::size_t offset = 0);
@@ -53,10 +73,12 @@ class Schedule : public compiler::StepPlan {
 
   /// Fixes addresses. The schedule uses addresses of the planned home only during runs.
   void bind(const Homes& homes);
-  void run(const RunState& state, const GradientReady& ready);
+  /// Records each operation, if the log is open.
+  void run(const RunState& state, const GradientReady& ready, const OperationRecorder& recorder);
 
  private:
   struct Call {
+    std::string name{};
     dnnl::primitive primitive{};
     std::vector<Argument> arguments{};
     std::unordered_map<int, dnnl::memory> bound{};
@@ -66,6 +88,7 @@ class Schedule : public compiler::StepPlan {
     std::vector<std::byte*> addresses{};
   };
 
+  std::string name_;
   dnnl::engine engine_;
   dnnl::stream stream_;
   std::vector<dnnl::memory::desc> descs_;  // by value
