@@ -334,7 +334,7 @@ constexpr ConfigKey kKeys[] = {
      get<&RunConfig::data_format>, set_data_format},
     {"batch_group_size", "", false,
      "batches that the feeder makes before it waits until the devices have taken all of them from "
-     "the host ring; 0: it fills each slot as soon as it is free",
+     "the host ring; 0: it fills each slot when it becomes free",
      get<&RunConfig::batch_group_size>, set_count<&RunConfig::batch_group_size, 0>},
     {"device_slots", "", false, "slots of the ring of each device, in batches",
      get<&RunConfig::device_slots>, set_count<&RunConfig::device_slots, 1>},

@@ -140,9 +140,10 @@ TEST(BatchMessage, AMisfitSaysWhichFlagsTakeIt) {
   EXPECT_FALSE(says(said("float64", {2, 2, 3, 3}, 288), "takes it"));
   EXPECT_FALSE(says(said("uint8", {2, 4, 5, 3}, 120), "takes it")) << "no square";
   spec.planar = true;
-  EXPECT_TRUE(says(said("uint8", {2, 4, 4, 3}, 96),
-                   "; a run with --image-size 4, --data-format NHWC and zmq-consume:pixels=u8 takes "
-                   "it"));
+  EXPECT_TRUE(
+      says(said("uint8", {2, 4, 4, 3}, 96),
+           "; a run with --image-size 4, --data-format NHWC and zmq-consume:pixels=u8 takes "
+           "it"));
 }
 
 TEST(BatchMessage, NumpyFramesThatAreNoBatchAreNamed) {
