@@ -26,8 +26,9 @@ namespace {
 
 /// The keys of `penstock run` that define the batches and how they are made.
 const std::set<std::string_view> kRunKeys = {
-    "fake_location", "model",    "batch_size", "image_size",     "classes", "data_dir",
-    "on_bad_sample", "prefetch", "order",      "feeder_threads", "timeout", "seed"};
+    "fake_location", "model",         "batch_size", "image_size", "classes",
+    "data_dir",      "on_bad_sample", "prefetch",   "order",      "feeder_threads",
+    "timeout",       "seed",          "data_format"};
 
 constexpr std::int64_t kMostBatches = 1'000'000;
 
