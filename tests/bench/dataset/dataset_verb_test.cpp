@@ -131,7 +131,7 @@ TEST(DatasetVerb, WrongInputIsRefusedInOneSentence) {
   const TempFolder folder;
   const std::string data = (folder / "data").string();
   const Case cases[] = {
-      {{"dataset"}, 2, "make, inspect, check, convert or index"},
+      {{"dataset"}, 2, "make, inspect, check, convert, index or coverage"},
       {{"dataset", "mkae"}, 2, "did you mean 'make'?"},
       {{"dataset", "convert"}, 2, "--to is not stated"},
       {{"dataset", "convert", "--to", "tar"}, 2, "--out is not stated"},
