@@ -29,6 +29,12 @@ struct PixelLayout {
   bool operator==(const PixelLayout&) const = default;
 };
 
+/// The place of an object in an image, as shares of its width and height.
+struct ObjectBox {
+  float left = 0, top = 0, right = 1, bottom = 1;
+  bool operator==(const ObjectBox&) const = default;
+};
+
 struct Sample {
   std::vector<std::byte> bytes;    ///< as read; keeps its capacity from sample to sample
   std::vector<std::byte> storage;  ///< whole blocks as read; `lent` is then a part of it
@@ -42,7 +48,8 @@ struct Sample {
   std::uint64_t epoch = 0;
   std::string file;  ///< the file that it comes from; keeps its capacity
   std::uint64_t offset = 0;
-  PixelLayout layout{};  ///< of the content, if the source gives pixels
+  PixelLayout layout{};          ///< of the content, if the source gives pixels
+  std::vector<ObjectBox> boxes;  ///< of objects, if the data have them; keeps its capacity
 
   /// The encoded image, or its pixels if the source gives pixels.
   std::span<const std::byte> content() const noexcept {

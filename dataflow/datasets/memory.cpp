@@ -43,6 +43,7 @@ struct Held {
   std::uint64_t index = 0, offset = 0;
   std::int32_t label = -1;
   PixelLayout layout;
+  std::vector<ObjectBox> boxes;
 };
 
 /// Reads an image folder once: the first file of each class, the second of each, and so on. If the
@@ -123,6 +124,7 @@ class MemorySource final : public Source {
     sample.offset = held.offset;
     sample.lent = held.bytes;
     sample.layout = held.layout;
+    sample.boxes = held.boxes;
     if (held.failure) std::rethrow_exception(held.failure);
     return true;
   }
@@ -181,6 +183,7 @@ class MemorySource final : public Source {
     held.offset = sample.offset;
     held.label = sample.label;
     held.layout = sample.layout;
+    held.boxes = sample.boxes;
   }
 
   bool hold_content(Source& inner) {

@@ -206,6 +206,7 @@ class RepeatedSample final : public Source {
     sample.file = first_.file;
     sample.offset = first_.offset;
     sample.layout = first_.layout;
+    sample.boxes = first_.boxes;
     sample.lent = content_;
     sample.bytes.clear();
     ++given_;

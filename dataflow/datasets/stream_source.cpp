@@ -236,6 +236,7 @@ class StreamSource final : public Source {
     sample.offset = item.sample.offset;
     sample.lent = {};
     sample.bytes = std::move(item.sample.image);
+    sample.boxes = std::move(item.sample.boxes);
     if (!item.sample.problem.empty()) refuse_record(sample, item.sample.problem);
     return true;
   }

@@ -31,6 +31,7 @@ struct StreamedSample {
   std::uint64_t image_bytes = 0;
   std::uint64_t offset = 0;  ///< in the decompressed shard
   std::int32_t label = -1;
+  std::vector<ObjectBox> boxes;
   std::string problem;   ///< empty: the sample is whole
   bool is_last = false;  ///< with `problem`: the rest of the shard cannot be read
 };

@@ -11,7 +11,6 @@
 #include <array>
 #include <cctype>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <protozero/pbf_writer.hpp>
 #include <string>
@@ -26,6 +25,7 @@
 #include "dataflow/datasets/stream_source.h"
 #include "dataflow/error.h"
 #include "dataflow/values/crc32c.h"
+#include "dataflow/values/value_at.h"
 #include "dataflow/values/value_tree.h"
 
 namespace penstock::datasets {
@@ -33,11 +33,10 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-std::uint32_t u32_at(const std::byte* at) noexcept {
-  std::uint32_t value = 0;
-  std::memcpy(&value, at, 4);
-  return value;
-}
+/// The sides of boxes around objects, in the order of ObjectBox.
+constexpr std::array<std::string_view, 4> kBoxKeys = {
+    "image/object/bbox/xmin", "image/object/bbox/ymin", "image/object/bbox/xmax",
+    "image/object/bbox/ymax"};
 
 constexpr auto kBytes = protozero::pbf_wire_type::length_delimited;
 constexpr auto kNumber = protozero::pbf_wire_type::varint;
@@ -82,6 +81,22 @@ void for_each_list(Bytes feature, protozero::pbf_tag_type number, const std::str
   }
 }
 
+/// Calls `use` for each number of a list of floats; other features have none.
+template <typename Use>
+void for_each_float(Bytes feature, const Use& use) {
+  for (protozero::pbf_reader fields(view_of(feature)); fields.next(2, kBytes);) {
+    for (protozero::pbf_reader list = fields.get_message(); list.next(1);) {
+      if (list.wire_type() == protozero::pbf_wire_type::fixed32) {
+        use(list.get_float());
+      } else if (has_bytes(list)) {
+        for (const float value : list.get_packed_float()) use(value);
+      } else {
+        list.skip();
+      }
+    }
+  }
+}
+
 template <typename Value>
 void take_one(std::optional<Value>& taken, Value value, const std::string& expected) {
   if (taken) throw DataError(expected + " has more than one value");
@@ -123,15 +138,15 @@ std::optional<std::int64_t> label_of(Bytes feature, std::string_view key) {
 
 TfRecordHeader parse_tfrecord_header(std::span<const std::byte, kTfRecordHeader> bytes) noexcept {
   TfRecordHeader header;
-  std::memcpy(&header.data_bytes, bytes.data(), 8);
-  header.crc_matches =
-      values::masked_crc32c(values::crc32c(bytes.first(8))) == u32_at(bytes.data() + 8);
+  header.data_bytes = values::value_at<std::uint64_t>(bytes, 0);
+  header.crc_matches = values::masked_crc32c(values::crc32c(bytes.first(8))) ==
+                       values::value_at<std::uint32_t>(bytes, 8);
   return header;
 }
 
 bool tfrecord_data_match(std::span<const std::byte> data,
                          std::span<const std::byte, 4> crc) noexcept {
-  return values::masked_crc32c(values::crc32c(data)) == u32_at(crc.data());
+  return values::masked_crc32c(values::crc32c(data)) == values::value_at<std::uint32_t>(crc, 0);
 }
 
 std::span<const std::byte> tfrecord_data(std::span<const std::byte> record, bool check) {
@@ -155,8 +170,33 @@ ExampleView parse_example(std::span<const std::byte> data, const ExampleKeys& ke
   for_each_feature(data, [&](std::string_view key, Bytes feature) {
     if (key == keys.image) view.image = image_of(feature, key);
     if (key == keys.label && !key.empty()) view.label = label_of(feature, key);
+    const auto* const side = std::ranges::find(kBoxKeys, key);
+    if (side != kBoxKeys.end()) view.box_sides[side - kBoxKeys.begin()] = feature;
   });
   return view;
+}
+
+void read_boxes(const ExampleView& view, std::vector<ObjectBox>& boxes) {
+  constexpr std::array kSides = {&ObjectBox::left, &ObjectBox::top, &ObjectBox::right,
+                                 &ObjectBox::bottom};
+  boxes.clear();
+  bool equal = true;
+  read_message("it", [&] {
+    for (std::size_t side = 0; side < kSides.size(); ++side) {
+      std::size_t count = 0;
+      for_each_float(view.box_sides[side], [&](float value) {
+        if (side == 0) boxes.emplace_back();
+        if (count < boxes.size()) boxes[count].*kSides[side] = value;
+        ++count;
+      });
+      equal = equal && count == boxes.size();
+    }
+  });
+  if (!equal) boxes.clear();
+  std::erase_if(boxes, [](const ObjectBox& box) {
+    return !(box.left >= 0 && box.left <= box.right && box.right <= 1 && box.top >= 0 &&
+             box.top <= box.bottom && box.bottom <= 1);
+  });
 }
 
 std::string list_example_keys(std::span<const std::byte> data) {
@@ -310,6 +350,7 @@ class TfRecordFormat final : public RecordFormat {
       const std::span<const std::byte> data = tfrecord_data(sample.lent, rules_.check);
       const JudgedRecord record = rules_.judge(data);
       if (!record.problem.empty()) throw DataError(record.problem);
+      read_boxes(record.view, sample.boxes);
       give_image(sample, *record.view.image, data);
     } catch (const DataError& error) {
       refuse_record(sample, error.what());
@@ -374,6 +415,7 @@ class TfRecordStream final : public SampleStream {
     try {
       static_cast<void>(tfrecord_data(record_, rules_.check));
       judged = rules_.judge(data);
+      read_boxes(judged.view, sample.boxes);
     } catch (const DataError& error) {
       judged.problem = error.what();
     }

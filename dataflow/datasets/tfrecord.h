@@ -9,12 +9,16 @@
 // one label and one image are needed, and the image's bytes must not be touched.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "dataflow/sample.h"
 
 namespace penstock::datasets {
 
@@ -45,12 +49,19 @@ struct ExampleKeys {
 struct ExampleView {
   std::optional<std::span<const std::byte>> image;
   std::optional<std::int64_t> label;
+  /// The features image/object/bbox/xmin, ymin, xmax and ymax; empty if there are none.
+  std::array<std::span<const std::byte>, 4> box_sides{};
 };
 
 /// If features have equal keys, the last one counts, as in any protocol buffer's map. Unknown
 /// fields are skipped. Throws DataError, with only the problem as text, if the data are not an
 /// Example, or if the image or label is not exactly one value of its type.
 ExampleView parse_example(std::span<const std::byte> data, const ExampleKeys& keys);
+
+/// Replaces `boxes` with those of the view. There are none unless the four lists are floats of
+/// equal number; boxes that are not inside the image are left out. Throws DataError as
+/// parse_example().
+void read_boxes(const ExampleView& view, std::vector<ObjectBox>& boxes);
 
 /// The keys of all features for a message: "image/encoded, image/class/label", at most 20. Throws
 /// DataError as parse_example() does.

@@ -14,7 +14,7 @@ struct Chain {
 };
 /// The chains, in the order of kChainValues.
 constexpr Chain kChains[] = {{"random", "bilinear", "none"},
-                             {"tf_random", "tf_bilinear", "none"},
+                             {"tf_box", "tf_bilinear", "none"},
                              {"tensorpack_random", "cv_bicubic", "fbresnet"}};
 static_assert(std::size(kChains) == std::size(kChainValues));
 

@@ -17,7 +17,7 @@ namespace penstock {
 /// The values of the option `chain`.
 inline constexpr OptionValue kChainValues[] = {
     {"torchvision", "crop=random, resize=bilinear, color=none"},
-    {"tf_cnn_benchmarks", "crop=tf_random, resize=tf_bilinear, color=none"},
+    {"tf_cnn_benchmarks", "crop=tf_box, resize=tf_bilinear, color=none"},
     {"tensorpack", "crop=tensorpack_random, resize=cv_bicubic, color=fbresnet"},
 };
 

@@ -45,6 +45,21 @@ std::int64_t tallest(std::int64_t width, std::int64_t height, double ratio) {
   return h;
 }
 
+/// True if the region covers a tenth of a box.
+bool covers_an_object(const Region& region, ImageSize image, std::span<const ObjectBox> boxes) {
+  const auto pixels = [](const Stretch& stretch, float low, float high, std::int32_t size) {
+    const auto begin = static_cast<std::int32_t>(low * static_cast<float>(size)),
+               end = static_cast<std::int32_t>(high * static_cast<float>(size));
+    const std::int32_t both = std::min(end, stretch.high) - std::max(begin, stretch.low);
+    return std::pair<double, double>(end - begin, std::max(both, 0));
+  };
+  return std::ranges::any_of(boxes, [&](const ObjectBox& box) {
+    const auto [width, columns] = pixels(region.columns, box.left, box.right, image.width);
+    const auto [height, rows] = pixels(region.rows, box.top, box.bottom, image.height);
+    return width * height >= 1 && columns * rows >= kTfMinCovered * width * height;
+  });
+}
+
 /// The centre of an image that is resized to `zoomed` and then cut to `wanted` pixels.
 Stretch centre_of_resized(std::int32_t size, std::int64_t zoomed, std::int32_t wanted) {
   const double scale = static_cast<double>(size) / static_cast<double>(zoomed);
@@ -93,7 +108,7 @@ Region centre_crop(ImageSize image, const ImageShape& output) {
   return {{(image.width - w) / 2, w, 0, image.width}, {(image.height - h) / 2, h, 0, image.height}};
 }
 
-Region tf_random_crop(ImageSize image, Random& random) {
+Region tf_box_crop(ImageSize image, std::span<const ObjectBox> boxes, Random& random) {
   const std::int64_t width = image.width, height = image.height;
   const double area = static_cast<double>(width) * static_cast<double>(height);
   const double least = area * kTfMinArea;
@@ -112,10 +127,12 @@ Region tf_random_crop(ImageSize image, Random& random) {
     const std::int64_t w = width_of(h, ratio);
     const auto covered = static_cast<double>(h * w);
     if (w < 1 || w > width || h < 1 || h > height) continue;
-    if (covered < least || covered > area || covered < kTfMinCovered * area) continue;
+    if (covered < least || covered > area) continue;
+    if (boxes.empty() && covered < kTfMinCovered * area) continue;
     const std::int64_t top = place(std::max<std::int64_t>(0, height - h - 1), random);
     const std::int64_t left = place(std::max<std::int64_t>(0, width - w - 1), random);
-    return {stretch_of(left, w), stretch_of(top, h)};
+    const Region region{stretch_of(left, w), stretch_of(top, h)};
+    if (boxes.empty() || covers_an_object(region, image, boxes)) return region;
   }
   return whole_image(image);
 }
@@ -177,6 +194,7 @@ Crop evaluation_crop(Crop crop) {
     case Crop::random:
       return Crop::centre;
     case Crop::tf_random:
+    case Crop::tf_box:
       return Crop::tf_centre;
     case Crop::tensorpack_random:
       return Crop::tensorpack_centre;
@@ -189,7 +207,8 @@ Crop evaluation_crop(Crop crop) {
   return crop;
 }
 
-Region choose_region(Crop crop, ImageSize image, const ImageShape& output, Random& random) {
+Region choose_region(Crop crop, ImageSize image, const ImageShape& output, Random& random,
+                     std::span<const ObjectBox> boxes) {
   switch (crop) {
     case Crop::random:
       return random_resized_crop(image, random);
@@ -198,7 +217,9 @@ Region choose_region(Crop crop, ImageSize image, const ImageShape& output, Rando
     case Crop::full:
       break;
     case Crop::tf_random:
-      return tf_random_crop(image, random);
+      return tf_box_crop(image, {}, random);
+    case Crop::tf_box:
+      return tf_box_crop(image, boxes, random);
     case Crop::tf_centre:
       return tf_centre_crop(image, output);
     case Crop::tensorpack_random:

@@ -6,12 +6,14 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "dataflow/batch.h"
 #include "dataflow/images/resample.h"
 #include "dataflow/options.h"
 #include "dataflow/random.h"
+#include "dataflow/sample.h"
 
 namespace penstock {
 
@@ -34,12 +36,13 @@ Region random_resized_crop(ImageSize image, Random& random);
 /// original, the longer side is not rounded to a whole number of pixels before the crop.
 Region centre_crop(ImageSize image, const ImageShape& output);
 
-/// sample_distorted_bounding_box as tf_cnn_benchmarks calls it, with the whole image as the object.
-/// It draws the aspect ratio uniformly from 0.75 to 1.33. Then it draws the height uniformly from
-/// the whole numbers that keep the area within 5 to 100 % and the width inside the image. Then it
-/// draws a position, but never the last possible row or column. It makes up to 100 tries until at
-/// least 10 % of the image is covered, then takes the whole image. The filter stays inside.
-Region tf_random_crop(ImageSize image, Random& random);
+/// sample_distorted_bounding_box as tf_cnn_benchmarks calls it. It draws the aspect ratio uniformly
+/// from 0.75 to 1.33. Then it draws the height uniformly from the whole numbers that keep the area
+/// within 5 to 100 % and the width inside the image. Then it draws a position, but never the last
+/// possible row or column. It makes up to 100 tries until at least 10 % of an object's box is
+/// covered, then takes the whole image. Boxes are rounded down to whole pixels; those without a
+/// pixel do not count. Without boxes the whole image is the object. The filter stays inside.
+Region tf_box_crop(ImageSize image, std::span<const ObjectBox> boxes, Random& random);
 
 /// The evaluation of tf_cnn_benchmarks. It resizes both sides by the same factor, rounded down to
 /// whole pixels, to cover 1.145 times the output, and takes the centre.
@@ -67,6 +70,7 @@ enum class Crop : std::uint8_t {
   centre,
   full,
   tf_random,
+  tf_box,
   tf_centre,
   tensorpack_random,
   tensorpack_centre
@@ -82,6 +86,8 @@ inline constexpr OptionValue kCropValues[] = {
     {"tf_random",
      "tf_cnn_benchmarks' distorted bounding box: 10 to 100 % of the area, aspect ratio 0.75 to "
      "1.33"},
+    {"tf_box",
+     "the same, but 5 to 100 % of the area and 10 % of an object's box, if the data have boxes"},
     {"tf_center",
      "tf_cnn_benchmarks' evaluation: resized to 1.145 times the output, then the centre"},
     {"tensorpack_random",
@@ -100,6 +106,7 @@ std::string_view name_of(Crop crop);
 Crop evaluation_crop(Crop crop);
 
 /// The region of `image` that becomes `output`. Crops without randomness draw nothing.
-Region choose_region(Crop crop, ImageSize image, const ImageShape& output, Random& random);
+Region choose_region(Crop crop, ImageSize image, const ImageShape& output, Random& random,
+                     std::span<const ObjectBox> boxes = {});
 
 }  // namespace penstock

@@ -215,7 +215,7 @@ class JpegDecoder final : public Decoder {
     jpeg_.do_fancy_upsampling = fancy_ ? TRUE : FALSE;
     const ImageSize size{static_cast<std::int32_t>(jpeg_.image_width),
                          static_cast<std::int32_t>(jpeg_.image_height)};
-    const Region region = choose_region(augmentation_.crop, size, row.shape, random);
+    const Region region = choose_region(augmentation_.crop, size, row.shape, random, sample.boxes);
     const bool mirrored = flip_ && random.uniform() < 0.5;
     const std::uint64_t turn = sample.index + sample.epoch;
     const Filter filter = augmentation_.filter(turn);

@@ -10,6 +10,12 @@ namespace {
 std::size_t read_example(std::span<const std::byte> bytes) {
   static_cast<void>(datasets::list_example_keys(bytes));
   const datasets::ExampleView view = datasets::parse_example(bytes, {"image", "label"});
+  std::vector<ObjectBox> boxes;
+  datasets::read_boxes(view, boxes);
+  for (const ObjectBox& box : boxes) {
+    ensure(0 <= box.left && box.left <= box.right && box.right <= 1, "a box outside the image");
+    ensure(0 <= box.top && box.top <= box.bottom && box.bottom <= 1, "a box outside the image");
+  }
   if (!view.image || !view.label) return 0;
   ensure(is_inside(*view.image, bytes), "an image outside the record");
   return 1;

@@ -65,6 +65,31 @@ TEST_F(TfRecordSourceTest, RecordsMayBeTensorpacksDatapoints) {
   EXPECT_THROW(open("tfrecord:record=jpeg"), ConfigError);
 }
 
+TEST_F(TfRecordSourceTest, BoxesOfObjectsComeWithTheirSampleFromEverySource) {
+  for (const std::string compress : {"", " compress=gzip"}) {
+    for (const std::string source : {"tfrecord", "memory:from=tfrecord"}) {
+      pack("tfrecord boxes=1" + compress);
+      SCOPED_TRACE(source + compress);
+      const auto opened = open(source);
+      std::size_t read = 0;
+      for (Sample sample; opened->next(sample); ++read) {
+        opened->load(sample);
+        // The third box of each record, which is higher than the image, is left out.
+        const auto share = static_cast<float>(sample.index) / 128;
+        EXPECT_EQ(sample.boxes,
+                  (std::vector<ObjectBox>{{share, 0.25F, 0.75F, 0.5F}, {0.5F, 0.125F, 1, 1}}));
+      }
+      EXPECT_EQ(read, samples_.size());
+    }
+  }
+  pack("tfrecord");  // these have xmin alone
+  const auto opened = open("tfrecord");
+  for (Sample sample; opened->next(sample);) {
+    opened->load(sample);
+    EXPECT_TRUE(sample.boxes.empty());
+  }
+}
+
 TEST_F(TfRecordSourceTest, OptionsThatDoNotFitAreSaidBeforeTheRun) {
   pack("tfrecord base=0");
   EXPECT_TRUE(says(refusal("tfrecord"), "label is 0, and the first class is 1"));

@@ -51,7 +51,7 @@ TEST(Augmentation, ChainsNameTheirPartsAndOptionsOverrideThem) {
   EXPECT_EQ(usual.filter(3), Filter::bilinear);
   EXPECT_EQ(usual.colour, Colour::none);
   const Augmentation tf = read_augmentation("jpeg", options_of("jpeg:chain=tf-cnn-benchmarks"));
-  EXPECT_EQ(tf.crop, Crop::tf_random);
+  EXPECT_EQ(tf.crop, Crop::tf_box);
   EXPECT_EQ(tf.filter(0), Filter::tf_bilinear);
   EXPECT_EQ(tf.colour, Colour::none);
   EXPECT_EQ(evaluation_of(tf).crop, Crop::tf_centre);
@@ -106,6 +106,31 @@ TEST(Augmentation, EveryCropAndResizeEqualsTheFullDecodeAtEveryEdge) {
     }
   }
   for (const int edge : {left, right, top, bottom}) EXPECT_GT(edge, 100);
+}
+
+TEST(Augmentation, CropsOfBoxesAreOfTheSamplesBoxes) {
+  const std::vector<std::byte> bytes = encode_jpeg(make_test_image(61, 45));
+  const auto decoder = make_decoder("jpeg:crop=tf_box,flip=false"),
+             plain = make_decoder("jpeg:crop=tf_random,flip=false");
+  constexpr ImageShape kShape{53, 67, 3};
+  const TestImage full = decode_jpeg(bytes);
+  int differ = 0;
+  for (std::uint64_t seed = 0; seed < 25; ++seed) {
+    Sample sample = make_sample(bytes, seed);
+    EXPECT_EQ(decode(*decoder, sample, kShape, Random(seed)),
+              decode(*plain, sample, kShape, Random(seed)));
+    sample.boxes = {{0, 0, 0.1F, 0.1F}};
+    Random random(seed);
+    const Region region =
+        choose_region(Crop::tf_box, {full.width, full.height}, kShape, random, sample.boxes);
+    const std::vector<std::byte> cropped = decode(*decoder, sample, kShape, Random(seed));
+    EXPECT_LE(
+        max_difference(cropped, plain_resample(full, region.columns, region.rows, false,
+                                               kShape.width, kShape.height, Filter::bilinear)),
+        1);
+    differ += cropped != decode(*plain, sample, kShape, Random(seed));
+  }
+  EXPECT_GT(differ, 5);
 }
 
 TEST(Augmentation, OnlyAntialiasedMethodsAreShrunkByLibjpegFirst) {

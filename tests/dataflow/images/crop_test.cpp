@@ -116,7 +116,7 @@ Spread spread_of(const std::function<Region(Random&)>& crop) {
 
 TEST(TfRandomCrop, HeightsAreUniformBetweenWhatTheAreaAndTheWidthAllow) {
   const Spread spread = spread_of([](Random& random) {
-    return tf_random_crop({500, 375}, random);
+    return tf_box_crop({500, 375}, {}, random);
   });
   // An object that is the whole image is covered to at least a tenth.
   EXPECT_GE(spread.min_area, 0.1);
@@ -142,7 +142,7 @@ TEST(TfRandomCrop, HeightsAreUniformBetweenWhatTheAreaAndTheWidthAllow) {
 TEST(TfRandomCrop, TheLastPlaceIsNeverDrawn) {
   for (std::uint64_t i = 0; i < 3000; ++i) {
     Random random(2, 0, i);
-    const Region region = tf_random_crop({12, 9}, random);
+    const Region region = tf_box_crop({12, 9}, {}, random);
     EXPECT_TRUE(region.columns.length == 12 || region.columns.high < 12);
     EXPECT_TRUE(region.rows.length == 9 || region.rows.high < 9);
   }
@@ -150,9 +150,74 @@ TEST(TfRandomCrop, TheLastPlaceIsNeverDrawn) {
 
 TEST(TfRandomCrop, ImagesOfAnotherShapeThanAnyCropAreTakenWhole) {
   Random random(1);
-  const Region region = tf_random_crop({1000, 20}, random);  // a crop covers at most 3 %
+  const Region region = tf_box_crop({1000, 20}, {}, random);  // a crop covers at most 3 %
   EXPECT_EQ(region.columns.length, 1000);
   EXPECT_EQ(region.rows.length, 20);
+}
+
+/// The share of a box of pixels that a region covers.
+double covered(const Region& region, double left, double top, double right, double bottom) {
+  const double columns =
+      std::min<double>(region.columns.high, right) - std::max<double>(region.columns.low, left);
+  const double rows =
+      std::min<double>(region.rows.high, bottom) - std::max<double>(region.rows.low, top);
+  return std::max(columns, 0.0) * std::max(rows, 0.0) / ((right - left) * (bottom - top));
+}
+
+TEST(TfBoxCrop, EachCoversATenthOfABoxOrIsTheWholeImage) {
+  const ObjectBox boxes[] = {{0.9F, 0.8F, 1, 1}, {0, 0, 0.04F, 0.08F}};  // in two corners
+  int first = 0, second = 0, whole = 0;
+  for (std::uint64_t i = 0; i < 5000; ++i) {
+    Random random(4, 0, i);
+    const Region region = tf_box_crop({500, 375}, boxes, random);
+    const bool of_first = covered(region, 450, 300, 500, 375) >= 0.1;
+    const bool of_second = covered(region, 0, 0, 20, 30) >= 0.1;
+    ASSERT_TRUE(of_first || of_second) << i;
+    const double area = region.columns.length * region.rows.length / (500 * 375);
+    ASSERT_GE(area, 0.05);
+    if (area < 1) {
+      const double ratio = region.columns.length / region.rows.length;
+      ASSERT_TRUE(ratio > 0.745 && ratio < 1.335);
+    }
+    first += of_first;
+    second += of_second;
+    whole += area == 1;
+  }
+  EXPECT_GT(first, 1000);
+  EXPECT_GT(second, 100);
+  EXPECT_LT(whole, 10);
+}
+
+TEST(TfBoxCrop, PlacesAreUniformAmongThoseThatCoverATenthOfTheBox) {
+  // A box of 100 x 375 at the left: a crop of w columns whose left edge is x covers
+  // min(100, x + w) - x of its columns if that is not negative, and its rows' share.
+  const ObjectBox box[] = {{0, 0, 0.2F, 1}};
+  double left = 0, expected = 0;
+  constexpr int kCount = 20000;
+  for (std::uint64_t i = 0; i < kCount; ++i) {
+    Random random(6, 0, i);
+    const Region region = tf_box_crop({500, 375}, box, random);
+    const double rows = region.rows.length / 375, w = region.columns.length;
+    // The greatest x that covers enough: (100 - x) rows >= 10, but never the last place.
+    const double most = std::min(std::floor(100 - 10 / rows), std::max(0.0, 500 - w - 1));
+    ASSERT_LE(region.columns.begin, most);
+    left += region.columns.begin / kCount;
+    expected += most / 2 / kCount;
+  }
+  EXPECT_NEAR(left, expected, 0.7);
+}
+
+TEST(TfBoxCrop, BoxesWithoutAPixelLeaveTheWholeImageAndNoBoxesTheRandomCrop) {
+  const ObjectBox empty[] = {{0.5F, 0.5F, 0.5F, 0.5F}, {0.001F, 0.2F, 0.0015F, 0.9F}};
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    Random random(3, 0, i), same(3, 0, i);
+    EXPECT_EQ(tf_box_crop({500, 375}, empty, random).columns.length, 500);
+    random = Random(3, 0, i);
+    const Region box = choose_region(Crop::tf_box, {500, 375}, {}, random);
+    const Region plain = choose_region(Crop::tf_random, {500, 375}, {}, same);
+    EXPECT_EQ(box.columns.begin, plain.columns.begin);
+    EXPECT_EQ(box.rows.length, plain.rows.length);
+  }
 }
 
 TEST(TfCentreCrop, IsTheCentreOfTheImageAt1145OfTheOutput) {
