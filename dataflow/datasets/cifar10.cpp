@@ -83,14 +83,14 @@ class PickledArrays final : public RecordFormat {
         refuse("lacks data, an array, or labels, a list");
       }
       const values::NumpyArray& array = data->array;
-      const bool bytes = array.type.kind == 'u' && array.type.bytes == 1 && !array.fortran_order;
+      const bool bytes = array.type.kind == 'u' && array.type.bytes == 1;
       if (!bytes || array.data.size() != labels->items.size() * kLayout.bytes()) {
         refuse("does not hold a uint8 array of 3072 values for each label");
       }
       const std::byte* const begin = shard.bytes().data();
       if (!array.data.empty() &&
           (array.data.data() < begin || array.data.data() >= begin + shard.bytes().size())) {
-        refuse("holds its array as text; write it again with protocol 4");
+        refuse("holds its array as text or in Fortran's order; write it again in C's, protocol 4");
       }
       std::uint64_t at = static_cast<std::uint64_t>(array.data.data() - begin);
       for (const values::ValueId id : labels->items) {

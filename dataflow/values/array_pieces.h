@@ -10,8 +10,10 @@
 // Stateless: any thread may call any function.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dataflow/values/numpy_array.h"
@@ -27,5 +29,20 @@ ArrayPieces pickle_pieces(std::span<const NumpyArray> arrays);
 /// As `msgpack.packb([...], default=msgpack_numpy.encode)`. The data of each array must be smaller
 /// than 4 GiB.
 ArrayPieces msgpack_pieces(std::span<const NumpyArray> arrays);
+
+// ---- one array inside another value -----------------------------------------
+
+/// Appends what a pickle has before the data of an array, in C's order. For objects the data are
+/// their list. kPickledArrayEnd follows the data.
+void append_pickled_array(std::string& to, const NumpyArray& array);
+inline constexpr std::string_view kPickledArrayEnd = "tb";
+
+/// Appends what MessagePack has before the data of an array, in C's order. Nothing follows the
+/// data.
+void append_msgpack_array(std::string& to, const NumpyArray& array);
+
+/// Appends the lowest bytes of `value`, as many as `width`.
+void append_little(std::string& to, std::uint64_t value, int width);
+void append_big(std::string& to, std::uint64_t value, int width);
 
 }  // namespace penstock::values

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
+#include <cstring>
 #include <iterator>
 #include <limits>
 #include <string>
@@ -136,6 +137,32 @@ class HeaderParser {
   std::size_t at_ = 0;
 };
 
+/// The dictionary in the header.
+std::string_view npy_header(std::span<const std::byte> file) {
+  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+  if (!text.starts_with(kMagic)) refuse("it does not begin with \\x93NUMPY");
+  const auto number = [&](std::size_t at, std::size_t width) {
+    if (file.size() < at + width) refuse("it ends within its header");
+    std::size_t value = 0;
+    for (std::size_t i = width; i-- > 0;) {
+      value = value << 8 | std::to_integer<std::size_t>(file[at + i]);
+    }
+    return value;
+  };
+  const std::size_t version = number(6, 1);
+  if (version < 1 || version > 3) refuse("it has version " + std::to_string(version));
+  const std::size_t width = version == 1 ? 2 : 4, begin = 8 + width, length = number(8, width);
+  if (length > kLongestHeader || length > file.size() - begin) {
+    refuse("its header has " + std::to_string(length) + " bytes");
+  }
+  return text.substr(begin, length);
+}
+
+std::span<const std::byte> behind(std::string_view header, std::span<const std::byte> file) {
+  const char* const begin = reinterpret_cast<const char*>(file.data());
+  return file.subspan(static_cast<std::size_t>(header.data() + header.size() - begin));
+}
+
 }  // namespace
 
 std::string to_string(NumpyType type) {
@@ -189,6 +216,26 @@ std::optional<std::uint64_t> numpy_bytes(NumpyType type, std::span<const std::in
   return bytes;
 }
 
+std::vector<std::byte> in_c_order(const NumpyArray& array) {
+  std::vector<std::byte> ordered(array.data.size());
+  std::vector<std::size_t> strides, index(array.shape.size());
+  std::size_t stride = array.type.bytes, from = 0;
+  for (const std::int64_t length : array.shape) {
+    strides.push_back(stride);
+    stride *= static_cast<std::size_t>(length);
+  }
+  for (std::size_t to = 0; to < ordered.size(); to += array.type.bytes) {
+    std::memcpy(&ordered[to], &array.data[from], array.type.bytes);
+    for (std::size_t i = strides.size(); i-- > 0;) {
+      from += strides[i];
+      if (++index[i] < static_cast<std::size_t>(array.shape[i])) break;
+      from -= strides[i] * index[i];
+      index[i] = 0;
+    }
+  }
+  return ordered;
+}
+
 std::optional<std::int64_t> numpy_integer(NumpyType type, std::span<const std::byte> data) {
   if (type.kind == 'f') return std::nullopt;
   const std::uint64_t word = word_of(type, data);
@@ -209,27 +256,18 @@ std::optional<double> numpy_real(NumpyType type, std::span<const std::byte> data
   return std::bit_cast<float>(static_cast<std::uint32_t>(word));
 }
 
+std::span<const std::byte> npy_pickle(std::span<const std::byte> file) {
+  const std::string_view header = npy_header(file);
+  const bool holds_objects = header.find("'|O'") != std::string_view::npos;
+  return holds_objects ? behind(header, file) : std::span<const std::byte>();
+}
+
 NumpyArray parse_npy(std::span<const std::byte> file) {
-  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
-  if (!text.starts_with(kMagic)) refuse("it does not begin with \\x93NUMPY");
-  const auto number = [&](std::size_t at, std::size_t width) {
-    if (file.size() < at + width) refuse("it ends within its header");
-    std::size_t value = 0;
-    for (std::size_t i = width; i-- > 0;) {
-      value = value << 8 | std::to_integer<std::size_t>(file[at + i]);
-    }
-    return value;
-  };
-  const std::size_t version = number(6, 1);
-  if (version < 1 || version > 3) refuse("it has version " + std::to_string(version));
-  const std::size_t width = version == 1 ? 2 : 4, begin = 8 + width, length = number(8, width);
-  if (length > kLongestHeader || length > file.size() - begin) {
-    refuse("its header has " + std::to_string(length) + " bytes");
-  }
-  NumpyArray array = HeaderParser(text.substr(begin, length)).parse();
+  const std::string_view header = npy_header(file);
+  NumpyArray array = HeaderParser(header).parse();
   const std::optional<std::uint64_t> bytes = numpy_bytes(array.type, array.shape);
   if (!bytes) refuse("its shape has more elements than there can be");
-  const std::span<const std::byte> rest = file.subspan(begin + length);
+  const std::span<const std::byte> rest = behind(header, file);
   array.data = rest.first(static_cast<std::size_t>(std::min<std::uint64_t>(*bytes, rest.size())));
   return array;
 }

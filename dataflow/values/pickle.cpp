@@ -47,7 +47,7 @@ constexpr std::uint8_t kProto = 0x80;
 class Parser {
  public:
   Parser(std::span<const std::byte> bytes, const ValueLimits& limits)
-      : bytes_(bytes), machine_(limits, bytes.size()) {}
+      : bytes_(bytes), machine_(limits, 2 * bytes.size()) {}  // text, and its array in C's order
 
   ValueTree parse() {
     check_protocol();

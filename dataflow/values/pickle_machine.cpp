@@ -211,7 +211,9 @@ NumpyType PickleMachine::type_argument(const Value& arguments, std::size_t index
   if (index >= arguments.items.size() || notes_[arguments.items[index]].role != Role::type) {
     fail("has no type of elements");
   }
-  return notes_[arguments.items[index]].type;
+  const NumpyType type = notes_[arguments.items[index]].type;
+  if (type.kind == kNumpyObject) fail("has bytes of objects");
+  return type;
 }
 
 void PickleMachine::call() {
@@ -252,7 +254,8 @@ void PickleMachine::make_type(const Value& arguments) {
   const bool given = !arguments.items.empty();
   const Value code = given ? tree_.at(arguments.items[0]) : Value{};
   const std::string_view text = text_of(code);
-  const std::optional<NumpyType> type = parse_numpy_type(text);
+  std::optional<NumpyType> type = parse_numpy_type(text);
+  if (text == "O8") type = NumpyType{kNumpyObject, 8};
   if (!type) {
     fail("makes the type of elements '" + std::string(text.substr(0, 20)) +
          "', which is not a plain number");
@@ -264,7 +267,7 @@ void PickleMachine::make_type(const Value& arguments) {
 }
 
 NumpyArray PickleMachine::make_array(NumpyType type, const Value& shape,
-                                     std::span<const std::byte> data) const {
+                                     std::span<const std::byte> data, bool fortran_order) {
   NumpyArray array{.type = type, .shape = {}, .data = data};
   for (const ValueId id : shape.items) {
     if (tree_.at(id).kind != ValueKind::integer) fail("has a dimension that is no whole number");
@@ -275,6 +278,7 @@ NumpyArray PickleMachine::make_array(NumpyType type, const Value& shape,
     fail("makes an array of a shape that its " + std::to_string(data.size()) +
          " bytes do not have");
   }
+  if (fortran_order && array.shape.size() > 1) array.data = keep(in_c_order(array));
   return array;
 }
 
@@ -285,8 +289,7 @@ void PickleMachine::make_array_from_buffer(const Value& arguments) {
   if (order != "C" && order != "F") fail("has an order of elements that is neither C nor F");
   Value value;
   value.kind = ValueKind::array;
-  value.array = make_array(type_argument(arguments, 1), shape, data.bytes);
-  value.array.fortran_order = order == "F";
+  value.array = make_array(type_argument(arguments, 1), shape, data.bytes, order == "F");
   push(std::move(value));
 }
 
@@ -336,8 +339,13 @@ std::span<const std::byte> PickleMachine::narrow(std::string_view text) {
     bytes.push_back(static_cast<std::byte>((first & 3) << 6 | (second & 0x3f)));
     ++i;
   }
-  // A valid pickle encodes each text once, so the input's length limits them all.
-  if (bytes.size() > most_kept_) fail("encodes the same text again and again");
+  return keep(std::move(bytes));
+}
+
+/// A valid pickle uses each text and each array's bytes once, so the input's length limits them
+/// all.
+std::span<const std::byte> PickleMachine::keep(std::vector<std::byte> bytes) {
+  if (bytes.size() > most_kept_) fail("uses the same text or bytes again and again");
   most_kept_ -= bytes.size();
   return tree_.keep(std::move(bytes));
 }
@@ -369,13 +377,27 @@ void PickleMachine::build_type(ValueId target, const Value& state) {
   notes_[target].type.big_endian = order == ">";
 }
 
-/// The state is (version, shape, type, whether in Fortran order, bytes).
+/// The state is (version, shape, type, whether in Fortran order, bytes or a list of objects).
 void PickleMachine::build_array(ValueId target, const Value& state) {
   const Value& shape = argument(state, 1, ValueKind::tuple);
+  if (state.items.size() > 4 && tree_.at(state.items[4]).kind == ValueKind::list) {
+    const Value& list = argument(state, 4, ValueKind::list);
+    std::vector<std::int64_t> lengths;
+    for (const ValueId id : shape.items) lengths.push_back(tree_.at(id).integer);
+    const bool is_objects = notes_[state.items[2]].type.kind == kNumpyObject;
+    if (!is_objects || argument(state, 3, ValueKind::boolean).integer != 0 ||
+        numpy_bytes({}, lengths) != list.items.size()) {
+      fail(
+          "makes an array of objects whose list does not have its shape, or is in Fortran's order");
+    }
+    if (notes_[target].placed) fail("changes a value that is already part of another");
+    place(target, state.items[4]);
+    tree_.edit(target).array = {.type = {kNumpyObject, 8}, .shape = std::move(lengths)};
+    return;
+  }
   const Value& fortran = argument(state, 3, ValueKind::boolean);
   const Value& data = argument(state, 4, ValueKind::bytes);
-  NumpyArray array = make_array(type_argument(state, 2), shape, data.bytes);
-  array.fortran_order = fortran.integer != 0;
+  NumpyArray array = make_array(type_argument(state, 2), shape, data.bytes, fortran.integer != 0);
   tree_.edit(target).array = std::move(array);
 }
 

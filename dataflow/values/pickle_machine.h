@@ -80,8 +80,10 @@ class PickleMachine {
   void extend(ValueKind kind, std::span<const ValueId> items);
   const Value& argument(const Value& arguments, std::size_t index, ValueKind kind) const;
   NumpyType type_argument(const Value& arguments, std::size_t index) const;
-  NumpyArray make_array(NumpyType type, const Value& shape, std::span<const std::byte> data) const;
+  NumpyArray make_array(NumpyType type, const Value& shape, std::span<const std::byte> data,
+                        bool fortran_order);
   std::span<const std::byte> narrow(std::string_view text);
+  std::span<const std::byte> keep(std::vector<std::byte> bytes);
 
   void make_type(const Value& arguments);
   void make_array_from_buffer(const Value& arguments);

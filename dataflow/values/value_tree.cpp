@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "dataflow/error.h"
+#include "dataflow/values/value_at.h"
 
 namespace penstock::values {
 
@@ -38,6 +39,17 @@ std::optional<std::int64_t> integer_of(const Value& value) {
   return single ? numpy_integer(value.array.type, value.array.data) : std::nullopt;
 }
 
+// ---- pyarrow's messages ------------------------------------------------------
+
+void refuse_pyarrow(std::span<const std::byte> bytes) {
+  // Four counts of attached arrays, then the mark before each part of a stream of Arrow's.
+  constexpr std::size_t kMark = 16;
+  if (bytes.size() < kMark + 8 || value_at<std::uint32_t>(bytes, kMark) != 0xffffffff) return;
+  throw DataError(
+      "data of pyarrow.serialize(), which is unsupported; expected a pickle or MessagePack; set "
+      "TENSORPACK_SERIALIZE=pickle or msgpack where tensorpack writes them");
+}
+
 // ---- tensorpack's datapoints ------------------------------------------------
 
 namespace {
@@ -50,22 +62,12 @@ namespace {
 
 }  // namespace
 
-Datapoint parse_datapoint(std::span<const std::byte> bytes) {
-  // An image's datapoint needs no more values; more would only cost memory.
-  constexpr ValueLimits kLimits{.values = 1024, .depth = 8};
-  Datapoint point;
-  point.tree = is_pickle(bytes) ? parse_pickle(bytes, kLimits) : parse_msgpack(bytes, kLimits);
-  const Value& root = point.tree.root();
-  const bool pair = root.kind == ValueKind::list || root.kind == ValueKind::tuple;
-  if (!pair || root.items.size() != 2) refuse("it is no list of two");
-  const Value &image = point.tree.at(root.items[0]), &label = point.tree.at(root.items[1]);
+DatapointView datapoint_of(const Value& image, const Value& label) {
+  DatapointView point;
   if (image.kind == ValueKind::bytes) {
     point.image = image.bytes;
   } else if (image.kind == ValueKind::array && image.array.type.kind == 'u' &&
              image.array.type.bytes == 1) {
-    if (image.array.fortran_order && image.array.shape.size() > 1) {
-      refuse("its image is in Fortran's order");
-    }
     point.image = image.array.data;
     point.shape = image.array.shape;
   } else {
@@ -75,6 +77,18 @@ Datapoint parse_datapoint(std::span<const std::byte> bytes) {
   if (!number) refuse("its second part is no label");
   point.label = *number;
   return point;
+}
+
+Datapoint parse_datapoint(std::span<const std::byte> bytes) {
+  refuse_pyarrow(bytes);
+  // An image's datapoint needs no more values; more would only cost memory.
+  constexpr ValueLimits kLimits{.values = 1024, .depth = 8};
+  ValueTree tree = is_pickle(bytes) ? parse_pickle(bytes, kLimits) : parse_msgpack(bytes, kLimits);
+  const Value& root = tree.root();
+  const bool pair = root.kind == ValueKind::list || root.kind == ValueKind::tuple;
+  if (!pair || root.items.size() != 2) refuse("it is no list of two");
+  const DatapointView view = datapoint_of(tree.at(root.items[0]), tree.at(root.items[1]));
+  return {view, std::move(tree)};
 }
 
 }  // namespace penstock::values

@@ -36,8 +36,10 @@ struct Value {
   std::int64_t integer = 0;  ///< for booleans: 0 or 1
   double real = 0;
   std::span<const std::byte> bytes;  ///< for text and bytes
-  std::vector<ValueId> items;        ///< for lists and tuples; for dicts keys and values in turn
-  NumpyArray array;
+  /// For lists and tuples; for dicts keys and values in turn; for arrays of objects the list of all
+  /// elements.
+  std::vector<ValueId> items;
+  NumpyArray array;  ///< of objects: its kind is kNumpyObject, and it has no data
 };
 
 /// The limits at which a parser refuses its input.
@@ -91,10 +93,11 @@ ValueTree parse_msgpack(std::span<const std::byte> bytes, const ValueLimits& lim
 
 // Plain values and NumPy arrays: protocols 2 to 5, of Python 2 and 3. The parser executes nothing:
 // it knows the names of the few functions that NumPy's own pickles call, and refuses every other
-// name. Bytes are views of the input, except if protocol 2 of Python 3 stores them as text.
+// name. Bytes are views of the input, except if protocol 2 of Python 3 stores them as text, or if
+// an array is in Fortran's order: its copy is in C's order.
 //
 // Supported values: None, bool, int up to 64 bits, float, str, bytes, bytearray, list, tuple, dict,
-// ndarray and NumPy's scalars of plain numbers.
+// ndarray and NumPy's scalars of plain numbers, and ndarray of objects that are such values.
 
 /// True if the bytes begin like a pickle of protocol 2 or later.
 bool is_pickle(std::span<const std::byte> bytes) noexcept;
@@ -104,16 +107,27 @@ bool is_pickle(std::span<const std::byte> bytes) noexcept;
 /// the limits bound the memory.
 ValueTree parse_pickle(std::span<const std::byte> bytes, const ValueLimits& limits = {});
 
+// ---- pyarrow's messages ------------------------------------------------------
+
+/// Throws DataError if the bytes begin like the result of pyarrow.serialize(), which is
+/// unsupported: pyarrow itself removed that function.
+void refuse_pyarrow(std::span<const std::byte> bytes);
+
 // ---- tensorpack's datapoints ------------------------------------------------
 
 /// An image and its label, as tensorpack's serializers write them: a list of two in a pickle or in
 /// MessagePack. The image is a uint8 array, or bytes.
-struct Datapoint {
-  ValueTree tree;  ///< holds the image if `image` is not a view of the input
+struct DatapointView {
   std::span<const std::byte> image;
   std::vector<std::int64_t> shape;  ///< of an array; one dimension, or none: an encoded image
   std::int64_t label = 0;
 };
+struct Datapoint : DatapointView {
+  ValueTree tree;  ///< holds the image if `image` is not a view of the input
+};
+
+/// Throws DataError for anything else.
+DatapointView datapoint_of(const Value& image, const Value& label);
 
 /// `bytes` must outlive the result. Throws DataError for anything else.
 Datapoint parse_datapoint(std::span<const std::byte> bytes);

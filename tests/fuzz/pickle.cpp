@@ -15,7 +15,11 @@ void walk(const values::ValueTree& tree, const values::Value& value, std::int32_
   if (++steps > 100'000) return;  // shared values are met again and again
   read_all(value.bytes);
   read_all(value.array.data);
-  ensure(value.kind != values::ValueKind::array ||
+  const bool is_objects = value.array.type.kind == values::kNumpyObject;
+  ensure(!is_objects || (value.items.size() == 1 && values::numpy_bytes({}, value.array.shape) ==
+                                                        tree.at(value.items[0]).items.size()),
+         "an array of another number of objects than its shape");
+  ensure(is_objects || value.kind != values::ValueKind::array ||
              values::numpy_bytes(value.array.type, value.array.shape) == value.array.data.size(),
          "an array of another size than its shape");
   for (const values::ValueId id : value.items) {

@@ -39,8 +39,7 @@ std::string describe(const values::NumpyArray& array) {
     text += i == 0 ? " [" : ",";
     text += std::to_string(array.shape[i]);
   }
-  text += array.shape.empty() ? " scalar" : "]";
-  return text + (array.fortran_order ? " in Fortran order" : "");
+  return text + (array.shape.empty() ? " scalar" : "]");
 }
 
 /// NumPy's type of pixels. NumPy has no bfloat16: its bits travel as uint16.
@@ -64,7 +63,7 @@ WireBatch batch_of(std::span<const values::NumpyArray* const> arrays, const Batc
                                   .shape = {lengths.begin(), lengths.end()}};
   const values::NumpyArray labels{.type = {.kind = 'i', .bytes = 4}, .shape = {spec.images}};
   const bool fits = arrays.size() == 2 && arrays[0]->type == pixels.type &&
-                    arrays[0]->shape == pixels.shape && !arrays[0]->fortran_order &&
+                    arrays[0]->shape == pixels.shape &&
                     (arrays[1]->type.kind == 'i' || arrays[1]->type.kind == 'u') &&
                     arrays[1]->shape == labels.shape;
   if (!fits) {
@@ -75,7 +74,6 @@ WireBatch batch_of(std::span<const values::NumpyArray* const> arrays, const Batc
     text += std::string(arrays.empty() ? "no array" : "") + "; expected " + describe(pixels) +
             " and whole numbers " + describe(labels).substr(to_string(labels.type).size() + 1);
     if (arrays.empty()) throw DataError(text);
-    if (arrays[0]->fortran_order) throw MisfitError(text + " in C order");
     refuse_pixels(text, dtype_of(arrays[0]->type), arrays[0]->shape, spec);
   }
   const WireBatch batch{arrays[0]->data, arrays[1]->data, arrays[1]->type};
@@ -227,6 +225,7 @@ MessageFormat detect_message_format(MessageFrames frames) noexcept {
 
 WireBatch BatchMessageReader::read(MessageFormat format, MessageFrames frames) {
   if (format == MessageFormat::zmq_op && frames.size() == 1) {
+    values::refuse_pyarrow(frames[0]);
     return as_batch(parse_zmq_op(frames[0]), spec_);
   }
   if (format == MessageFormat::framed) return framed_pixels(parse_framed(frames), spec_);

@@ -38,13 +38,12 @@ void expect_equal(const values::ValueTree& tree, std::span<const NumpyArray> arr
     const NumpyArray& read = tree.at(tree.root().items[i]).array;
     EXPECT_EQ(read.type, arrays[i].type);
     EXPECT_EQ(read.shape, arrays[i].shape);
-    EXPECT_EQ(read.fortran_order, arrays[i].fortran_order);
     for (const std::byte byte : read.data) EXPECT_EQ(std::to_integer<int>(byte), next++);
   }
 }
 
 TEST(ArrayPieces, EveryTypeAndShapeIsReadBack) {
-  std::vector<NumpyArray> arrays{
+  const std::vector<NumpyArray> arrays{
       {.type = {.kind = 'u', .bytes = 1}, .shape = {2, 3, 1, 4}},
       {.type = {.kind = 'i', .bytes = 4}, .shape = {2}},
       {.type = {.kind = 'f', .bytes = 2}, .shape = {3, 2}},
@@ -52,7 +51,6 @@ TEST(ArrayPieces, EveryTypeAndShapeIsReadBack) {
       {.type = {.kind = 'f', .bytes = 4}, .shape = {0, 300}}};
   const auto msgpack = message_of(values::msgpack_pieces(arrays), arrays);
   expect_equal(values::parse_msgpack(msgpack), arrays);
-  arrays[0].fortran_order = true;
   const auto pickle = message_of(values::pickle_pieces(arrays), arrays);
   expect_equal(values::parse_pickle(pickle), arrays);
 }

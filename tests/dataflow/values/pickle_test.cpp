@@ -64,11 +64,16 @@ std::string describe(const values::ValueTree& tree, const values::Value& value) 
     case values::ValueKind::array:
       break;
   }
+  if (value.array.type.kind == values::kNumpyObject) {
+    std::string text = "objects:";
+    for (const std::int64_t length : value.array.shape) text += std::to_string(length) + ",";
+    return text + items();
+  }
   std::string text = std::string("array:") + value.array.type.kind +
                      std::to_string(value.array.type.bytes) +
                      (value.array.type.big_endian ? ">" : "<");
   for (const std::int64_t length : value.array.shape) text += std::to_string(length) + ",";
-  return text + (value.array.fortran_order ? "F" : "C") + hex(value.array.data);
+  return text + ":" + hex(value.array.data);
 }
 
 std::string describe(const values::ValueTree& tree) { return describe(tree, tree.root()); }
@@ -86,7 +91,7 @@ std::string refusal(const char (&text)[Size]) {
 TEST(Pickle, ArraysOfProtocolFiveAreViewsOfTheInput) {
   const Bytes bytes = pickle_of_arrays();
   const values::ValueTree tree = values::parse_pickle(bytes);
-  EXPECT_EQ(describe(tree), "[array:u1<2,3,C010203040506 array:i4<2,C07000000ffffffff ]");
+  EXPECT_EQ(describe(tree), "[array:u1<2,3,:010203040506 array:i4<2,:07000000ffffffff ]");
   const std::span<const std::byte> data = tree.at(tree.root().items[0]).array.data;
   EXPECT_GE(data.data(), bytes.data());
   EXPECT_LE(data.data() + data.size(), bytes.data() + bytes.size());
@@ -96,7 +101,7 @@ TEST(Pickle, PythonTwosStringsAreBytes) {
   const Bytes bytes = pickle_of_python2();
   const values::ValueTree tree = values::parse_pickle(bytes);
   ASSERT_NE(tree.find(tree.root(), "data"), nullptr);
-  EXPECT_EQ(describe(tree, *tree.find(tree.root(), "data")), "array:u1<2,2,C09080706");
+  EXPECT_EQ(describe(tree, *tree.find(tree.root(), "data")), "array:u1<2,2,:09080706");
   EXPECT_EQ(describe(tree, *tree.find(tree.root(), "labels")), "[6 9 ]");
   EXPECT_EQ(tree.find(tree.root(), "filenames"), nullptr);
 }
@@ -117,9 +122,9 @@ def tell(v):
     if isinstance(v, list): return '[' + ''.join(tell(x) + ' ' for x in v) + ']'
     if isinstance(v, tuple): return '(' + ''.join(tell(x) + ' ' for x in v) + ')'
     if isinstance(v, dict): return '{' + ''.join(tell(x) + ' ' for kv in v.items() for x in kv) + '}'
-    order = 'F' if v.flags.f_contiguous and not v.flags.c_contiguous else 'C'
+    if v.dtype == object: return 'objects:' + ''.join('%d,' % n for n in v.shape) + tell(list(v.ravel())) + ' '
     kind = v.dtype.kind + str(v.dtype.itemsize) + ('>' if v.dtype.byteorder == '>' else '<')
-    return 'array:' + kind + ''.join('%d,' % n for n in v.shape) + order + v.tobytes('A').hex()
+    return 'array:' + kind + ''.join('%d,' % n for n in v.shape) + ':' + v.tobytes('C').hex()
 shared = [1, 2]
 values = [
     None, True, False, 0, 1, -1, 255, 256, 65535, 65536, -2**31, 2**31, 2**62, -2**63, 1.5, -1e300,
@@ -130,6 +135,9 @@ values = [
     np.arange(4, dtype='>i2'), np.array(3.5), np.zeros((0, 4), 'f4'), np.array([True, False]),
     np.ones(3, 'f2'), np.arange(24, dtype='u8').reshape(2, 3, 4)[:, ::2], np.frombuffer(b'abcd', 'u1'),
     [np.zeros(2, 'u1'), np.uint8(7)], np.int64(-5), np.float32(0.25), np.float64(2.5), np.bool_(True),
+    np.asfortranarray(np.arange(120, dtype='u1').reshape(2, 3, 4, 5)), np.zeros((2, 0, 3), 'u1', 'F'),
+    np.array([[np.arange(6, dtype='u1'), 5], ['x', None]], dtype=object), np.array([], dtype=object),
+    np.arange(24, dtype='>u4').reshape(4, 6).T, np.zeros((1, 1), 'u1', 'F'),
     {b'data': np.arange(12, dtype='u1').reshape(2, 6), b'labels': [3, 4], b'batch_label': b'one'},
 ]
 for i, value in enumerate(values):
@@ -162,7 +170,7 @@ for i, value in enumerate(values):
       }
     }
   }
-  EXPECT_EQ(number, 50U);
+  EXPECT_EQ(number, 56U);
 }
 
 TEST(Pickle, WhatWouldRunCodeIsRefusedByName) {
@@ -193,8 +201,8 @@ TEST(Pickle, WhatWouldRunCodeIsRefusedByName) {
                            "cnumpy\nndarray\n)R."),
                    "calls a value that is not a function"));
   EXPECT_TRUE(says(refusal("\x80\x02"
-                           "cnumpy\ndtype\nU\x02O8\x85R."),
-                   "'O8', which is not a plain number"));
+                           "cnumpy\ndtype\nU\x02V8\x85R."),
+                   "'V8', which is not a plain number"));
 }
 
 TEST(Pickle, WhatMakesNoSenseIsRefused) {
@@ -233,6 +241,25 @@ TEST(Pickle, WhatMakesNoSenseIsRefused) {
   }
   EXPECT_TRUE(says(thrown_by<DataError>([&] { values::parse_pickle(bytes); }),
                    "of a shape that its 6 bytes"));
+}
+
+TEST(Pickle, ArraysOfObjectsHaveAListOfTheirShapeAndAreNoPartOfIt) {
+  using std::string_literals::operator""s;
+  const std::string array =
+      "\x80\x02"
+      "cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01"
+      "b\x87Rq\x00"s;
+  const std::string state =
+      "(K\x01K\x01\x85"
+      "cnumpy\ndtype\nU\x02O8K\x00K\x01\x87R(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK?tb"s;
+  const Bytes good = bytes_of(array + state + "\x89]Natb.");
+  EXPECT_EQ(describe(values::parse_pickle(good)), "objects:1,[None ] ");
+  EXPECT_TRUE(says(refusal(array + state + "\x89]tb."), "does not have its shape"));
+  EXPECT_TRUE(says(refusal(array + state + "\x88]Natb."), "in Fortran's order"));
+  // A list that holds the array becomes the array's list.
+  const std::string list = "0]q\x01h\x00"s + "a0h\x00"s;
+  EXPECT_TRUE(says(refusal(array + list + state + "\x89h\x01tb."), "part of another"));
+  EXPECT_TRUE(says(refusal(array + state + "\x89U\x08" + "12345678tb."), "bytes of objects"));
 }
 
 TEST(Pickle, NothingIsNestedOrRepeatedWithoutEnd) {

@@ -217,6 +217,15 @@ TEST(BatchMessage, ValuesThatAreNoBatchAreNamed) {
       says(refusal(remote::MessageFormat::msgpack, {bytes_of_hex("c0"), {}}), "of 2 frames"));
 }
 
+TEST(BatchMessage, PyarrowsMessagesAreRefusedWithTheRemedy) {
+  // The beginning of pyarrow.serialize([array, array]) of pyarrow 11.
+  const std::vector<Bytes> message = {
+      bytes_of_hex("00000000 00000000 02000000 00000000 ffffffff 80010000 10000000 00000a00")};
+  const std::string said = refusal(remote::detect_message_format(views(message)), message);
+  EXPECT_TRUE(says(said, "pyarrow.serialize(), which is unsupported")) << said;
+  EXPECT_TRUE(says(said, "TENSORPACK_SERIALIZE=pickle"));
+}
+
 TEST(BatchMessage, FormatsAreFoundByTheirFirstBytes) {
   EXPECT_EQ(detected({pickle_of_arrays()}), remote::MessageFormat::pickle);
   EXPECT_EQ(detected({pickle_of_python2()}), remote::MessageFormat::pickle);
