@@ -113,7 +113,10 @@ class Conversion {
  public:
   Conversion(const ConvertDataset& order, const datasets::DatasetWriterEntry& to,
              std::stop_token stop)
-      : order_(order), to_(to), stop_(std::move(stop)) {}
+      : order_(order),
+        to_(to),
+        options_(to.name, to.options, order.options),
+        stop_(std::move(stop)) {}
 
   ConvertedDataset run() {
     refuse_taken();
@@ -262,7 +265,7 @@ class Conversion {
 
   /// Returns false if stopped.
   bool write(const Pass& before, const datasets::WriterPlan& plan) const {
-    const std::unique_ptr<datasets::DatasetWriter> writer = to_.make(plan);
+    const std::unique_ptr<datasets::DatasetWriter> writer = to_.make(plan, options_);
     const std::unique_ptr<Source> source = open();
     std::uint64_t done = 0;
     for (Sample sample; source->next(sample);) {
@@ -304,6 +307,7 @@ class Conversion {
 
   const ConvertDataset& order_;
   const datasets::DatasetWriterEntry& to_;
+  const Options options_;
   const std::stop_token stop_;
   std::int32_t image_size_ = 0;  // of pixels
   Form form_;

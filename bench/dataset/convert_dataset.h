@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "dataflow/datasets/dataset_writer.h"
+#include "dataflow/options.h"
 
 namespace penstock::dataset {
 
@@ -20,6 +21,7 @@ struct ConvertDataset {
   std::string directory{};   ///< as --data-dir of a run
   std::string source{};      ///< as queue's option `source`: "tfrecord:label_base=0"
   std::string out{};         ///< a new or empty folder
+  ComponentText options{};   ///< of the format to write
   std::uint64_t shards = 0;  ///< 0: enough that each stays below `shard_bytes`
   std::uint64_t shard_bytes = std::uint64_t{256} << 20;
   std::int32_t image_size = 0;  ///< for formats of pixels; 0: the format's default
@@ -36,10 +38,11 @@ struct ConvertDataset {
 struct ConvertedDataset {
   bool stopped = false;  ///< stopped by request; `out` is removed
   std::uint64_t samples = 0, shards = 0;
-  std::vector<std::string> left_out{};              ///< reasons, one for each omitted sample
-  std::uint64_t bytes_before = 0, bytes_after = 0;  ///< of all files
-  double write_s = 0;                               ///< reading and writing every sample once
-  double read_before_s = 0, read_after_s = 0;       ///< reading each sample once, on one thread
+  std::vector<std::string> left_out{};  ///< reasons, one for each omitted sample
+  /// Of all files; before is 0 if the source does not say which files it reads.
+  std::uint64_t bytes_before = 0, bytes_after = 0;
+  double write_s = 0;                          ///< reading and writing every sample once
+  double read_before_s = 0, read_after_s = 0;  ///< reading each sample once, on one thread
   /// Epochs until faster reading has saved the time for writing; negative: never.
   double payback_epochs() const noexcept;
 };

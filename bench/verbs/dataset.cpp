@@ -170,12 +170,14 @@ std::string words() {
 void print_result(const dataset::ConvertDataset& order, const datasets::DatasetWriterEntry& to,
                   const dataset::ConvertedDataset& converted) {
   for (const std::string& reason : converted.left_out) fmt::print("left out: {}\n", reason);
-  fmt::print("{}: {} samples{}, read back and equal; {:.1f} MB from {:.1f} MB\n", order.out,
-             converted.samples,
+  const std::string before =
+      converted.bytes_before == 0  // not known of samples that were read into memory
+          ? std::string()
+          : fmt::format(" from {:.1f} MB", 1e-6 * static_cast<double>(converted.bytes_before));
+  fmt::print("{}: {} samples{}, read back and equal; {:.1f} MB{}\n", order.out, converted.samples,
              converted.left_out.empty() ? std::string()
                                         : fmt::format(" ({} left out)", converted.left_out.size()),
-             1e-6 * static_cast<double>(converted.bytes_after),
-             1e-6 * static_cast<double>(converted.bytes_before));
+             1e-6 * static_cast<double>(converted.bytes_after), before);
   const double samples = static_cast<double>(converted.samples);
   fmt::print(
       "writing took {:.2f} s; reading{} an epoch on one thread, as far as files are cached, took "
@@ -199,7 +201,7 @@ int convert_word(const Invocation& invocation) {
       flag.text("data_dir", "data set: folder, file, or list of files with braces",
                 order.directory),
       flag.text("source", "format and its options; auto: by file names", order.source),
-      flag.text("to", "format to write: " + words(), to),
+      flag.text("to", "format to write, with its options: " + words(), to),
       flag.text("out", "folder to write, which must not exist", order.out),
       flag.text("shard_size", "size of a file, such as 256MiB", shard_size),
       flag.count("shards", "number of files, instead of --shard-size; 0: by size", order.shards, 0,
@@ -215,13 +217,17 @@ int convert_word(const Invocation& invocation) {
                                "back and compares them.",
                     .examples = "dataset convert --data-dir my/images --to tfrecord --out records\n"
                                 "dataset convert --data-dir my/images --to raw --image-size 256 "
-                                "--out pixels"},
+                                "--out pixels\n"
+                                "dataset convert --data-dir my/images --to "
+                                "lmdb:format=datapoint --out database"},
                    flags, invocation.arguments)) {
     return 0;
   }
   if (to.empty()) throw ConfigError("--to is not stated; expected one of " + words());
   if (order.out.empty()) throw ConfigError("--out is not stated; expected a new folder");
-  const datasets::DatasetWriterEntry& writer = find_entry(datasets::dataset_writer_table(), to);
+  order.options = parse_component(to);
+  const datasets::DatasetWriterEntry& writer =
+      find_entry(datasets::dataset_writer_table(), order.options.name);
   order.shard_bytes = parse_bytes(shard_size, "--shard-size");
   JobLine line(stderr);
   order.on_progress = [&](std::string_view phase, std::uint64_t done, std::uint64_t total) {

@@ -4,7 +4,8 @@
 //
 // To add one: a class in the file of the format, `extern constinit const DatasetWriterEntry
 // NAME_dataset_writer{...}` behind it, and one line `penstock_component(dataset_writer NAME)` in
-// dataflow/datasets/CMakeLists.txt. The source with the same name must be able to read its files.
+// dataflow/datasets/CMakeLists.txt. The source with the same name must be able to read its files
+// without options, whatever the writer's are.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +16,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "dataflow/entry.h"
+#include "dataflow/options.h"
 
 namespace penstock::datasets {
 
@@ -40,16 +43,22 @@ class DatasetWriter {
 };
 
 template <typename Writer>
-std::unique_ptr<DatasetWriter> make_writer(const WriterPlan& plan) {
-  return std::make_unique<Writer>(plan);
+std::unique_ptr<DatasetWriter> make_writer(const WriterPlan& plan, const Options& options) {
+  if constexpr (std::is_constructible_v<Writer, const WriterPlan&, const Options&>) {
+    return std::make_unique<Writer>(plan, options);
+  } else {
+    return std::make_unique<Writer>(plan);
+  }
 }
 
 struct DatasetWriterEntry {
   std::string_view name{}, summary{};
+  std::span<const OptionSpec> options{};
   /// Above 0: the format holds interleaved RGB pixels. This is the default size.
   std::int32_t image_size = 0;
   std::uint64_t shards = 0;  ///< above 0: a fixed number of files
-  std::unique_ptr<DatasetWriter> (*make)(const WriterPlan&) = nullptr;  ///< usually make_writer
+  /// Usually make_writer.
+  std::unique_ptr<DatasetWriter> (*make)(const WriterPlan&, const Options&) = nullptr;
 };
 
 /// Every format in this build; generated from the component lists.

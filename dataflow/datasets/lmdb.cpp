@@ -8,16 +8,14 @@
 #include "dataflow/datasets/lmdb.h"
 
 #include <bit>
-#include <limits>
 #include <optional>
 #include <string>
-#include <utility>
 
+#include "dataflow/datasets/datapoint.h"
 #include "dataflow/datasets/protobuf.h"
 #include "dataflow/datasets/record_source.h"
 #include "dataflow/datasets/shard_list.h"
 #include "dataflow/error.h"
-#include "dataflow/values/value_tree.h"
 
 namespace penstock::datasets {
 namespace {
@@ -206,60 +204,15 @@ constexpr OptionSpec kOptions[] = {
 
 enum class Format : std::uint8_t { datum, datapoint };
 
-/// An image as a value stores it.
-struct StoredImage {
-  std::span<const std::byte> content;
-  PixelLayout layout{};
-  std::int32_t label = -1;
-  values::ValueTree owner;  ///< holds the content if the value does not contain it as is
-};
-
-std::int32_t label_of(std::int64_t label) {
-  const bool fits = label >= 0 && label < std::numeric_limits<std::int32_t>::max();
-  return fits ? static_cast<std::int32_t>(label) : -1;
-}
-
-/// Throws DataError if the number of pixels is wrong or too large.
-PixelLayout make_layout(std::int64_t width, std::int64_t height, std::int64_t channels,
-                        std::size_t bytes) {
-  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
-  if (width < 1 || height < 1 || (channels != 1 && channels != 3) ||
-      height > kMost / channels / width ||
-      static_cast<std::uint64_t>(width * height * channels) != bytes) {
-    throw DataError("pixels of " + std::to_string(height) + "x" + std::to_string(width) + "x" +
-                    std::to_string(channels) + " in " + std::to_string(bytes) +
-                    " bytes; expected one byte for each of 1 or 3 channels");
-  }
-  return {.width = static_cast<std::int32_t>(width),
-          .height = static_cast<std::int32_t>(height),
-          .channels = static_cast<std::int32_t>(channels)};
-}
-
 StoredImage image_of_datum(std::span<const std::byte> value, bool bgr) {
   const Datum datum = parse_datum(value);
   StoredImage image{
-      .content = datum.data, .layout = {}, .label = label_of(datum.label), .owner = {}};
+      .content = datum.data, .layout = {}, .label = class_of(datum.label), .owner = {}};
   if (datum.has_floats) throw DataError("a Datum of floats; expected bytes");
   if (datum.encoded) return image;
   image.layout = make_layout(datum.width, datum.height, datum.channels, datum.data.size());
   image.layout.planar = true;
   image.layout.bgr = bgr;
-  return image;
-}
-
-StoredImage image_of_datapoint(std::span<const std::byte> value, bool bgr) {
-  values::Datapoint point = values::parse_datapoint(value);
-  StoredImage image{
-      .content = point.image, .layout = {}, .label = label_of(point.label), .owner = {}};
-  const std::vector<std::int64_t>& shape = point.shape;
-  if (shape.size() == 2 || shape.size() == 3) {
-    image.layout =
-        make_layout(shape[1], shape[0], shape.size() == 3 ? shape[2] : 1, point.image.size());
-    image.layout.bgr = bgr;
-  } else if (shape.size() > 3) {
-    throw DataError("an image of more than three dimensions");
-  }
-  image.owner = std::move(point.tree);
   return image;
 }
 
@@ -296,22 +249,9 @@ class ImageDatabase final : public RecordFormat {
 
   void open(Sample& sample) const override {
     if (sample.lent.empty()) refuse_record(sample, "it has no value, or the database is damaged");
-    const std::span<const std::byte> value = sample.lent;
-    std::string problem;
-    try {
-      const StoredImage image = parse(format_, value, bgr_);
-      if (image.layout.empty() != (kind_ == SampleKind::encoded)) {
-        problem = "it is an image of another kind than the first (encoded, or pixels)";
-      } else if (image.content.empty()) {
-        problem = "its image is empty";
-      } else {
-        sample.layout = image.layout;
-        give_image(sample, image.content, value);
-      }
-    } catch (const DataError& error) {
-      problem = std::string("it is ") + error.what();
-    }
-    if (!problem.empty()) refuse_record(sample, problem);
+    open_stored_image(sample, kind_, [this](std::span<const std::byte> value) {
+      return parse(format_, value, bgr_);
+    });
   }
 
   /// True for the list of keys that tensorpack stores beside the datapoints.
@@ -327,12 +267,6 @@ class ImageDatabase final : public RecordFormat {
   const SampleKind kind_;
 };
 
-Format format_of(std::span<const std::byte> value) {
-  // 0x92 begins a list of two in MessagePack; a Datum begins with a tag below 0x40.
-  const bool list = !value.empty() && value[0] == std::byte{0x92};
-  return list || values::is_pickle(value) ? Format::datapoint : Format::datum;
-}
-
 bool is_lmdb(std::string_view name) {
   return name.ends_with(".lmdb") || (name.ends_with(".mdb") && name != "lock.mdb");
 }
@@ -347,7 +281,9 @@ std::unique_ptr<RecordFormat> probe(const MappedFile& file, const Options& optio
   const auto found = [&](const LmdbEntry& entry) {
     if (ImageDatabase::is_list_of_keys(entry)) return true;
     try {
-      const Format format = wanted < 2 ? static_cast<Format>(wanted) : format_of(entry.value);
+      const Format format = wanted < 2                         ? static_cast<Format>(wanted)
+                            : begins_as_datapoint(entry.value) ? Format::datapoint
+                                                               : Format::datum;
       const StoredImage image = ImageDatabase::parse(format, entry.value, bgr);
       const SampleKind kind = image.layout.empty() ? SampleKind::encoded : SampleKind::pixels;
       result = std::make_unique<ImageDatabase>(format, bgr, kind);

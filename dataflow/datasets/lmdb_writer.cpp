@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An LMDB database of Caffe's Datum messages, with the encoded images, under the keys "00000000",
-// "00000001", ....
+// An LMDB database of encoded images, under the keys "00000000", "00000001", ...: Caffe's Datum
+// messages, or datapoints as tensorpack's LMDBSerializer writes them, with the list of keys under
+// "__keys__".
 //
 //   Datum := data (4): bytes, label (5): whole number, encoded (7): 1
 #include <fmt/format.h>
@@ -8,13 +9,20 @@
 
 #include <cerrno>
 #include <memory>
+#include <optional>
 #include <protozero/pbf_writer.hpp>
 
+#include "dataflow/datasets/datapoint.h"
 #include "dataflow/datasets/dataset_writer.h"
 #include "dataflow/error.h"
 
 namespace penstock::datasets {
 namespace {
+
+constexpr OptionSpec kOptions[] = {
+    {"format", "datum", "format of values: datum (Caffe) or datapoint (tensorpack)"},
+    kDumpsOption,
+};
 
 /// The largest size of the database; the file has only the pages in use.
 constexpr std::size_t kMapBytes = std::size_t{1} << 40;
@@ -24,7 +32,8 @@ constexpr std::uint64_t kSamplesATransaction = 1000;
 
 class LmdbWriter final : public DatasetWriter {
  public:
-  explicit LmdbWriter(const WriterPlan& plan) : directory_(plan.directory) {
+  LmdbWriter(const WriterPlan& plan, const Options& options)
+      : directory_(plan.directory), dumps_(dumps_of(options, "format", "datum")) {
     std::size_t bytes = kMapBytes;
     int result = open(bytes);
     while (result == ENOMEM && bytes > kLeastMapBytes) result = open(bytes /= 2);
@@ -33,22 +42,33 @@ class LmdbWriter final : public DatasetWriter {
 
   void add(std::span<const std::byte> image, std::int32_t label) override {
     if (!transaction_) begin();
-    std::string key = fmt::format("{:08}", samples_), datum;
-    protozero::pbf_writer fields(datum);
-    fields.add_bytes(4, reinterpret_cast<const char*>(image.data()), image.size());
-    fields.add_int32(5, label);
-    fields.add_bool(7, true);
-    MDB_val name{key.size(), key.data()}, value{datum.size(), datum.data()};
-    check(mdb_put(transaction_.get(), table_, &name, &value, MDB_APPEND));
+    put(fmt::format("{:08}", samples_),
+        dumps_ ? values::dump_datapoint(*dumps_, image, label) : datum_of(image, label));
     if (++samples_ % kSamplesATransaction == 0) commit();
   }
   void finish() override {
+    if (dumps_) {
+      if (!transaction_) begin();
+      put("__keys__", values::dump_keys(*dumps_, samples_));
+    }
     if (transaction_) commit();
     check(mdb_env_sync(environment_.get(), 1));
     environment_.reset();
   }
 
  private:
+  static std::string datum_of(std::span<const std::byte> image, std::int32_t label) {
+    std::string datum;
+    protozero::pbf_writer fields(datum);
+    fields.add_bytes(4, reinterpret_cast<const char*>(image.data()), image.size());
+    fields.add_int32(5, label);
+    fields.add_bool(7, true);
+    return datum;
+  }
+  void put(std::string key, std::string value) {
+    MDB_val name{key.size(), key.data()}, content{value.size(), value.data()};
+    check(mdb_put(transaction_.get(), table_, &name, &content, MDB_APPEND));
+  }
   int open(std::size_t map_bytes) {
     MDB_env* environment = nullptr;
     if (const int result = mdb_env_create(&environment); result != 0) return result;
@@ -76,6 +96,7 @@ class LmdbWriter final : public DatasetWriter {
   }
 
   const std::string directory_;
+  const std::optional<values::Dumps> dumps_;  // none: Datum messages
   std::unique_ptr<MDB_env, Close> environment_;
   std::unique_ptr<MDB_txn, Close> transaction_;  // ends before the environment
   MDB_dbi table_ = 0;
@@ -86,7 +107,8 @@ class LmdbWriter final : public DatasetWriter {
 
 extern constinit const DatasetWriterEntry lmdb_dataset_writer{
     .name = "lmdb",
-    .summary = "an LMDB database of Caffe's Datum messages",
+    .summary = "an LMDB database of Caffe's Datum messages or of tensorpack's datapoints",
+    .options = kOptions,
     .shards = 1,
     .make = make_writer<LmdbWriter>,
 };

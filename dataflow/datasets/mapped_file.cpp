@@ -33,15 +33,21 @@ MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
   bytes_ = {static_cast<const std::byte*>(begin), static_cast<std::size_t>(file.size())};
 }
 
+MappedFile::MappedFile(std::string path, std::vector<std::byte> content)
+    : path_(std::move(path)), content_(std::move(content)), bytes_(content_) {}
+
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)), bytes_(std::exchange(other.bytes_, {})) {}
+    : path_(std::move(other.path_)),
+      content_(std::move(other.content_)),
+      bytes_(std::exchange(other.bytes_, {})) {}
 
 MappedFile::~MappedFile() {
-  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  if (is_mapped() && !bytes_.empty())
+    ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
 void MappedFile::will_need(std::uint64_t offset, std::uint64_t count) const noexcept {
-  if (offset >= bytes_.size()) return;
+  if (!is_mapped() || offset >= bytes_.size()) return;
   const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   const std::uint64_t begin = offset / page * page;
   const std::uint64_t end = offset + std::min<std::uint64_t>(count, bytes_.size() - offset);
@@ -49,7 +55,7 @@ void MappedFile::will_need(std::uint64_t offset, std::uint64_t count) const noex
 }
 
 void MappedFile::let_go() const noexcept {
-  if (bytes_.empty()) return;
+  if (!is_mapped() || bytes_.empty()) return;
   ::madvise(const_cast<std::byte*>(bytes_.data()), bytes_.size(), MADV_DONTNEED);
 }
 

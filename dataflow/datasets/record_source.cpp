@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <functional>
+#include <map>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -26,10 +28,17 @@ struct RecordIndex {
   }
 };
 
+/// What is wrong with shards that map() refused, by their paths.
+using DamagedShards = std::map<std::string, std::string, std::less<>>;
+
 RecordIndex index_shards(const std::vector<MappedFile>& shards, const RecordFormat& format,
-                         const DataPlan& plan) {
+                         const DataPlan& plan, const DamagedShards& damaged) {
   std::vector<std::vector<Record>> found(shards.size());
   for_each_shard(shards.size(), plan.threads, [&](std::size_t shard) {
+    if (damaged.contains(shards[shard].path())) {
+      found[shard].push_back({});
+      return;
+    }
     format.index(shards[shard], [&](const Record& record) {
       plan.expect_no_stop();
       found[shard].push_back(record);
@@ -52,8 +61,11 @@ class RecordSource final : public Source {
   RecordSource(const DataPlan& plan, FileList shards, std::unique_ptr<RecordFormat> format)
       : files_(std::move(shards)), format_(std::move(format)) {
     shards_.reserve(files_.size());
-    for (std::size_t i = 0; i < files_.size(); ++i) shards_.emplace_back(files_.path(i));
-    index_ = index_shards(shards_, *format_, plan);
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      plan.expect_no_stop();
+      shards_.push_back(map(files_.path(i)));
+    }
+    index_ = index_shards(shards_, *format_, plan, damaged_);
     for (const MappedFile& shard : shards_) shard.let_go();  // so that a cold run can begin cold
     check(plan);
     order_.emplace(plan, index_.records.size());
@@ -74,6 +86,9 @@ class RecordSource final : public Source {
   }
 
   void load(Sample& sample) const override {
+    if (const auto found = damaged_.find(sample.file); found != damaged_.end()) {
+      refuse_record(sample, found->second);
+    }
     format_->open(sample);
     if (sample.label < 0) refuse_record(sample, "it has no label");
   }
@@ -83,11 +98,21 @@ class RecordSource final : public Source {
             .size_over_ranks = order_->size_over_ranks(),
             .kind = format_->kind(),
             .classes = classes_,
-            .files = &files_,
+            .files = std::ranges::all_of(shards_, &MappedFile::is_mapped) ? &files_ : nullptr,
             .note = format_->note()};
   }
 
  private:
+  MappedFile map(const std::string& path) {
+    try {
+      return format_->map(path);
+    } catch (const DataError& error) {
+      if (files_.size() == 1) throw ConfigError("the data file '" + path + "' is " + error.what());
+      damaged_.emplace(path, std::string("the file is ") + error.what());
+      return {path, {}};
+    }
+  }
+
   /// Checks that records are inside their shards and labels inside the plan's classes.
   void check(const DataPlan& plan) {
     if (index_.records.empty()) {
@@ -113,6 +138,7 @@ class RecordSource final : public Source {
   const FileList files_;
   const std::unique_ptr<RecordFormat> format_;
   std::vector<MappedFile> shards_;
+  DamagedShards damaged_;
   RecordIndex index_;
   std::int32_t classes_ = 0;
   std::optional<SampleOrder> order_;

@@ -37,6 +37,10 @@ class RecordFormat {
  public:
   virtual ~RecordFormat() = default;
 
+  /// The bytes of a shard, of which records are parts. Called once for each shard before index(),
+  /// one call at a time. Throws ConfigError, or DataError if only this shard is damaged.
+  virtual MappedFile map(const std::string& path) { return MappedFile(path); }
+
   /// Calls `add` for each record of `shard`, in file order, and reads as little of the records as
   /// possible. Adds damaged records too, with what is known of them. If damage hides the rest of
   /// the shard, one record stands for the rest. Throws ConfigError with the path and offset if the
@@ -56,7 +60,8 @@ class RecordFormat {
   virtual std::string note() const { return {}; }
 };
 
-/// Throws ConfigError if `shards` hold no record, or labels outside the plan's classes.
+/// A shard that map() refuses counts as one damaged record. Throws ConfigError if `shards` hold no
+/// record, or labels outside the plan's classes.
 std::unique_ptr<Source> make_record_source(const DataPlan& plan, FileList shards,
                                            std::unique_ptr<RecordFormat> format);
 

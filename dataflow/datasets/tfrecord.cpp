@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "dataflow/datasets/datapoint.h"
 #include "dataflow/datasets/dataset_writer.h"
 #include "dataflow/datasets/protobuf.h"
 #include "dataflow/datasets/record_source.h"
@@ -220,9 +221,9 @@ constexpr OptionSpec kOptions[] = {
     {"label_base", "",
      "label of the first class; default: 1 (ImageNet files reserve 0 for the background), for "
      "datapoint 0"},
-    {"record", "example",
-     "format of records: example (tf.train.Example) or datapoint (tensorpack's "
-     "TFRecordSerializer)"},
+    {"record", "auto",
+     "format of records: example (tf.train.Example), datapoint (tensorpack's "
+     "TFRecordSerializer) or auto (as each record begins)"},
     {"crc", "true", "verify the CRCs of each record"},
     kStreamOptions[0],
     kStreamOptions[1],
@@ -246,29 +247,32 @@ struct JudgedRecord {
 
 /// What the options expect of a record.
 struct RecordRules {
-  bool datapoints = false;
+  enum class Kind : std::uint8_t { example, datapoint, either } kind;
   std::string image_key, label_key;
-  std::int64_t label_base = 1;
+  std::int64_t example_base = 1, datapoint_base = 0;  ///< the label of the first class
   bool check = true;
 
   explicit RecordRules(const Options& options)
-      : datapoints(options.choice("record", {{"example"}, {"datapoint"}}) == 1),
+      : kind(static_cast<Kind>(options.choice("record", {{"example"}, {"datapoint"}, {"auto"}}))),
         image_key(options.text("image_key")),
         label_key(options.text("label_key") == "none" ? "" : options.text("label_key")),
-        label_base(options.text("label_base").empty() ? (datapoints ? 0 : 1)
-                                                      : options.integer("label_base")),
         check(options.flag("crc")) {
+    if (options.text("label_base").empty()) return;
+    example_base = datapoint_base = options.integer("label_base");
     constexpr std::int64_t kMaxBase = std::numeric_limits<std::int32_t>::max();
-    if (label_base < -kMaxBase || label_base > kMaxBase) {
-      throw ConfigError("tfrecord: option 'label_base' is " + std::to_string(label_base) +
+    if (example_base < -kMaxBase || example_base > kMaxBase) {
+      throw ConfigError("tfrecord: option 'label_base' is " + std::to_string(example_base) +
                         "; expected the label of the first class, such as 0 or 1");
     }
   }
 
   JudgedRecord judge(std::span<const std::byte> data) const {
     JudgedRecord record;
+    const bool is_datapoint =
+        kind == Kind::datapoint || (kind == Kind::either && begins_as_datapoint(data));
+    const std::int64_t base = is_datapoint ? datapoint_base : example_base;
     try {
-      if (datapoints) {
+      if (is_datapoint) {
         values::Datapoint point = values::parse_datapoint(data);
         if (point.shape.size() > 1) {
           throw DataError("its image is pixels; expected an encoded image");
@@ -278,8 +282,8 @@ struct RecordRules {
       } else {
         record.view = parse_example(data, {image_key, label_key});
       }
-      record.label = label_of(record.view);
-      record.problem = problem_of(record.view);
+      record.label = label_of(record.view, base);
+      record.problem = problem_of(record.view, base);
     } catch (const DataError& error) {
       record.problem = error.what();
     }
@@ -287,21 +291,21 @@ struct RecordRules {
   }
 
  private:
-  std::int32_t label_of(const ExampleView& view) const noexcept {
+  std::int32_t label_of(const ExampleView& view, std::int64_t base) const noexcept {
     if (label_key.empty()) return 0;
     if (!view.label) return -1;
     constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
-    if (*view.label < label_base || *view.label - kMax > label_base) return -1;
-    return static_cast<std::int32_t>(*view.label - label_base);
+    if (*view.label < base || *view.label - kMax > base) return -1;
+    return static_cast<std::int32_t>(*view.label - base);
   }
 
-  std::string problem_of(const ExampleView& view) const {
+  std::string problem_of(const ExampleView& view, std::int64_t base) const {
     if (!view.image) return "it has no feature '" + image_key + "', the image";
     if (view.image->empty()) return "its image is empty";
-    if (label_of(view) >= 0) return {};
+    if (label_of(view, base) >= 0) return {};
     if (!view.label) return "it has no feature '" + label_key + "', the label";
     return "its label is " + std::to_string(*view.label) + ", and the first class is " +
-           std::to_string(label_base);
+           std::to_string(base);
   }
 };
 
@@ -314,7 +318,7 @@ struct RecordRules {
 /// Throws ConfigError: an intact record shows that the options do not match the file.
 [[noreturn]] void refuse_options(const std::string& path, std::uint64_t offset,
                                  std::span<const std::byte> data, const std::string& problem) {
-  std::string keys = "cannot be told (tensorpack's records are record=datapoint)";
+  std::string keys = "cannot be told";
   try {
     keys = list_example_keys(data);
   } catch (const DataError&) {  // it is not an Example
@@ -532,9 +536,30 @@ std::string list_of(const char* bytes, std::size_t size) {
   return list;
 }
 
+std::string example_of(std::span<const std::byte> image, std::int32_t label) {
+  const std::int64_t number = std::int64_t{label} + 1;
+  std::string numbers, features, example;
+  protozero::pbf_writer(numbers).add_packed_int64(1, &number, &number + 1);
+  protozero::pbf_writer map(features);
+  add_feature(map, "image/class/label", 3, numbers);
+  add_feature(map, "image/encoded", 1,
+              list_of(reinterpret_cast<const char*>(image.data()), image.size()));
+  add_feature(map, "image/format", 1, list_of("JPEG", 4));
+  protozero::pbf_writer(example).add_message(1, features);
+  return example;
+}
+
+constexpr OptionSpec kWriterOptions[] = {
+    {"record", "example",
+     "format of records: example (tf.train.Example) or datapoint (tensorpack's "
+     "TFRecordSerializer)"},
+    kDumpsOption,
+};
+
 class TfRecordWriter final : public ShardedWriter {
  public:
-  using ShardedWriter::ShardedWriter;
+  TfRecordWriter(const WriterPlan& plan, const Options& options)
+      : ShardedWriter(plan), dumps_(dumps_of(options, "record", "example")) {}
 
  private:
   std::string shard_name(std::uint64_t number) const override {
@@ -542,22 +567,17 @@ class TfRecordWriter final : public ShardedWriter {
   }
   void write(ShardFile& shard, std::uint64_t, std::span<const std::byte> image,
              std::int32_t label) override {
-    const std::int64_t number = std::int64_t{label} + 1;
-    std::string numbers, features, example;
-    protozero::pbf_writer(numbers).add_packed_int64(1, &number, &number + 1);
-    protozero::pbf_writer map(features);
-    add_feature(map, "image/class/label", 3, numbers);
-    add_feature(map, "image/encoded", 1,
-                list_of(reinterpret_cast<const char*>(image.data()), image.size()));
-    add_feature(map, "image/format", 1, list_of("JPEG", 4));
-    protozero::pbf_writer(example).add_message(1, features);
-    const std::uint64_t length = example.size();
+    const std::string data =
+        dumps_ ? values::dump_datapoint(*dumps_, image, label) : example_of(image, label);
+    const std::uint64_t length = data.size();
     shard.append_number(length);
     shard.append_number(
         values::masked_crc32c(values::crc32c(std::as_bytes(std::span(&length, 1)))));
-    shard.append(example);
-    shard.append_number(values::masked_crc32c(values::crc32c(std::as_bytes(std::span(example)))));
+    shard.append(data);
+    shard.append_number(values::masked_crc32c(values::crc32c(std::as_bytes(std::span(data)))));
   }
+
+  const std::optional<values::Dumps> dumps_;  // none: Examples
 };
 
 }  // namespace
@@ -572,7 +592,8 @@ extern constinit const SourceEntry tfrecord_source{
 
 extern constinit const DatasetWriterEntry tfrecord_dataset_writer{
     .name = "tfrecord",
-    .summary = "TFRecord files of tf.train.Example, as for ImageNet",
+    .summary = "TFRecord files of tf.train.Example, as for ImageNet, or of tensorpack's datapoints",
+    .options = kWriterOptions,
     .make = make_writer<TfRecordWriter>,
 };
 

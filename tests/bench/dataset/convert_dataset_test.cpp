@@ -102,8 +102,14 @@ TEST_F(ConvertDatasetTest, WritesEveryFormatSoThatItReadsBack) {
 
 /// Converted sets of pixels hold the centre of each image, as the jpeg decoder makes it.
 TEST_F(ConvertDatasetTest, FormatsOfPixelsHoldTheCentreOfEachImage) {
-  for (const auto& [name, size, shards, given] :
-       {std::tuple{"raw", 20, 2U, 20}, {"raw", 224, 1U, 0}, {"cifar10", 32, 5U, 0}}) {
+  for (const auto& [name, size, shards, given] : {std::tuple{"raw", 20, 2U, 20},
+                                                  {"raw", 224, 1U, 0},
+                                                  {"cifar10", 32, 5U, 0},
+                                                  {"hdf5", 24, 1U, 24}}) {
+    if (std::ranges::none_of(datasets::dataset_writer_table().entries,
+                             [&](const auto* entry) { return entry->name == name; })) {
+      continue;  // built without HDF5
+    }
     SCOPED_TRACE(std::string(name) + ", " + std::to_string(size));
     order_.out = (folder_ / (name + std::to_string(size))).string();
     order_.image_size = given;

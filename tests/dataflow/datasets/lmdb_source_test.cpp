@@ -122,6 +122,29 @@ for i, point in enumerate([[jpeg, 3], [jpeg.tobytes(), np.int64(4)], [jpeg.copy(
   }
 }
 
+TEST_F(LmdbSourceTest, PickledImagesInFortranOrderAreReadAsTheSamePixels) {
+  if (!python_has("numpy")) GTEST_SKIP() << "needs /usr/bin/python3 with NumPy (python3-numpy)";
+  const Bytes pixels = numbers(24);
+  for (int protocol = 2; protocol <= 5; ++protocol) {
+    run_python(R"(
+import pickle, sys, numpy as np
+image = np.asfortranarray(np.array([i * 3 for i in range(24)], 'u1').reshape(2, 4, 3))
+with open(sys.argv[1] + '/point', 'wb') as file:
+    pickle.dump([image, 3], file, int(sys.argv[2]))
+)",
+               {plan_.directory, std::to_string(protocol)});
+    const datasets::MappedFile file((folder_ / "point").string());
+    write({{key(0), Bytes(file.bytes().begin(), file.bytes().end())}});
+    EXPECT_EQ(all(*open(), false), (std::vector<Told>{{3, {4, 2, 3, false, true}, pixels}}))
+        << protocol;
+  }
+}
+
+TEST_F(LmdbSourceTest, ValuesOfPyarrowAreNamed) {
+  write({{key(0), bytes_of_hex("00000000 00000000 01000000 00000000 ffffffff f0000000 10000000")}});
+  EXPECT_TRUE(says(refusal(), "pyarrow.serialize(), which is unsupported"));
+}
+
 TEST_F(LmdbSourceTest, ADamagedValueIsNamedAndCostsItselfAlone) {
   Bytes cut = datum(0, 0, 0, numbers(50), 7, true);
   cut.resize(30);

@@ -59,7 +59,8 @@ TEST_F(TfRecordSourceTest, RecordsMayBeTensorpacksDatapoints) {
     for (const char* compress : {"none", "gzip"}) {
       pack(std::string("tfrecord record=") + how + " compress=" + compress);
       EXPECT_EQ(read(*open("tfrecord:record=datapoint")), samples_) << how << " " << compress;
-      EXPECT_TRUE(says(refusal("tfrecord"), "record=datapoint"));
+      EXPECT_EQ(read(*open("tfrecord")), samples_) << how << " " << compress;
+      EXPECT_TRUE(says(refusal("tfrecord:record=example"), "expected a tf.train.Example"));
     }
   }
   EXPECT_THROW(open("tfrecord:record=jpeg"), ConfigError);
