@@ -50,7 +50,7 @@ NEIGHBOURS = {
 PRODUCER = "feeders/remote/producer"
 PRODUCER_INCLUDES = (f"{PRODUCER}/", "feeders/remote/wire/", "dataflow/net/", "dataflow/values/")
 VENDORS = re.compile(
-    r"^(tbb|oneapi|zmq|jpeglib|turbojpeg|jerror|png|zlib|zstd|dnnl|oneapi/dnnl|cuda|cudnn|nccl|nvjpeg|mpi|lmdb)[/._]?", re.I
+    r"^(tbb|oneapi|zmq|jpeglib|turbojpeg|jerror|png|zlib|zstd|dnnl|oneapi/dnnl|cuda|cudnn|nccl|nvjpeg|mpi|lmdb|hdf5)[/._]?", re.I
 )
 HEADERS_OF_OURS = re.compile(r'^#include "((dataflow|feeders|trainer|bench|tests|examples)/[^"]+)"')
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}

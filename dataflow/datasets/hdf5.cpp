@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+// HDF5 files of pixels, as tensorpack's HDF5Serializer and h5py write them: a data set of uint8
+// images of one shape, and one of labels. The HDF5 library reads what describes the data; a data
+// set that lies in one piece is then mapped, a chunked or compressed one is read into memory.
+//
+// The library trusts files. Nothing but the plain data sets of the file itself is read: no links to
+// other files, no external or virtual storage, no filters that have to be loaded.
+#include <fmt/format.h>
+#include <hdf5.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dataflow/datasets/dataset_writer.h"
+#include "dataflow/datasets/image_arrays.h"
+#include "dataflow/datasets/shard_list.h"
+#include "dataflow/error.h"
+#include "dataflow/machine/memory_limit.h"
+
+namespace penstock::datasets {
+namespace {
+
+constexpr OptionSpec kOptions[] = {
+    {"image", "", "data set of the images; default: the only one, or the usual name"},
+    {"label", "", "data set of the labels; default: the only one, or the usual name"},
+    kImageArrayOptions[0],
+    kImageArrayOptions[1],
+};
+
+constexpr std::string_view kUsualImageSets[] = {"image", "images", "x", "data"};
+constexpr std::string_view kUsualLabelSets[] = {"label", "labels", "y"};
+
+/// The library keeps global state, and may have been built without locks.
+std::unique_lock<std::mutex> lock_library() {
+  static std::mutex mutex;
+  std::unique_lock lock(mutex);
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // errors are reported here, not on stderr
+  H5PLset_loading_state(0);
+  return lock;
+}
+
+/// An object of the library. A negative number is an error of the call that made it.
+template <herr_t (*Close)(hid_t)>
+class Object {
+ public:
+  Object(hid_t id, const char* what) : id_(id) {
+    if (id < 0) throw DataError(std::string("an HDF5 file whose ") + what + " cannot be read");
+  }
+  Object(const Object&) = delete;
+  Object& operator=(const Object&) = delete;
+  ~Object() { Close(id_); }
+  operator hid_t() const noexcept { return id_; }  // NOLINT(google-explicit-constructor)
+
+ private:
+  hid_t id_;
+};
+using File = Object<H5Fclose>;
+using Set = Object<H5Dclose>;
+using Space = Object<H5Sclose>;
+using Type = Object<H5Tclose>;
+using Properties = Object<H5Pclose>;
+
+void check(herr_t result, const char* what) {
+  if (result < 0) throw DataError(std::string("an HDF5 file whose ") + what + " cannot be read");
+}
+
+/// Without locks, which some file systems lack.
+hid_t make_access() {
+  const hid_t properties = H5Pcreate(H5P_FILE_ACCESS);
+  H5Pset_file_locking(properties, false, true);
+  return properties;
+}
+
+/// The type and the shape of a data set.
+values::NumpyArray describe(const Set& set) {
+  const Type type(H5Dget_type(set), "type");
+  const Space space(H5Dget_space(set), "shape");
+  values::NumpyArray array;
+  const bool is_integer = H5Tget_class(type) == H5T_INTEGER;
+  array.type = {.kind = is_integer ? (H5Tget_sign(type) == H5T_SGN_NONE ? 'u' : 'i') : 'f',
+                .bytes = static_cast<std::uint8_t>(std::min<std::size_t>(H5Tget_size(type), 255)),
+                .big_endian = false};
+  hsize_t lengths[values::kMaxNumpyDimensions] = {};
+  const int count = H5Sget_simple_extent_ndims(space);
+  check(count, "shape");
+  check(H5Sget_simple_extent_dims(space, lengths, nullptr), "shape");
+  for (int i = 0; i < count; ++i) {
+    array.shape.push_back(static_cast<std::int64_t>(std::min<hsize_t>(lengths[i], INT64_MAX)));
+  }
+  return array;
+}
+
+struct Offer {
+  std::string name;
+  values::NumpyArray array;
+};
+
+std::vector<Offer> list_sets(const File& file) {
+  std::vector<std::string> names;
+  const auto visit = [](hid_t, const char* name, const H5O_info_t* object, void* to) -> herr_t {
+    constexpr std::size_t kMost = 1000;
+    auto& found = *static_cast<std::vector<std::string>*>(to);
+    if (object->type == H5O_TYPE_DATASET) found.emplace_back(name);
+    return found.size() < kMost ? 0 : 1;
+  };
+  check(H5Ovisit2(file, H5_INDEX_NAME, H5_ITER_NATIVE, visit, &names, H5O_INFO_BASIC), "list");
+  std::vector<Offer> sets;
+  for (std::string& name : names) {
+    const Set set(H5Dopen2(file, name.c_str(), H5P_DEFAULT), "data set");
+    sets.push_back({std::move(name), describe(set)});
+  }
+  return sets;
+}
+
+const Offer& choose(std::span<const Offer> sets, const Options& options, std::string_view option,
+                    bool (*fits)(const values::NumpyArray&),
+                    std::span<const std::string_view> usual) {
+  std::vector<ColumnOffer> offers;
+  for (const Offer& set : sets) {
+    offers.push_back({set.name, to_string(set.array.type), fits(set.array)});
+  }
+  const std::string name = "hdf5:" + std::string(option);
+  return sets[choose_column(
+      offers, {.name = options.text(option), .what = option, .option = name, .usual = usual})];
+}
+
+/// The images and labels of a file, which is open as long as this object.
+struct Sets {
+  File file;
+  std::vector<Offer> all;
+  const Offer *images, *labels;
+
+  Sets(const std::string& path, const Options& options)
+      : file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, Properties(make_access(), "access")),
+             "beginning, length or superblock is damaged; it"),
+        all(list_sets(file)) {
+    const auto holds_images = [](const values::NumpyArray& array) {
+      return array.type == values::NumpyType{} && array.shape.size() >= 3;
+    };
+    const auto holds_labels = [](const values::NumpyArray& array) {
+      return array.type.kind != 'f' && array.type.bytes <= 8 && !array.shape.empty() &&
+             array.shape.size() <= 2;
+    };
+    images = &choose(all, options, "image", holds_images, kUsualImageSets);
+    labels = &choose(all, options, "label", holds_labels, kUsualLabelSets);
+  }
+};
+
+/// Where the data of a set begin, if they lie in one piece.
+std::optional<std::uint64_t> offset_of(const Set& set) {
+  const Properties properties(H5Dget_create_plist(set), "storage");
+  const H5D_layout_t layout = H5Pget_layout(properties);
+  if ((layout != H5D_CONTIGUOUS && layout != H5D_CHUNKED && layout != H5D_COMPACT) ||
+      H5Pget_external_count(properties) != 0) {
+    throw DataError("an HDF5 file whose data are stored in other files; expected them in it");
+  }
+  const haddr_t offset = layout == H5D_CONTIGUOUS ? H5Dget_offset(set) : HADDR_UNDEF;
+  if (offset == HADDR_UNDEF) return std::nullopt;
+  return offset;
+}
+
+/// Reads a data set as numbers of `type`, of `bytes` each.
+std::vector<std::byte> read(const File& file, const Offer& offer, hid_t type, std::uint8_t bytes) {
+  const auto size = values::numpy_bytes({.kind = 'u', .bytes = bytes}, offer.array.shape);
+  if (!size || *size > available_memory() / 2) {
+    throw ConfigError(
+        "the data set '" + offer.name +
+        "' of an HDF5 file is larger than half of the available memory, and has to be read as a "
+        "whole, since it is chunked; expected less; free memory, or write it in one piece with "
+        "h5repack -l CONTI");
+  }
+  const Set set(H5Dopen2(file, offer.name.c_str(), H5P_DEFAULT), "data set");
+  static_cast<void>(offset_of(set));  // refuses data in other files
+  std::vector<std::byte> content(static_cast<std::size_t>(*size));
+  check(H5Dread(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, content.data()), "data");
+  return content;
+}
+
+class PixelFiles final : public ImageArrayFormat {
+ public:
+  PixelFiles(PixelLayout layout, const Options& options)
+      : ImageArrayFormat(layout, options), options_(options) {}
+
+  MappedFile map(const std::string& path) override {
+    const auto lock = lock_library();
+    const Sets sets(path, options_);
+    Found& found = found_[path];
+    found.shape = sets.images->array.shape;
+    found.labels = read(sets.file, *sets.labels, H5T_NATIVE_INT64, 8);
+    found.label_shape = sets.labels->array.shape;
+    const Set set(H5Dopen2(sets.file, sets.images->name.c_str(), H5P_DEFAULT), "data set");
+    const std::optional<std::uint64_t> offset = offset_of(set);
+    if (!offset) return {path, read(sets.file, *sets.images, H5T_NATIVE_UINT8, 1)};
+    found.offset = *offset;
+    return MappedFile(path);
+  }
+
+ private:
+  struct Found {
+    std::vector<std::int64_t> shape, label_shape;
+    std::vector<std::byte> labels;  // as int64
+    std::uint64_t offset = 0;       // of the images
+  };
+
+  ImageArrays find(const MappedFile& shard) const override {
+    const Found& found = found_.at(shard.path());
+    const std::uint64_t begin = std::min<std::uint64_t>(found.offset, shard.bytes().size()),
+                        bytes = values::numpy_bytes({}, found.shape).value_or(0);
+    const std::span<const std::byte> rest = shard.bytes().subspan(begin);
+    return {.images = {.shape = found.shape,
+                       .data = rest.first(std::min<std::uint64_t>(bytes, rest.size()))},
+            .labels = {.type = {.kind = 'i', .bytes = 8},
+                       .shape = found.label_shape,
+                       .data = found.labels},
+            .label_path = shard.path()};
+  }
+
+  const Options options_;
+  std::map<std::string, Found> found_;  // by path
+};
+
+/// The layout of the first file that can be read.
+PixelLayout probe(const FileList& files, const Options& options) {
+  std::string problem;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const std::string path = files.path(i);
+    const MappedFile exists(path);
+    try {
+      const auto lock = lock_library();
+      return layout_of_images(path, Sets(path, options).images->array, options);
+    } catch (const DataError& error) {
+      problem = error.what();
+    }
+  }
+  refuse_arrays(files.path(0), "cannot be used: " + problem);
+}
+
+bool is_hdf5(std::string_view name) { return name.ends_with(".h5") || name.ends_with(".hdf5"); }
+
+std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
+  FileList files = list_shards(plan, is_hdf5, "HDF5", "train.h5");
+  const PixelLayout layout = probe(files, options);
+  return make_record_source(plan, std::move(files), std::make_unique<PixelFiles>(layout, options));
+}
+
+// ---- writer -----------------------------------------------------------------
+
+/// One file with the data sets image and label, in one piece each.
+class Hdf5Writer final : public DatasetWriter {
+ public:
+  explicit Hdf5Writer(const WriterPlan& plan) : plan_(plan), path_(plan.directory + "/train.h5") {
+    labels_.reserve(plan.samples);
+    const auto lock = lock_library();
+    attempt([&] {
+      file_.emplace(
+          H5Fcreate(path_.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, Properties(make_access(), "access")),
+          "beginning");
+      const auto side = static_cast<hsize_t>(plan.image_size);
+      const hsize_t lengths[] = {plan.samples, side, side, 3};
+      const Space space(H5Screate_simple(4, lengths, nullptr), "shape");
+      images_.emplace(make_set("image", H5T_STD_U8LE, space), "images");
+    });
+  }
+  Hdf5Writer(const Hdf5Writer&) = delete;
+  Hdf5Writer& operator=(const Hdf5Writer&) = delete;
+  ~Hdf5Writer() override {
+    const auto lock = lock_library();
+    images_.reset();
+    file_.reset();
+  }
+
+  void add(std::span<const std::byte> image, std::int32_t label) override {
+    const auto lock = lock_library();
+    attempt([&] {
+      const auto side = static_cast<hsize_t>(plan_.image_size);
+      const hsize_t begin[] = {labels_.size(), 0, 0, 0}, count[] = {1, side, side, 3};
+      const Space there(H5Dget_space(*images_), "shape"),
+          here(H5Screate_simple(4, count, nullptr), "shape");
+      check(H5Sselect_hyperslab(there, H5S_SELECT_SET, begin, nullptr, count, nullptr), "image");
+      check(H5Dwrite(*images_, H5T_NATIVE_UINT8, here, there, H5P_DEFAULT, image.data()), "image");
+    });
+    labels_.push_back(label);
+  }
+
+  void finish() override {
+    const auto lock = lock_library();
+    attempt([&] {
+      const hsize_t count[] = {labels_.size()};
+      const Space space(H5Screate_simple(1, count, nullptr), "shape");
+      const Set set(make_set("label", H5T_STD_I64LE, space), "labels");
+      check(H5Dwrite(set, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, labels_.data()),
+            "labels");
+      check(H5Fflush(*file_, H5F_SCOPE_GLOBAL), "end");
+    });
+  }
+
+ private:
+  hid_t make_set(const char* name, hid_t type, hid_t space) const {
+    return H5Dcreate2(*file_, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+  }
+
+  template <typename Step>
+  void attempt(const Step& step) const {
+    try {
+      step();
+    } catch (const DataError&) {
+      throw ConfigError("cannot write '" + path_ +
+                        "'; make room or choose another folder with --out");
+    }
+  }
+
+  const WriterPlan plan_;
+  const std::string path_;
+  std::optional<File> file_;
+  std::optional<Set> images_;
+  std::vector<std::int64_t> labels_;
+};
+
+}  // namespace
+
+extern constinit const SourceEntry hdf5_source{
+    .name = "hdf5",
+    .summary = "pixels in HDF5 files, as of tensorpack's HDF5Serializer",
+    .options = kOptions,
+    .make = make,
+    .detects = is_hdf5,
+};
+
+extern constinit const DatasetWriterEntry hdf5_dataset_writer{
+    .name = "hdf5",
+    .summary = "an HDF5 file of pixels: the centre of each image, at --image-size",
+    .image_size = 224,
+    .shards = 1,
+    .make = make_writer<Hdf5Writer>,
+};
+
+}  // namespace penstock::datasets
