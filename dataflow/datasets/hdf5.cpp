@@ -21,7 +21,14 @@
 #include "dataflow/datasets/image_arrays.h"
 #include "dataflow/datasets/shard_list.h"
 #include "dataflow/error.h"
+#include "dataflow/machine/dynamic_library.h"
 #include "dataflow/machine/memory_limit.h"
+
+// Constants such as H5F_ACC_RDONLY call the library before they give their number.
+#undef H5CHECK
+#undef H5OPEN
+#define H5CHECK
+#define H5OPEN
 
 namespace penstock::datasets {
 namespace {
@@ -36,17 +43,69 @@ constexpr OptionSpec kOptions[] = {
 constexpr std::string_view kUsualImageSets[] = {"image", "images", "x", "data"};
 constexpr std::string_view kUsualLabelSets[] = {"label", "labels", "y"};
 
+/// The functions and constants that are used here. The library needs two dozen others, which would
+/// double the time in which the program starts, so it is opened for the first file.
+struct Hdf5 {
+  const DynamicLibrary library{PENSTOCK_HDF5_LIBRARY,
+                               "install Debian's libhdf5-103-1, or convert the data on a machine "
+                               "that has it: penstock dataset convert --to npz"};
+  PENSTOCK_FUNCTION(H5open);
+  PENSTOCK_FUNCTION(H5Dclose);
+  PENSTOCK_FUNCTION(H5Dcreate2);
+  PENSTOCK_FUNCTION(H5Dget_create_plist);
+  PENSTOCK_FUNCTION(H5Dget_offset);
+  PENSTOCK_FUNCTION(H5Dget_space);
+  PENSTOCK_FUNCTION(H5Dget_type);
+  PENSTOCK_FUNCTION(H5Dopen2);
+  PENSTOCK_FUNCTION(H5Dread);
+  PENSTOCK_FUNCTION(H5Dwrite);
+  PENSTOCK_FUNCTION(H5Eset_auto2);
+  PENSTOCK_FUNCTION(H5Fclose);
+  PENSTOCK_FUNCTION(H5Fcreate);
+  PENSTOCK_FUNCTION(H5Fflush);
+  PENSTOCK_FUNCTION(H5Fopen);
+  PENSTOCK_FUNCTION(H5Ovisit2);
+  PENSTOCK_FUNCTION(H5PLset_loading_state);
+  PENSTOCK_FUNCTION(H5Pclose);
+  PENSTOCK_FUNCTION(H5Pcreate);
+  PENSTOCK_FUNCTION(H5Pget_external_count);
+  PENSTOCK_FUNCTION(H5Pget_layout);
+  PENSTOCK_FUNCTION(H5Pset_file_locking);
+  PENSTOCK_FUNCTION(H5Sclose);
+  PENSTOCK_FUNCTION(H5Screate_simple);
+  PENSTOCK_FUNCTION(H5Sget_simple_extent_dims);
+  PENSTOCK_FUNCTION(H5Sget_simple_extent_ndims);
+  PENSTOCK_FUNCTION(H5Sselect_hyperslab);
+  PENSTOCK_FUNCTION(H5Tclose);
+  PENSTOCK_FUNCTION(H5Tget_class);
+  PENSTOCK_FUNCTION(H5Tget_sign);
+  PENSTOCK_FUNCTION(H5Tget_size);
+  const herr_t is_open = H5open();  // it sets the constants
+  const hid_t file_access = *constant("H5P_CLS_FILE_ACCESS_ID_g"),
+              native_uint8 = *constant("H5T_NATIVE_UINT8_g"),
+              native_int64 = *constant("H5T_NATIVE_INT64_g"), uint8 = *constant("H5T_STD_U8LE_g"),
+              int64 = *constant("H5T_STD_I64LE_g");
+
+ private:
+  const hid_t* constant(const char* name) const { return library[name]; }
+};
+
+const Hdf5& h5() {
+  static const Hdf5 functions;
+  return functions;
+}
+
 /// The library keeps global state, and may have been built without locks.
 std::unique_lock<std::mutex> lock_library() {
   static std::mutex mutex;
   std::unique_lock lock(mutex);
-  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // errors are reported here, not on stderr
-  H5PLset_loading_state(0);
+  h5().H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // errors are reported here, not on stderr
+  h5().H5PLset_loading_state(0);
   return lock;
 }
 
 /// An object of the library. A negative number is an error of the call that made it.
-template <herr_t (*Close)(hid_t)>
+template <auto Close>
 class Object {
  public:
   Object(hid_t id, const char* what) : id_(id) {
@@ -54,17 +113,17 @@ class Object {
   }
   Object(const Object&) = delete;
   Object& operator=(const Object&) = delete;
-  ~Object() { Close(id_); }
+  ~Object() { (h5().*Close)(id_); }
   operator hid_t() const noexcept { return id_; }  // NOLINT(google-explicit-constructor)
 
  private:
   hid_t id_;
 };
-using File = Object<H5Fclose>;
-using Set = Object<H5Dclose>;
-using Space = Object<H5Sclose>;
-using Type = Object<H5Tclose>;
-using Properties = Object<H5Pclose>;
+using File = Object<&Hdf5::H5Fclose>;
+using Set = Object<&Hdf5::H5Dclose>;
+using Space = Object<&Hdf5::H5Sclose>;
+using Type = Object<&Hdf5::H5Tclose>;
+using Properties = Object<&Hdf5::H5Pclose>;
 
 void check(herr_t result, const char* what) {
   if (result < 0) throw DataError(std::string("an HDF5 file whose ") + what + " cannot be read");
@@ -72,24 +131,25 @@ void check(herr_t result, const char* what) {
 
 /// Without locks, which some file systems lack.
 hid_t make_access() {
-  const hid_t properties = H5Pcreate(H5P_FILE_ACCESS);
-  H5Pset_file_locking(properties, false, true);
+  const hid_t properties = h5().H5Pcreate(h5().file_access);
+  h5().H5Pset_file_locking(properties, false, true);
   return properties;
 }
 
 /// The type and the shape of a data set.
 values::NumpyArray describe(const Set& set) {
-  const Type type(H5Dget_type(set), "type");
-  const Space space(H5Dget_space(set), "shape");
+  const Type type(h5().H5Dget_type(set), "type");
+  const Space space(h5().H5Dget_space(set), "shape");
   values::NumpyArray array;
-  const bool is_integer = H5Tget_class(type) == H5T_INTEGER;
-  array.type = {.kind = is_integer ? (H5Tget_sign(type) == H5T_SGN_NONE ? 'u' : 'i') : 'f',
-                .bytes = static_cast<std::uint8_t>(std::min<std::size_t>(H5Tget_size(type), 255)),
-                .big_endian = false};
+  const bool is_integer = h5().H5Tget_class(type) == H5T_INTEGER;
+  array.type = {
+      .kind = is_integer ? (h5().H5Tget_sign(type) == H5T_SGN_NONE ? 'u' : 'i') : 'f',
+      .bytes = static_cast<std::uint8_t>(std::min<std::size_t>(h5().H5Tget_size(type), 255)),
+      .big_endian = false};
   hsize_t lengths[values::kMaxNumpyDimensions] = {};
-  const int count = H5Sget_simple_extent_ndims(space);
+  const int count = h5().H5Sget_simple_extent_ndims(space);
   check(count, "shape");
-  check(H5Sget_simple_extent_dims(space, lengths, nullptr), "shape");
+  check(h5().H5Sget_simple_extent_dims(space, lengths, nullptr), "shape");
   for (int i = 0; i < count; ++i) {
     array.shape.push_back(static_cast<std::int64_t>(std::min<hsize_t>(lengths[i], INT64_MAX)));
   }
@@ -109,10 +169,10 @@ std::vector<Offer> list_sets(const File& file) {
     if (object->type == H5O_TYPE_DATASET) found.emplace_back(name);
     return found.size() < kMost ? 0 : 1;
   };
-  check(H5Ovisit2(file, H5_INDEX_NAME, H5_ITER_NATIVE, visit, &names, H5O_INFO_BASIC), "list");
+  check(h5().H5Ovisit2(file, H5_INDEX_NAME, H5_ITER_NATIVE, visit, &names, H5O_INFO_BASIC), "list");
   std::vector<Offer> sets;
   for (std::string& name : names) {
-    const Set set(H5Dopen2(file, name.c_str(), H5P_DEFAULT), "data set");
+    const Set set(h5().H5Dopen2(file, name.c_str(), H5P_DEFAULT), "data set");
     sets.push_back({std::move(name), describe(set)});
   }
   return sets;
@@ -137,7 +197,7 @@ struct Sets {
   const Offer *images, *labels;
 
   Sets(const std::string& path, const Options& options)
-      : file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, Properties(make_access(), "access")),
+      : file(h5().H5Fopen(path.c_str(), H5F_ACC_RDONLY, Properties(make_access(), "access")),
              "beginning, length or superblock is damaged; it"),
         all(list_sets(file)) {
     const auto holds_images = [](const values::NumpyArray& array) {
@@ -154,13 +214,13 @@ struct Sets {
 
 /// Where the data of a set begin, if they lie in one piece.
 std::optional<std::uint64_t> offset_of(const Set& set) {
-  const Properties properties(H5Dget_create_plist(set), "storage");
-  const H5D_layout_t layout = H5Pget_layout(properties);
+  const Properties properties(h5().H5Dget_create_plist(set), "storage");
+  const H5D_layout_t layout = h5().H5Pget_layout(properties);
   if ((layout != H5D_CONTIGUOUS && layout != H5D_CHUNKED && layout != H5D_COMPACT) ||
-      H5Pget_external_count(properties) != 0) {
+      h5().H5Pget_external_count(properties) != 0) {
     throw DataError("an HDF5 file whose data are stored in other files; expected them in it");
   }
-  const haddr_t offset = layout == H5D_CONTIGUOUS ? H5Dget_offset(set) : HADDR_UNDEF;
+  const haddr_t offset = layout == H5D_CONTIGUOUS ? h5().H5Dget_offset(set) : HADDR_UNDEF;
   if (offset == HADDR_UNDEF) return std::nullopt;
   return offset;
 }
@@ -175,10 +235,10 @@ std::vector<std::byte> read(const File& file, const Offer& offer, hid_t type, st
         "whole, since it is chunked; expected less; free memory, or write it in one piece with "
         "h5repack -l CONTI");
   }
-  const Set set(H5Dopen2(file, offer.name.c_str(), H5P_DEFAULT), "data set");
+  const Set set(h5().H5Dopen2(file, offer.name.c_str(), H5P_DEFAULT), "data set");
   static_cast<void>(offset_of(set));  // refuses data in other files
   std::vector<std::byte> content(static_cast<std::size_t>(*size));
-  check(H5Dread(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, content.data()), "data");
+  check(h5().H5Dread(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, content.data()), "data");
   return content;
 }
 
@@ -192,11 +252,11 @@ class PixelFiles final : public ImageArrayFormat {
     const Sets sets(path, options_);
     Found& found = found_[path];
     found.shape = sets.images->array.shape;
-    found.labels = read(sets.file, *sets.labels, H5T_NATIVE_INT64, 8);
+    found.labels = read(sets.file, *sets.labels, h5().native_int64, 8);
     found.label_shape = sets.labels->array.shape;
-    const Set set(H5Dopen2(sets.file, sets.images->name.c_str(), H5P_DEFAULT), "data set");
+    const Set set(h5().H5Dopen2(sets.file, sets.images->name.c_str(), H5P_DEFAULT), "data set");
     const std::optional<std::uint64_t> offset = offset_of(set);
-    if (!offset) return {path, read(sets.file, *sets.images, H5T_NATIVE_UINT8, 1)};
+    if (!offset) return {path, read(sets.file, *sets.images, h5().native_uint8, 1)};
     found.offset = *offset;
     return MappedFile(path);
   }
@@ -258,13 +318,13 @@ class Hdf5Writer final : public DatasetWriter {
     labels_.reserve(plan.samples);
     const auto lock = lock_library();
     attempt([&] {
-      file_.emplace(
-          H5Fcreate(path_.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, Properties(make_access(), "access")),
-          "beginning");
+      file_.emplace(h5().H5Fcreate(path_.c_str(), H5F_ACC_EXCL, H5P_DEFAULT,
+                                   Properties(make_access(), "access")),
+                    "beginning");
       const auto side = static_cast<hsize_t>(plan.image_size);
       const hsize_t lengths[] = {plan.samples, side, side, 3};
-      const Space space(H5Screate_simple(4, lengths, nullptr), "shape");
-      images_.emplace(make_set("image", H5T_STD_U8LE, space), "images");
+      const Space space(h5().H5Screate_simple(4, lengths, nullptr), "shape");
+      images_.emplace(make_set("image", h5().uint8, space), "images");
     });
   }
   Hdf5Writer(const Hdf5Writer&) = delete;
@@ -280,10 +340,12 @@ class Hdf5Writer final : public DatasetWriter {
     attempt([&] {
       const auto side = static_cast<hsize_t>(plan_.image_size);
       const hsize_t begin[] = {labels_.size(), 0, 0, 0}, count[] = {1, side, side, 3};
-      const Space there(H5Dget_space(*images_), "shape"),
-          here(H5Screate_simple(4, count, nullptr), "shape");
-      check(H5Sselect_hyperslab(there, H5S_SELECT_SET, begin, nullptr, count, nullptr), "image");
-      check(H5Dwrite(*images_, H5T_NATIVE_UINT8, here, there, H5P_DEFAULT, image.data()), "image");
+      const Space there(h5().H5Dget_space(*images_), "shape"),
+          here(h5().H5Screate_simple(4, count, nullptr), "shape");
+      check(h5().H5Sselect_hyperslab(there, H5S_SELECT_SET, begin, nullptr, count, nullptr),
+            "image");
+      check(h5().H5Dwrite(*images_, h5().native_uint8, here, there, H5P_DEFAULT, image.data()),
+            "image");
     });
     labels_.push_back(label);
   }
@@ -292,17 +354,17 @@ class Hdf5Writer final : public DatasetWriter {
     const auto lock = lock_library();
     attempt([&] {
       const hsize_t count[] = {labels_.size()};
-      const Space space(H5Screate_simple(1, count, nullptr), "shape");
-      const Set set(make_set("label", H5T_STD_I64LE, space), "labels");
-      check(H5Dwrite(set, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, labels_.data()),
+      const Space space(h5().H5Screate_simple(1, count, nullptr), "shape");
+      const Set set(make_set("label", h5().int64, space), "labels");
+      check(h5().H5Dwrite(set, h5().native_int64, H5S_ALL, H5S_ALL, H5P_DEFAULT, labels_.data()),
             "labels");
-      check(H5Fflush(*file_, H5F_SCOPE_GLOBAL), "end");
+      check(h5().H5Fflush(*file_, H5F_SCOPE_GLOBAL), "end");
     });
   }
 
  private:
   hid_t make_set(const char* name, hid_t type, hid_t space) const {
-    return H5Dcreate2(*file_, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    return h5().H5Dcreate2(*file_, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
   }
 
   template <typename Step>

@@ -2,7 +2,6 @@
 #include "dataflow/images/nvjpeg.h"
 
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <nvjpeg.h>
 
@@ -11,6 +10,7 @@
 #include <type_traits>
 
 #include "dataflow/error.h"
+#include "dataflow/machine/dynamic_library.h"
 
 namespace penstock::jpeg {
 
@@ -23,34 +23,16 @@ constinit const OptionValue kEngines[3] = {
 
 namespace {
 
-/// A library of CUDA. It stays open.
-class Library {
- public:
-  Library(const char* name, int major) : name_(fmt::format("lib{}.so.{}", name, major)) {
-    library_ = dlopen(name_.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library_ == nullptr) missing(dlerror());
-  }
-  template <typename Function>
-  void find(Function*& function, const char* symbol) const {
-    function = reinterpret_cast<Function*>(dlsym(library_, symbol));
-    if (function == nullptr) missing(fmt::format("it has no function {}", symbol));
-  }
-
- private:
-  [[noreturn]] void missing(const std::string& why) const {
-    throw Unavailable(fmt::format(
-        "engine=nvjpeg: cannot use {}: {}; install CUDA {}'s libraries, name their folder in "
-        "LD_LIBRARY_PATH, or take engine=auto",
-        name_, why, CUDART_VERSION / 1000));
-  }
-
-  const std::string name_;
-  void* library_ = nullptr;
-};
-
-#define PENSTOCK_FUNCTION(name) decltype(&::name) name = nullptr
+/// A library of CUDA.
+DynamicLibrary open(const char* name, int major) {
+  return {fmt::format("lib{}.so.{}", name, major),
+          fmt::format("install CUDA {}'s libraries, name their folder in LD_LIBRARY_PATH, or take "
+                      "engine=auto",
+                      CUDART_VERSION / 1000)};
+}
 
 struct Cuda {
+  const DynamicLibrary library = open("cudart", CUDART_VERSION / 1000);
   PENSTOCK_FUNCTION(cudaGetDeviceCount);
   PENSTOCK_FUNCTION(cudaGetErrorString);
   PENSTOCK_FUNCTION(cudaHostAlloc);
@@ -67,6 +49,7 @@ struct Cuda {
 };
 
 struct Nvjpeg {
+  const DynamicLibrary library = open("nvjpeg", NVJPEG_VER_MAJOR);
   PENSTOCK_FUNCTION(nvjpegCreateEx);
   PENSTOCK_FUNCTION(nvjpegDestroy);
   PENSTOCK_FUNCTION(nvjpegJpegStateCreate);
@@ -74,26 +57,9 @@ struct Nvjpeg {
   PENSTOCK_FUNCTION(nvjpegGetImageInfo);
   PENSTOCK_FUNCTION(nvjpegDecode);
 };
-#undef PENSTOCK_FUNCTION
-
-#define PENSTOCK_FIND(name) library.find(functions.name, #name)
 
 Cuda open_cuda() {
-  const Library library("cudart", CUDART_VERSION / 1000);
   Cuda functions;
-  PENSTOCK_FIND(cudaGetDeviceCount);
-  PENSTOCK_FIND(cudaGetErrorString);
-  PENSTOCK_FIND(cudaHostAlloc);
-  PENSTOCK_FIND(cudaFreeHost);
-  PENSTOCK_FIND(cudaStreamCreateWithFlags);
-  PENSTOCK_FIND(cudaStreamDestroy);
-  PENSTOCK_FIND(cudaEventCreateWithFlags);
-  PENSTOCK_FIND(cudaEventDestroy);
-  PENSTOCK_FIND(cudaEventRecordWithFlags);
-  PENSTOCK_FIND(cudaEventSynchronize);
-  PENSTOCK_FIND(cudaMemcpyAsync);
-  PENSTOCK_FIND(cudaMalloc);
-  PENSTOCK_FIND(cudaFree);
   int gpus = 0;
   const cudaError_t found = functions.cudaGetDeviceCount(&gpus);
   if (found == cudaSuccess && gpus > 0) return functions;
@@ -101,19 +67,6 @@ Cuda open_cuda() {
       fmt::format("engine=nvjpeg decodes on a GPU: {}; take engine=auto",
                   found == cudaSuccess ? "there is none" : functions.cudaGetErrorString(found)));
 }
-
-Nvjpeg open_nvjpeg() {
-  const Library library("nvjpeg", NVJPEG_VER_MAJOR);
-  Nvjpeg functions;
-  PENSTOCK_FIND(nvjpegCreateEx);
-  PENSTOCK_FIND(nvjpegDestroy);
-  PENSTOCK_FIND(nvjpegJpegStateCreate);
-  PENSTOCK_FIND(nvjpegJpegStateDestroy);
-  PENSTOCK_FIND(nvjpegGetImageInfo);
-  PENSTOCK_FIND(nvjpegDecode);
-  return functions;
-}
-#undef PENSTOCK_FIND
 
 /// A handle of a vendor's library, or memory, that is given back.
 template <typename Handle>
@@ -228,7 +181,7 @@ class NvjpegDecoder final : public GpuDecoder {
   }
 
   const Cuda cuda_ = open_cuda();
-  const Nvjpeg nvjpeg_ = open_nvjpeg();
+  const Nvjpeg nvjpeg_;
   Owned<cudaStream_t> stream_;
   Owned<cudaEvent_t> done_;
   Owned<nvjpegHandle_t> handle_;

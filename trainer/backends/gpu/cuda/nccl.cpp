@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <nccl.h>
 
@@ -10,54 +9,32 @@
 #include <string_view>
 
 #include "dataflow/error.h"
+#include "dataflow/machine/dynamic_library.h"
 #include "trainer/backends/gpu/cuda/cuda_check.h"
 #include "trainer/backends/gpu/cuda/cuda_driver.h"
 
 namespace penstock::gpu {
 namespace {
 
-constexpr const char* kLibrary = "libnccl.so.2";
-
 std::string version_text(int version) {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
-void* open_library() {
-  void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
-  if (library != nullptr) return library;
-  throw Unavailable(
-      fmt::format("{} cannot be loaded: {}; install NCCL {}, or put it on "
-                  "LD_LIBRARY_PATH",
-                  kLibrary, dlerror(), version_text(NCCL_VERSION_CODE)));
-}
-
-/// Converts to a pointer to the function of that name in the library.
-struct Symbol {
-  void* library;
-  const char* name;
-
-  template <typename Function>
-  operator Function*() const {
-    void* const symbol = dlsym(library, name);
-    if (symbol != nullptr) return reinterpret_cast<Function*>(symbol);
-    throw Unavailable(fmt::format("{} has no {}: install NCCL {} or newer", kLibrary, name,
-                                  version_text(NCCL_VERSION_CODE)));
-  }
-};
-
 /// The NCCL functions that are used here. The library stays open until the program ends.
 struct Nccl {
-  void* const library = open_library();
-  decltype(&ncclGetVersion) const get_version = Symbol{library, "ncclGetVersion"};
-  decltype(&ncclGetUniqueId) const get_unique_id = Symbol{library, "ncclGetUniqueId"};
-  decltype(&ncclCommInitRankConfig) const init_rank = Symbol{library, "ncclCommInitRankConfig"};
-  decltype(&ncclCommAbort) const abort = Symbol{library, "ncclCommAbort"};
-  decltype(&ncclCommGetAsyncError) const async_error = Symbol{library, "ncclCommGetAsyncError"};
-  decltype(&ncclAllReduce) const all_reduce = Symbol{library, "ncclAllReduce"};
-  decltype(&ncclReduce) const reduce = Symbol{library, "ncclReduce"};
-  decltype(&ncclBroadcast) const broadcast = Symbol{library, "ncclBroadcast"};
-  decltype(&ncclGetErrorString) const error_string = Symbol{library, "ncclGetErrorString"};
-  decltype(&ncclGetLastError) const last_error = Symbol{library, "ncclGetLastError"};
+  const DynamicLibrary library{"libnccl.so.2",
+                               fmt::format("install NCCL {} or newer, or put it on LD_LIBRARY_PATH",
+                                           version_text(NCCL_VERSION_CODE))};
+  decltype(&ncclGetVersion) const get_version = library["ncclGetVersion"];
+  decltype(&ncclGetUniqueId) const get_unique_id = library["ncclGetUniqueId"];
+  decltype(&ncclCommInitRankConfig) const init_rank = library["ncclCommInitRankConfig"];
+  decltype(&ncclCommAbort) const abort = library["ncclCommAbort"];
+  decltype(&ncclCommGetAsyncError) const async_error = library["ncclCommGetAsyncError"];
+  decltype(&ncclAllReduce) const all_reduce = library["ncclAllReduce"];
+  decltype(&ncclReduce) const reduce = library["ncclReduce"];
+  decltype(&ncclBroadcast) const broadcast = library["ncclBroadcast"];
+  decltype(&ncclGetErrorString) const error_string = library["ncclGetErrorString"];
+  decltype(&ncclGetLastError) const last_error = library["ncclGetLastError"];
 };
 
 void expect_version(const Nccl& nccl) {
