@@ -9,6 +9,8 @@
 #include <numeric>
 #include <set>
 
+#include "dataflow/machine/memory_limit.h"
+
 namespace penstock::doctor {
 namespace {
 
@@ -17,11 +19,11 @@ namespace {
 struct Limits {
   double look, problem;
 };
-constexpr Limits kCoreWaitPercent{10, 25};   // of the time in which threads were runnable
-constexpr Limits kThrottledPercent{1, 10};   // of the quota's periods
-constexpr Limits kThreadsPerCore{1, 2};      // more busy threads than this for each usable core
-constexpr Limits kRoomPercent{10, 5};        // of the memory; less than this
-constexpr Limits kSecondsToFull{7200, 600};  // less than this
+constexpr Limits kCoreWaitPercent{10, 25};  // of the time in which threads were runnable
+constexpr Limits kThrottledPercent{1, 10};  // of the quota's periods
+constexpr Limits kThreadsPerCore{1, 2};     // more busy threads than this for each usable core
+constexpr Limits kRoomPercent{10, 5};       // of the memory; less than this
+constexpr Limits kSecondsToFull{kSecondsToFillSoon, 600};  // less than this
 constexpr Limits kMajorFaultsPerSecond{10, 200};
 constexpr Limits kShmFreePercent{20, 5};      // less than this
 constexpr Limits kDiskSleepPercent{20, 50};   // of the samples
@@ -37,7 +39,6 @@ constexpr double kSmallShm = 64 * 1048576.0;
 constexpr double kBusyShare = 0.1;
 /// Below these values, counters of an idle process jitter.
 constexpr double kIdleCores = 0.05;
-constexpr double kLeastGrowth = 16 * 1048576.0;
 
 /// What a check found.
 struct Result {
@@ -194,13 +195,14 @@ Result check_memory(const Observation& seen, const std::vector<ProcessUse>& uses
        {"growth_bytes_per_s", growing},
        {"room_bytes", room},
        {"limit_bytes", limit}}};
-  if (growing * window_s(seen) >= kLeastGrowth) {
+  const double window = window_s(seen);
+  if (const auto left = seconds_to_fill(growing * window, window, room)) {
     const ProcessUse& fastest = most(uses, &ProcessUse::growth_bytes_per_s);
-    result.severity = worse(result.severity, below(room / growing, kSecondsToFull));
+    result.severity = worse(result.severity, below(*left, kSecondsToFull));
     result.found += fmt::format(
         "; they grow by {} a minute, which fills the rest in {:.0f} min; {} "
         "grows fastest",
-        size_text(60 * growing), room / growing / 60, who(fastest));
+        size_text(60 * growing), *left / 60, who(fastest));
   }
   return result;
 }

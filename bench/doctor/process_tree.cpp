@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <sstream>
 #include <string_view>
@@ -15,6 +14,7 @@
 #include "dataflow/error.h"
 #include "dataflow/machine/kernel_file.h"
 #include "dataflow/machine/memory_limit.h"
+#include "dataflow/machine/processes.h"
 #include "dataflow/machine/thread_places.h"
 
 namespace penstock::doctor {
@@ -24,66 +24,11 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kBytesPerKib = 1024;
 
-std::optional<std::int32_t> process_number(const std::string& text) {
-  std::int32_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool whole = error == std::errc{} && end == text.data() + text.size() && number > 0;
-  return whole ? std::optional(number) : std::nullopt;
-}
-
-/// Entries of a folder whose names are numbers; empty if it cannot be read.
-std::vector<std::int32_t> numbers_in(const fs::path& folder) {
-  std::vector<std::int32_t> numbers;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    if (const auto number = process_number(entry->path().filename())) numbers.push_back(*number);
-  }
-  return numbers;
-}
-
-/// The fields of /proc/PID/stat, numbered as in proc(5): "PID (NAME) STATE PARENT ...". The name
-/// may have blanks and brackets.
-class Stat {
- public:
-  explicit Stat(const fs::path& folder) {
-    const KernelFile file(folder / "stat");
-    const std::size_t begin = file.text.find('('), end = file.text.rfind(')');
-    if (begin == std::string::npos || end == std::string::npos || end < begin) return;
-    name_ = file.text.substr(begin + 1, end - begin - 1);
-    for (char& c : name_) {
-      if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = ' ';
-    }
-    std::istringstream words(file.text.substr(end + 1));
-    for (std::string word; words >> word;) fields_.push_back(word);
-  }
-  /// False: the process has ended, or the file is damaged.
-  explicit operator bool() const { return fields_.size() > kProcessor - kState; }
-  bool runs() const { return *this && state() != 'Z' && state() != 'X'; }
-  const std::string& name() const noexcept { return name_; }
-  char state() const { return fields_.front().front(); }
-  std::uint64_t number(std::size_t field) const {
-    const std::string& text = fields_.at(field - kState);
-    std::uint64_t value = 0;
-    std::from_chars(text.data(), text.data() + text.size(), value);
-    return value;
-  }
-  std::int32_t small_number(std::size_t field) const {
-    return static_cast<std::int32_t>(std::min<std::uint64_t>(number(field), INT32_MAX));
-  }
-
-  static constexpr std::size_t kState = 3, kParent = 4, kMajorFaults = 12, kUserTicks = 14,
-                               kSystemTicks = 15, kStart = 22, kProcessor = 39;
-
- private:
-  std::string name_;
-  std::vector<std::string> fields_;
-};
-
 std::optional<ThreadReading> read_thread(const fs::path& folder) {
-  const Stat stat(folder);
+  const ProcessStat stat(folder);
   if (!stat) return std::nullopt;
-  ThreadReading thread{.state = stat.state(), .processor = stat.small_number(Stat::kProcessor)};
+  ThreadReading thread{.state = stat.state(),
+                       .processor = stat.small_number(ProcessStat::kProcessor)};
   // schedstat: ns on a core, ns waiting for one, times it had one
   std::istringstream times(KernelFile(folder / "schedstat").text);
   if (std::uint64_t running = 0, waiting = 0; times >> running >> waiting) {
@@ -91,8 +36,9 @@ std::optional<ThreadReading> read_thread(const fs::path& folder) {
     thread.core_wait_ns = waiting;
   } else {
     constexpr std::uint64_t kNsPerS = 1'000'000'000;
-    thread.cpu_ns = (stat.number(Stat::kUserTicks) + stat.number(Stat::kSystemTicks)) *
-                    (kNsPerS / static_cast<std::uint64_t>(sysconf(_SC_CLK_TCK)));
+    thread.cpu_ns =
+        (stat.number(ProcessStat::kUserTicks) + stat.number(ProcessStat::kSystemTicks)) *
+        (kNsPerS / static_cast<std::uint64_t>(sysconf(_SC_CLK_TCK)));
   }
   thread.preemptions =
       KernelFile(folder / "status").value("nonvoluntary_ctxt_switches").value_or(0);
@@ -151,7 +97,7 @@ TreeReader::TreeReader(std::int32_t pid, std::int32_t self, fs::path root)
     : pid_(pid), self_(self), root_(std::move(root)) {}
 
 void TreeReader::give_reason(const std::string& figure, std::int32_t pid, int error) {
-  const Stat stat(root_ / "proc" / std::to_string(pid));
+  const ProcessStat stat(root_ / "proc" / std::to_string(pid));
   if (!stat.runs()) return;  // it has just ended, so its files are gone
   std::string text = fmt::format("process {} ({}): {}", pid, stat.name(),
                                  error == 0 ? "no such figure" : std::strerror(error));
@@ -159,31 +105,14 @@ void TreeReader::give_reason(const std::string& figure, std::int32_t pid, int er
   reasons_.emplace(figure, std::move(text));
 }
 
-std::vector<std::int32_t> TreeReader::find_tree() {
-  std::multimap<std::int32_t, std::int32_t> children;
-  for (const std::int32_t pid : numbers_in(root_ / "proc")) {
-    const Stat stat(root_ / "proc" / std::to_string(pid));
-    if (stat.runs()) children.emplace(stat.small_number(Stat::kParent), pid);
-  }
-  std::vector<std::int32_t> tree{pid_};
-  for (std::size_t i = 0; i < tree.size(); ++i) {
-    const auto [begin, end] = children.equal_range(tree[i]);
-    for (auto child = begin; child != end; ++child) {
-      const bool known = std::ranges::find(tree, child->second) != tree.end();
-      if (!known && child->second != self_) tree.push_back(child->second);
-    }
-  }
-  return tree;
-}
-
 std::optional<ProcessReading> TreeReader::read_process(std::int32_t pid) {
   const fs::path folder = root_ / "proc" / std::to_string(pid);
-  const Stat stat(folder);
+  const ProcessStat stat(folder);
   if (!stat.runs()) return std::nullopt;
-  ProcessReading process{.parent = stat.small_number(Stat::kParent),
-                         .start_ticks = stat.number(Stat::kStart),
+  ProcessReading process{.parent = stat.small_number(ProcessStat::kParent),
+                         .start_ticks = stat.number(ProcessStat::kStart),
                          .name = stat.name(),
-                         .major_faults = stat.number(Stat::kMajorFaults)};
+                         .major_faults = stat.number(ProcessStat::kMajorFaults)};
   const KernelFile status(folder / "status");
   if (!status.value("VmRSS")) give_reason("rss", pid, status.error);
   process.rss_bytes = status.value("VmRSS").value_or(0) * kBytesPerKib;
@@ -242,7 +171,7 @@ void TreeReader::read_groups(MachineReading& machine) const {
 Reading TreeReader::read(Time now) {
   Reading reading;
   reading.time = now;
-  for (const std::int32_t pid : find_tree()) {
+  for (const std::int32_t pid : process_tree(pid_, self_, root_)) {
     auto process = read_process(pid);
     if (!process && pid == pid_) return reading;
     if (!process) continue;

@@ -113,7 +113,6 @@ class TreeReader {
   const Reasons& reasons() const noexcept { return reasons_; }
 
  private:
-  std::vector<std::int32_t> find_tree();
   std::optional<ProcessReading> read_process(std::int32_t pid);
   ProcessFacts read_facts(std::int32_t pid);
   void read_groups(MachineReading& machine) const;

@@ -121,6 +121,12 @@ std::optional<std::size_t> group_memory_limit(const fs::path& root, std::string_
   return limit < kNone ? std::optional(limit) : std::nullopt;
 }
 
+std::optional<double> seconds_to_fill(double grown, double window_s, double room) {
+  constexpr double kLeastGrowth = 16 * 1048576.0;
+  if (grown < kLeastGrowth) return std::nullopt;
+  return room / grown * window_s;
+}
+
 void require_memory(std::span<const MemoryNeed> needs, std::size_t available) {
   const double total = total_of(needs);
   if (!(total > static_cast<double>(available))) return;

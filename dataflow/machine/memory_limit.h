@@ -22,6 +22,12 @@ std::size_t available_memory(const std::filesystem::path& root = "/",
 std::optional<std::size_t> group_memory_limit(const std::filesystem::path& root = "/",
                                               std::string_view process = "self");
 
+/// Seconds until processes fill `room` bytes if they go on as in a window in which they grew by
+/// `grown` bytes; empty: they grew by less than 16 MiB, which says nothing.
+std::optional<double> seconds_to_fill(double grown, double window_s, double room);
+/// A shorter time is worth a warning.
+inline constexpr double kSecondsToFillSoon = 7200;
+
 /// Memory that is about to be allocated. `bytes` is proportional to the value of each flag.
 struct MemoryNeed {
   struct Factor {

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dataflow/machine/processes.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <sstream>
+
+#include "dataflow/machine/kernel_file.h"
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path folder_of(std::int32_t pid, const fs::path& root) {
+  return root / "proc" / std::to_string(pid);
+}
+
+std::optional<std::int32_t> process_number(const std::string& text) {
+  std::int32_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = error == std::errc{} && end == text.data() + text.size() && number > 0;
+  return whole ? std::optional(number) : std::nullopt;
+}
+
+}  // namespace
+
+/// "PID (NAME) STATE PARENT ...". The name may have blanks and brackets.
+ProcessStat::ProcessStat(const fs::path& folder) {
+  const KernelFile file(folder / "stat");
+  const std::size_t begin = file.text.find('('), end = file.text.rfind(')');
+  if (begin == std::string::npos || end == std::string::npos || end < begin) return;
+  name_ = file.text.substr(begin + 1, end - begin - 1);
+  for (char& c : name_) {
+    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = ' ';
+  }
+  std::istringstream words(file.text.substr(end + 1));
+  for (std::string word; words >> word;) fields_.push_back(word);
+}
+
+std::uint64_t ProcessStat::number(std::size_t field) const {
+  const std::string& text = fields_.at(field - kState);
+  std::uint64_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+std::int32_t ProcessStat::small_number(std::size_t field) const {
+  return static_cast<std::int32_t>(std::min<std::uint64_t>(number(field), INT32_MAX));
+}
+
+std::vector<std::int32_t> numbers_in(const fs::path& folder) {
+  std::vector<std::int32_t> numbers;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (const auto number = process_number(entry->path().filename())) numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+std::vector<std::int32_t> process_tree(std::int32_t pid, std::int32_t without,
+                                       const fs::path& root) {
+  std::multimap<std::int32_t, std::int32_t> children;
+  for (const std::int32_t each : numbers_in(root / "proc")) {
+    const ProcessStat stat(folder_of(each, root));
+    if (stat.runs()) children.emplace(stat.small_number(ProcessStat::kParent), each);
+  }
+  std::vector<std::int32_t> tree{pid};
+  for (std::size_t i = 0; i < tree.size(); ++i) {
+    const auto [begin, end] = children.equal_range(tree[i]);
+    for (auto child = begin; child != end; ++child) {
+      const bool known = std::ranges::find(tree, child->second) != tree.end();
+      if (!known && child->second != without) tree.push_back(child->second);
+    }
+  }
+  return tree;
+}
+
+MemoryOfProcesses memory_of_descendants(std::int32_t pid, const fs::path& root) {
+  constexpr std::uint64_t kBytesPerKib = 1024;
+  MemoryOfProcesses memory;
+  std::vector<std::int32_t> starters{pid};  // parents come before their children
+  for (const std::int32_t each : process_tree(pid, 0, root)) {
+    if (each == pid) continue;
+    const fs::path folder = folder_of(each, root);
+    const ProcessStat stat(folder);
+    const bool is_started =
+        stat && std::ranges::count(starters, stat.small_number(ProcessStat::kParent)) > 0;
+    if (is_started && stat.name() == "sh") {
+      starters.push_back(each);
+      continue;
+    }
+    auto kib = KernelFile(folder / "smaps_rollup").value("Pss");
+    if (!kib) kib = KernelFile(folder / "status").value("VmRSS");
+    if (!kib || !stat) continue;  // it has just ended
+    memory[each] = {.bytes = *kib * kBytesPerKib, .is_worker = !is_started};
+  }
+  return memory;
+}
+
+}  // namespace penstock
