@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// penstock doctor: checks a running training from outside, and says what of the machine is in its
-// way.
+// penstock doctor: checks a running training from outside, or a command that it starts, and says
+// what of the machine is in its way.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <iostream>
 #include <limits>
 #include <optional>
+#include <ostream>
+#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "bench/cli.h"
 #include "bench/doctor/doctor_report.h"
 #include "bench/report/terminal.h"
+#include "bench/verbs/user_command.h"
+#include "dataflow/clock.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/output_file.h"
 #include "dataflow/options.h"
@@ -24,9 +28,11 @@ constexpr Nanoseconds kShortest = std::chrono::seconds(1), kLongest = std::chron
 
 std::int32_t process_of(const std::vector<std::string>& words) {
   if (words.size() != 1) {
-    throw ConfigError(fmt::format(
-        "`penstock doctor` got {} words; expected one process number: `penstock doctor PID`",
-        words.size()));
+    throw ConfigError(
+        fmt::format("`penstock doctor` got {} words; expected one process number or a command: "
+                    "`penstock doctor "
+                    "PID`, `penstock doctor -- COMMAND`",
+                    words.size()));
   }
   const std::int64_t pid = parse_integer(words.front(), "PID");
   if (pid < 1 || pid > std::numeric_limits<std::int32_t>::max()) {
@@ -35,43 +41,105 @@ std::int32_t process_of(const std::vector<std::string>& words) {
   return static_cast<std::int32_t>(pid);
 }
 
-int run(const Invocation& invocation) {
-  Nanoseconds window = std::chrono::seconds(5);
+struct Arguments {
+  Nanoseconds window = std::chrono::seconds(5), after = std::chrono::seconds(30);
+  bool stop_command = false;
   std::string json;
+};
+
+/// Watches the process and reports to `out`, which belongs to the file descriptor `fd`.
+void examine(std::int32_t pid, const Arguments& wanted, std::optional<OutputFile>& file,
+             const std::stop_token& stop, std::ostream& out, int fd) {
+  SteadyClock clock;
+  const doctor::Observation seen =
+      doctor::observe(pid, doctor::TreeReader(pid, getpid()), wanted.window, clock, stop);
+  const std::vector<doctor::Finding> findings = doctor::findings_of(seen);
+  const auto width = static_cast<std::size_t>(report::style_of(fd).width);
+  document::write_text(doctor::document_of(seen, findings), out, width);
+  out << std::flush;
+  if (!file) return;
+  constexpr auto kReplace = nlohmann::json::error_handler_t::replace;  // names may hold any bytes
+  file->write(doctor::to_json(seen, findings).dump(2, ' ', false, kReplace) + "\n");
+  file->commit();
+}
+
+double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
+/// Starts the command and examines it once it has run for `after`. Standard output is the
+/// command's.
+int examine_command(const std::vector<std::string>& command, const Arguments& wanted,
+                    std::optional<OutputFile>& file, const Invocation& invocation) {
+  std::stop_source ended;
+  UserCommand started(invocation);
+  ChildProcess& child =
+      started.start({.arguments = command, .on_end = [&] { ended.request_stop(); }});
+  SteadyClock clock;
+  const Time begin = clock.now();
+  clock.sleep_until(begin + wanted.after, ended.get_token());
+  if (ended.stop_requested()) {
+    const ChildExit& exit = child.wait();
+    throw ConfigError(fmt::format(
+        "the command {} after {:.1f} s, before it was examined; set --after to less than that, "
+        "now {:.1f} s",
+        exit.describe(), seconds(clock.now() - begin), seconds(wanted.after)));
+  }
+  examine(child.pid(), wanted, file, ended.get_token(), std::cerr, STDERR_FILENO);
+  if (wanted.stop_command) {
+    child.stop();
+    return 0;
+  }
+  if (!ended.stop_requested()) {
+    fmt::print(stderr, "\npenstock doctor: the command goes on; Ctrl-C ends it\n");
+  }
+  return exit_code_of(child.wait());
+}
+
+int run(const Invocation& invocation) {
+  Arguments wanted;
+  const SplitArguments split = split_at_dashes(invocation.arguments);
   std::vector<std::string> words;
-  const FlagGroup flag;
+  const FlagGroup flag, started{"With a command"};
   const std::vector<Flag> flags{
-      flag.time("seconds", "time to watch, from 1s to 10min", "5s", window),
-      flag.text("json", "file for all findings and figures as JSON; default: none", json)};
+      flag.time("seconds", "time to watch, from 1s to 10min", "5s", wanted.window),
+      flag.text("json", "file for all findings and figures as JSON; default: none", wanted.json),
+      started.time("after", "time that the command runs before it is examined", "30s",
+                   wanted.after),
+      started.boolean("stop_command", "end the command after the report, with SIGINT",
+                      wanted.stop_command)};
   if (!parse_flags({.verb = "doctor",
                     .summary = "Checks a running training from outside, through /proc and /sys: "
                                "cores, quota, threads, memory, /dev/shm, storage, frequency, NUMA, "
-                               "files. PID is the training; its child processes count.",
+                               "files. PID is the training; its child processes count. With a "
+                               "command, starts it and checks it while it runs; the report goes to "
+                               "standard error, and the command goes on.",
                     .examples = "doctor 4711\n"
                                 "doctor $(pgrep -of train.py) --seconds 30s\n"
-                                "doctor 4711 --json doctor.json",
-                    .arguments = "PID"},
-                   flags, invocation.arguments, &words)) {
+                                "doctor 4711 --json doctor.json\n"
+                                "doctor --after 1min -- python3 train.py",
+                    .arguments = "PID | -- COMMAND ..."},
+                   flags, split.own, &words)) {
     return 0;
   }
-  const std::int32_t pid = process_of(words);
-  if (window < kShortest || window > kLongest) {
+  if (wanted.window < kShortest || wanted.window > kLongest) {
     throw ConfigError("--seconds is outside 1s to 10min; expected a time such as 5s");
   }
-  std::optional<OutputFile> file;  // a path that cannot be written is refused before the window
-  if (!json.empty()) file.emplace(json);
-  SteadyClock clock;
-  const doctor::Observation seen =
-      doctor::observe(pid, doctor::TreeReader(pid, getpid()), window, clock, invocation.stop);
-  const std::vector<doctor::Finding> findings = doctor::findings_of(seen);
-  const auto width = static_cast<std::size_t>(report::style_of(STDOUT_FILENO).width);
-  document::write_text(doctor::document_of(seen, findings), std::cout, width);
-  std::cout << std::flush;
-  if (file) {
-    constexpr auto kReplace = nlohmann::json::error_handler_t::replace;  // names may hold any bytes
-    file->write(doctor::to_json(seen, findings).dump(2, ' ', false, kReplace) + "\n");
-    file->commit();
+  if (split.command) {
+    if (!words.empty()) {
+      throw ConfigError(
+          fmt::format("`penstock doctor` got '{}' before `--`; expected a process number or a "
+                      "command, not both",
+                      words.front()));
+    }
+    expect_command("doctor", *split.command);
+  } else if (is_typed("after", split.own) || is_typed("stop_command", split.own)) {
+    throw ConfigError(
+        "--after and --stop-command need a command: `penstock doctor -- python3 train.py`");
   }
+  const std::int32_t pid = split.command ? 0 : process_of(words);
+  std::optional<OutputFile> file;  // a path that cannot be written is refused before the window
+  if (!wanted.json.empty()) file.emplace(wanted.json);
+  if (split.command) return examine_command(*split.command, wanted, file, invocation);
+  examine(pid, wanted, file, invocation.stop, std::cout, STDOUT_FILENO);
   return 0;
 }
 

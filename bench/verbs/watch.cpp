@@ -10,7 +10,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <sstream>
@@ -25,6 +24,7 @@
 #include "bench/report/terminal.h"
 #include "bench/run/child_process.h"
 #include "bench/sweep/child_run.h"
+#include "bench/verbs/user_command.h"
 #include "bench/watch/watch_record.h"
 #include "bench/watch/watch_summary.h"
 #include "dataflow/clock.h"
@@ -33,9 +33,6 @@
 
 namespace penstock {
 namespace {
-
-constexpr Nanoseconds kForEver = std::chrono::hours(24 * 365);
-constexpr char kExpected[] = "expected `penstock watch -- python3 train.py`";
 
 struct Arguments {
   std::string out, json;
@@ -48,23 +45,6 @@ std::vector<Flag> watch_flags(Arguments& wanted) {
           flag.text("json", "file for the record: figures and raw steps of each rank", wanted.json),
           flag.time("every", "time between two reports on standard error, at least 1s", "60s",
                     wanted.every)};
-}
-
-/// Throws ConfigError if the command cannot be started.
-void expect_command(std::span<const std::string> command) {
-  if (command.empty()) {
-    throw ConfigError(fmt::format("watch has no command to start after `--`; {}", kExpected));
-  }
-  const std::string& program = command.front();
-  if (can_start(program)) return;
-  const bool is_path = program.find('/') != std::string::npos;
-  std::error_code error;
-  std::string reason = is_path ? "there is no such file" : "no folder of PATH has such a program";
-  if (std::filesystem::exists(program, error)) reason = "it is not an executable file";
-  const std::string advice = program.ends_with(".py")
-                                 ? fmt::format("; start it with `python3 {}`", program)
-                                 : fmt::format("; {}", kExpected);
-  throw ConfigError(fmt::format("watch cannot start '{}': {}{}", program, reason, advice));
 }
 
 /// Where the record goes, checked before the command starts. Throws DataError.
@@ -156,53 +136,25 @@ void write_record(const watch::WatchRecord& record, const Arguments& wanted,
   replace_file(wanted.out + "/report.md", report.str());
 }
 
-/// Passes signals on to `child` while it exists. Afterwards they do nothing: the report and the
-/// record are written anyway.
-class PassedSignals {
- public:
-  explicit PassedSignals(const Invocation& invocation) : invocation_(invocation) {
-    invocation.redirect_signals([this](int signal, bool by_terminal) {
-      const std::lock_guard lock(mutex_);  // a child that starts gets it as soon as it has started
-      if (child_ && !by_terminal) child_->send(signal);
-    });
-  }
-  PassedSignals(const PassedSignals&) = delete;
-  PassedSignals& operator=(const PassedSignals&) = delete;
-  ~PassedSignals() {
-    invocation_.redirect_signals([](int, bool) {});
-  }
-
-  ChildProcess& start(ChildCommand command) {
-    const std::lock_guard lock(mutex_);
-    return child_.emplace(std::move(command));
-  }
-
- private:
-  const Invocation& invocation_;
-  std::mutex mutex_;
-  std::optional<ChildProcess> child_;
-};
-
 ChildExit run_command(const std::vector<std::string>& command, const Hook& hook, Nanoseconds every,
                       Reporter& reporter, const Invocation& invocation) {
-  PassedSignals signals(invocation);
-  ChildProcess& child = signals.start({.arguments = command,
-                                       .timeout = kForEver,
-                                       .environment = hook.environment(every),
-                                       .shares_terminal = true});
+  UserCommand started(invocation);
+  ChildProcess& child =
+      started.start({.arguments = command, .environment = hook.environment(every)});
   const std::jthread reports([&](const std::stop_token& stop) { reporter.run(stop, every); });
   return child.wait(invocation.stop);
 }
 
 int run(const Invocation& invocation) {
   Arguments wanted;
-  const std::vector<std::string>& all = invocation.arguments;
-  const auto dashes = std::find(all.begin(), all.end(), "--");
+  const SplitArguments words = split_at_dashes(invocation.arguments);
   const auto asks_for_help = [](const std::string& word) {
     return word == "-h" || word.ends_with("-help") || word.ends_with("-help-all");
   };
-  if (dashes == all.end() && std::none_of(all.begin(), all.end(), asks_for_help)) {
-    throw ConfigError(fmt::format("watch needs `--` before the command to start; {}", kExpected));
+  if (!words.command && std::ranges::none_of(words.own, asks_for_help)) {
+    throw ConfigError(
+        "watch needs `--` before the command to start; expected `penstock watch -- python3 "
+        "train.py`");
   }
   if (!parse_flags(
           {.verb = "watch",
@@ -213,21 +165,21 @@ int run(const Invocation& invocation) {
            .examples = "watch -- python3 train.py --epochs 3\n"
                        "watch --json out/watch.json -- torchrun --nproc-per-node 4 train.py",
            .arguments = "-- COMMAND ..."},
-          watch_flags(wanted), std::vector<std::string>(all.begin(), dashes))) {
+          watch_flags(wanted), words.own)) {
     return 0;
   }
   if (wanted.every < std::chrono::seconds(1)) {
     throw ConfigError("--every is less than a second; expected 1s or more");
   }
-  const std::vector<std::string> command(dashes + 1, all.end());
-  expect_command(command);
+  const std::vector<std::string> command = words.command.value_or(std::vector<std::string>());
+  expect_command("watch", command);
   std::optional<FolderLock> lock;
   if (!wanted.out.empty()) lock.emplace(lock_results(wanted.out));
   const std::vector<std::string> files = record_files(wanted);
   const Hook hook;
   Reporter reporter(hook, command);
   const ChildExit exit = run_command(command, hook, wanted.every, reporter, invocation);
-  const int code = exit.signal != 0 ? 128 + exit.signal : exit.code;
+  const int code = exit_code_of(exit);
   reporter.report(code);
   write_record(reporter.record(), wanted, files);
   return code;

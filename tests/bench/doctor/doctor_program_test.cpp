@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs `penstock doctor` on small Python programs.
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <atomic>
 #include <fstream>
@@ -113,6 +114,53 @@ TEST(DoctorProgram, AnswersForTheTimeBeforeAProcessEnded) {
   } else {
     EXPECT_EQ(exit.code, 2);
   }
+}
+
+TEST(DoctorProgram, ExaminesACommandThatItStartsAndLetsItGoOn) {
+  const TempFolder folder;
+  const std::string file = (folder / "doctor.json").string();
+  const ChildExit exit = doctor({"--after=200ms", "--seconds=1s", "--json=" + file, "--", "/bin/sh",
+                                 "-c", "echo begins; sleep 3 & wait; echo ends; exit 5"});
+  EXPECT_EQ(exit.code, 5) << "the command's";
+  EXPECT_EQ(exit.output, "begins\nends\n") << "nothing but the command's";
+  EXPECT_TRUE(says(exit.last_words, "1 below it, for")) << exit.last_words;
+  EXPECT_TRUE(says(exit.last_words, "the command goes on"));
+  const nlohmann::json json = nlohmann::json::parse(read_text(file));
+  EXPECT_EQ(json.at("processes").size(), 2U);
+  EXPECT_EQ(finding(json, "cores").at("severity"), "ok");
+}
+
+TEST(DoctorProgram, EndsTheCommandIfAskedOrInterrupted) {
+  const std::vector<std::string> command{"/usr/bin/python3", "-u", "-c", kAsleep};
+  std::vector<std::string> words{"--after=200ms", "--seconds=1s", "--stop-command", "--"};
+  words.insert(words.end(), command.begin(), command.end());
+  const ChildExit exit = doctor(words);
+  EXPECT_EQ(exit.code, 0) << exit.last_words;
+  EXPECT_TRUE(says(exit.last_words, "worth a look")) << "reported before the command ends";
+  std::atomic<bool> ready = false;
+  words = {PENSTOCK_PROGRAM, "doctor", "--"};
+  words.insert(words.end(), command.begin(), command.end());
+  ChildProcess child({.arguments = words,
+                      .timeout = std::chrono::minutes(1),
+                      .on_output = [&](std::string_view) { ready = true; }});
+  ASSERT_TRUE(await([&] { return ready.load(); }));
+  child.send(SIGINT);
+  const ChildExit& interrupted = child.wait();
+  EXPECT_EQ(interrupted.cause, ChildExit::Cause::ended) << interrupted.describe();
+  EXPECT_EQ(interrupted.code, 2);
+  EXPECT_TRUE(says(interrupted.last_words, "before it was examined; set --after"));
+}
+
+TEST(DoctorProgram, RefusesWhatIsNoCommand) {
+  const auto said = [](const std::vector<std::string>& words) {
+    const ChildExit exit = doctor(words);
+    EXPECT_EQ(exit.code, 2);
+    return exit.last_words;
+  };
+  EXPECT_TRUE(says(said({"--"}), "doctor has no command"));
+  EXPECT_TRUE(says(said({"--", "no-such-program"}), "no folder of PATH"));
+  EXPECT_TRUE(says(said({"1", "--", "/bin/true"}), "not both"));
+  EXPECT_TRUE(says(said({"1", "--after", "1s"}), "need a command"));
 }
 
 TEST(DoctorProgram, RefusesWhatIsNoProcess) {
