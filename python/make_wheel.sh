@@ -22,8 +22,26 @@ pip wheel --quiet --no-deps --no-build-isolation --config-settings=cmake.define.
   --wheel-dir "$folder" "$source"
 mkdir -p "$out"
 rm -f "$out"/penstock_bench-*.whl
-auditwheel repair --plat "manylinux_2_36_$(uname -m)" --strip --wheel-dir "$out" "$folder"/*.whl > "$folder/said" 2>&1 || {
+auditwheel repair --plat "manylinux_2_36_$(uname -m)" --strip --wheel-dir "$folder/repaired" "$folder"/*.whl > "$folder/said" 2>&1 || {
   cat "$folder/said"
   exit 1
 }
+python - "$folder/repaired" "$out" << 'END'
+"""Adds the licence text of each bundled library to the wheel: the copyright file of its Debian package."""
+import pathlib, re, shutil, subprocess, sys
+from auditwheel.wheeltools import InWheelCtx
+
+wheel = next(pathlib.Path(sys.argv[1]).glob("*.whl"))
+with InWheelCtx(wheel, pathlib.Path(sys.argv[2]) / wheel.name) as inside:
+    folder = next(pathlib.Path(inside.path).glob("*.dist-info")) / "licenses" / "libraries"
+    folder.mkdir(parents=True)
+    for library in pathlib.Path(inside.path).glob("penstock_bench.libs/*"):
+        name = re.sub(r"-[0-9a-f]{8}(?=\.)", "", library.name)  # auditwheel adds a hash
+        found = subprocess.run(["dpkg-query", "--search", f"*/{name}"], text=True, stdout=subprocess.PIPE, check=True).stdout
+        text = pathlib.Path("/usr/share/doc", found.split(":")[0], "copyright")
+        shutil.copyfile(text, folder / f"{name}.txt")
+        # Debian's files refer to common licences instead of repeating them.
+        for licence in re.findall(r"/usr/share/common-licenses/([\w+-]+(?:\.\d+)?)", text.read_text(errors="replace")):
+            shutil.copyfile(pathlib.Path("/usr/share/common-licenses", licence), folder / f"common-{licence}.txt")
+END
 ls "$out"/penstock_bench-*.whl

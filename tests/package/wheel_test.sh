@@ -31,6 +31,21 @@ for file in "$package/bin/penstock" "$package/lib/libpenstock_producer.so"; do
   ! grep -q libmpi loaded || fail "$file needs MPI"
 done
 
+# Each bundled library has the licence text of its Debian package, and the common licences that this refers to.
+venv/bin/python - << 'END' || fail "licence texts are missing"
+import importlib.metadata, pathlib, re
+files = {str(file).split(".dist-info/")[-1]: file.locate() for file in importlib.metadata.files("penstock-bench")}
+texts = {name.rpartition("/")[2]: pathlib.Path(file).read_text(errors="replace") for name, file in files.items()
+         if name.startswith("licenses/libraries/")}
+bundled = [name for name in files if name.startswith("penstock_bench.libs/")]
+assert len(bundled) > 3, bundled
+for name in bundled:
+    text = texts[re.sub(r"-[0-9a-f]{8}(?=\.)", "", name.rpartition("/")[2]) + ".txt"]
+    assert re.search("copyright", text, re.I), name
+    for licence in re.findall(r"common-licenses/([\w+-]+)", text):
+        assert any(each.startswith(f"common-{licence}") for each in texts), (name, licence)
+END
+
 venv/bin/python -c 'from penstock_bench.producer import load_library; load_library()'
 
 run() { timeout 60 "$penstock" run --device emulated:img_per_s=4000 --batch-size 8 --image-size 32 "$@"; }
