@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -51,6 +52,34 @@ Table depth_table(const std::vector<Prediction>& depths) {
   for (const Prediction& depth : depths) {
     table.rows.push_back(
         {depth.change.empty() ? "as measured" : depth.change, format_fixed(depth.img_per_s, 1)});
+  }
+  return table;
+}
+
+/// What devices of other rates would train with this feeder: round rates around its supply.
+Table device_table(const Isolation& found) {
+  constexpr std::size_t kBelow = 2, kRows = 5;
+  if (!found.supply_img_per_s) return {};
+  const statistics::Estimate& supply = *found.supply_img_per_s;
+  if (!(supply.value > 0) || !std::isfinite(supply.value)) return {};
+  const bool several = found.measurement.coupled().config.num_gpus > 1;
+  Table table{{{several ? "if all devices train img/s" : "if the device trains img/s", true},
+               {"with this feeder img/s", true},
+               {"cost %", true},
+               {"slower"}},
+              {}};
+  const double decade = std::pow(10, std::floor(std::log10(supply.value)) - 1);
+  std::vector<double> rates;
+  for (const double step : {1, 2, 5, 10, 20, 50, 100, 200, 500}) rates.push_back(step * decade);
+  const auto first_above = std::ranges::upper_bound(rates, supply.value) - rates.begin();
+  for (std::size_t i = static_cast<std::size_t>(first_above) - kBelow; i < rates.size(); ++i) {
+    if (table.rows.size() == kRows) break;
+    const double rate = rates[i], trained = std::min(rate, supply.value);
+    table.rows.push_back({format_fixed(rate, 0), format_fixed(trained, 0),
+                          format_fixed(100 * (1 - trained / rate), 0),
+                          rate > supply.high  ? "the feeder"
+                          : rate < supply.low ? "the device"
+                                              : "either"});
   }
   return table;
 }
@@ -421,6 +450,7 @@ void write_isolation_text(const Isolation& found, std::ostream& out) {
       delivery_table(found.delivery),
       stage_table(found.diagnosis),
       queue_table(found.measurement.coupled()),
+      device_table(found),
       curve_table(found.predictions),
       depth_table(found.predictions.depths),
       narrow_ladder_table(found.ladder),
@@ -451,6 +481,7 @@ void write_isolation_page(const Isolation& isolation, std::ostream& out) {
                 settings_of(isolation.variation),
                 verification_of(isolation.verification),
                 std::move(figures.curve),
+                device_table(isolation),
                 std::move(figures.waterfall),
                 std::move(figures.split),
                 std::move(figures.delivery),

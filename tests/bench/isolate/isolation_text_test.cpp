@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "bench/isolate/isolation_json.h"
 #include "bench/isolate/verdict.h"
@@ -41,6 +44,33 @@ TEST(IsolationText, EveryFindingHasItsTable) {
         "Doubts:", "left out", "0.11 %"}) {
     EXPECT_TRUE(says(text, part)) << part << "\n" << text;
   }
+}
+
+TEST(IsolationText, ATableSaysWhatDevicesOfOtherRatesWouldTrain) {
+  isolate::Isolation found = make_isolation();
+  const auto rows_of = [&](double value, double low, double high) {
+    found.supply_img_per_s = statistics::Estimate{value, low, high, 5};
+    std::istringstream lines(text_of(found));
+    std::vector<std::vector<std::string>> rows;
+    bool inside = false;
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream words(line);
+      const std::vector<std::string> row{std::istream_iterator<std::string>(words), {}};
+      if (inside && row.size() < 4) break;
+      if (inside && row.front().find_first_not_of("0123456789") == std::string::npos) {
+        rows.push_back(row);
+      }
+      inside = inside || says(line, "if the device trains img/s");
+    }
+    return rows;
+  };
+  using Rows = std::vector<std::vector<std::string>>;
+  EXPECT_EQ(rows_of(3200, 3100, 3300), (Rows{{"1000", "1000", "0", "the", "device"},
+                                             {"2000", "2000", "0", "the", "device"},
+                                             {"5000", "3200", "36", "the", "feeder"},
+                                             {"10000", "3200", "68", "the", "feeder"},
+                                             {"20000", "3200", "84", "the", "feeder"}}));
+  EXPECT_EQ(rows_of(1000, 990, 1010).at(1), (Rows::value_type{"1000", "1000", "0", "either"}));
 }
 
 TEST(IsolationText, ASentenceIsBrokenBetweenWords) {
