@@ -15,6 +15,7 @@
 #include "bench/run/step_reporter.h"
 #include "bench/run/trace.h"
 #include "dataflow/error.h"
+#include "dataflow/machine/memory_limit.h"
 #include "dataflow/stage_timer.h"
 
 namespace penstock {
@@ -34,7 +35,8 @@ struct OutsideFact {
 };
 constexpr std::array kOutsideFacts = {OutsideFact{"make", "producing_window_mean_s"},
                                       OutsideFact{"hold", "socket_wait_window_mean_s"},
-                                      OutsideFact{"carry", "hand_off_window_mean_s", true}};
+                                      OutsideFact{"carry", "hand_off_window_mean_s", true},
+                                      OutsideFact{"queue", "worker_queue_window_mean_s"}};
 
 /// Calls `call` for each timed stage, with its sums in the window.
 template <typename Call>
@@ -403,6 +405,9 @@ void WindowRecorder::begin_leg(std::size_t steps, std::size_t extended_to) {
   if (parts_.setup.config.instrument) {
     for (auto& [name, ring] : parts_.rings()) ring->monitor().watch(window_.legs.empty());
   }
+  if (window_.legs.empty() && parts_.setup.config.instrument) {
+    window_.children_before = child_memory();
+  }
   window_.legs.push_back({.begin = snapshot(), .end = {}, .log = log_, .ranks = {}});
   leg_open_ = true;
   memory_.begin();
@@ -413,6 +418,7 @@ void WindowRecorder::end_leg() {
   memory_.end();
   WindowLeg& leg = window_.legs.back();
   leg.end = snapshot();
+  if (parts_.setup.config.instrument) window_.children_after = child_memory();
   for (auto& [name, ring] : parts_.rings()) ring->monitor().stop_watching();
   for (RunParts::Rank& rank : parts_.ranks) leg.ranks.push_back(std::move(rank.leg));
   if (std::exchange(tracing_, false)) parts_.setup.trace->end_leg(*parts_.setup.backend, leg.ranks);
@@ -458,6 +464,11 @@ void WindowRecorder::add_measurements(RunResult& result, bool data_ended) const 
                                       window_.legs.back().end.time, kParts)) {
     result.memory.push_back(std::move(use));
   }
+  std::string warning =
+      add_child_memory(window_.children_before, window_.children_after,
+                       seconds(window_.legs.back().end.time - window_.legs.front().begin.time),
+                       static_cast<double>(available_memory()), result.facts);
+  if (!warning.empty()) result.notes.push_back(std::move(warning));
 }
 
 }  // namespace penstock

@@ -86,6 +86,7 @@ struct WindowLeg {
 struct RunWindow {
   double outside_reserve = 0;   ///< batches that may be ready outside the rings
   std::vector<WindowLeg> legs;  ///< all except the last one are complete
+  MemoryOfProcesses children_before, children_after;  ///< at the window's ends
 
   /// Steps that every rank has finished.
   std::size_t steps() const;
