@@ -24,7 +24,7 @@ import traceback
 PIXELS = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
 INTEGERS = ("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64", "bool")
 # slot, images, flags, 0, get_ns, convert_ns, room_ns, get_cpu_ns, then the times of WorkerTimes since the last batch
-BATCH = struct.Struct("<IIIIqqqqqqq")
+BATCH = struct.Struct("<IIIIqqqqqqqqq")
 FIRST_OF_EPOCH, PARTIAL = 1, 2
 MOST_TEXT = 30000
 ADD_SEALS, SEAL_SHRINK, SEAL_GROW, SEAL_FUTURE_WRITE = 1033, 2, 4, 16
@@ -133,9 +133,22 @@ class TimedCollate:
         return batch
 
 
+class Carried:
+    """A worker's batch on its way to the process that asks, and when the worker had made it. Unpickling makes another one,
+    so it also has the time when it arrived. CLOCK_MONOTONIC is the same in all processes."""
+
+    def __init__(self, batch, made):
+        self.batch, self.made, self.arrived = batch, made, time.monotonic_ns()
+        self.pinning = 0  # ns
+
+    def __reduce__(self):
+        return Carried, (self.batch, self.made)
+
+
 class WorkerTimes:
-    """The time that PyTorch's DataLoader spends on samples and on collating them, in each of its worker processes. They
-    inherit the table, and each of them writes to its own row; row 0 is this process's."""
+    """The time that PyTorch's DataLoader spends on samples and on collating them, in each of its worker processes, and what
+    its batches spend between these and this process. Workers inherit the table, and each of them writes to its own row; row 0
+    is this process's."""
 
     MOST_WORKERS = 256
     ROW = struct.Struct("<qqq")  # ns for samples, of processors for them, for collating
@@ -143,16 +156,48 @@ class WorkerTimes:
     def __init__(self, part):
         self.part = part
         self.table = mmap.mmap(-1, (self.MOST_WORKERS + 1) * self.ROW.size)
-        self.before = [0] * 3
+        self.before = [0] * 5
         self.rows = 0
+        self.queued = self.pinned = 0  # ns, of all batches so far: from a worker to this process; in pin_memory
+        self.worker_code = None  # of the function whose batches are carried
 
     def install(self):
         """Call before the first batch. Has no effect if the loader uses no DataLoader, or another version of PyTorch."""
-        module = sys.modules.get("torch.utils.data._utils.fetch")
+        fetch, worker, pin, loader = (sys.modules.get(f"torch.utils.data.{name}") for name in (
+            "_utils.fetch", "_utils.worker", "_utils.pin_memory", "dataloader"))
         for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
-            fetcher = getattr(module, name, None)
+            fetcher = getattr(fetch, name, None)
             if hasattr(fetcher, "fetch"):
                 fetcher.fetch = self.timed(fetcher.fetch)
+        iterator, loop = getattr(loader, "_MultiProcessingDataLoaderIter", None), getattr(worker, "_worker_loop", None)
+        if hasattr(iterator, "_next_data") and hasattr(loop, "__code__"):
+            self.worker_code = loop.__code__
+            iterator._next_data = self.unpacked(iterator._next_data)
+            if hasattr(pin, "pin_memory"):
+                pin.pin_memory = self.timed_pin(pin.pin_memory)
+
+    @staticmethod
+    def timed_pin(pin_memory):
+        def timed_pin_memory(data, *more, **named):
+            if not isinstance(data, Carried):
+                return pin_memory(data, *more, **named)
+            begin = time.monotonic_ns()
+            data.batch = pin_memory(data.batch, *more, **named)
+            data.pinning = time.monotonic_ns() - begin
+            return data
+
+        return timed_pin_memory
+
+    def unpacked(self, next_data):
+        def next_batch(iterator):
+            data = next_data(iterator)
+            if not isinstance(data, Carried):
+                return data
+            self.queued += data.arrived - data.made
+            self.pinned += data.pinning
+            return data.batch
+
+        return next_batch
 
     def timed(self, fetch):
         get_worker_info = sys.modules["torch.utils.data"].get_worker_info
@@ -171,7 +216,9 @@ class WorkerTimes:
                 at = row * self.ROW.size
                 more = (wall - collate.wall, cpu - collate.cpu, collate.wall)
                 self.ROW.pack_into(self.table, at, *map(sum, zip(self.ROW.unpack_from(self.table, at), more)))
-            return batch
+            # Not for a loader inside a data set, nor for workers of another iterator, which would hand it to its caller.
+            is_carried = sys._getframe(1).f_code is self.worker_code
+            return Carried(batch, time.monotonic_ns()) if is_carried else batch
 
         return timed_fetch
 
@@ -204,9 +251,9 @@ class WorkerTimes:
         return workers
 
     def since_last(self):
-        """The three times since the last call, over all workers."""
+        """Since the last call: the three times over all workers, and the time from workers to here and for pinning."""
         rows = (self.ROW.unpack_from(self.table, row * self.ROW.size) for row in range(self.rows))
-        now = [sum(column) for column in zip(*rows)] or [0] * 3
+        now = ([sum(column) for column in zip(*rows)] or [0] * 3) + [self.queued, self.pinned]
         change, self.before = [new - old for new, old in zip(now, self.before)], now
         return change
 
@@ -525,7 +572,8 @@ def feed(harness, loader, arguments, part):
     workers = batches.times.workers(batches.loader)
     if workers is None and part in ("collate", "samples"):
         raise LoaderError(f"the loader is no DataLoader of PyTorch whose workers are forked: its part '{part}' cannot run alone")
-    harness.say({**layout.describe(), "notes": advise(batches.loader, layout), "workers": -1 if workers is None else workers})
+    harness.say({**layout.describe(), "notes": advise(batches.loader, layout), "workers": -1 if workers is None else workers,
+                 "queue": batches.times.queued > 0, "pin": batches.times.pinned > 0})
     slots = struct.unpack("<I", harness.ask())[0]
     pool = Pool(layout, slots)
     harness.say({"stride": pool.stride, "slots": slots}, [pool.fd])

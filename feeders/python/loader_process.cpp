@@ -14,7 +14,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
@@ -23,26 +22,8 @@
 namespace penstock::python {
 namespace {
 
-using nlohmann::json;
-
 constexpr std::size_t kMostPacket = 65536;
-constexpr std::size_t kMostNotes = 8;
-constexpr std::int32_t kMostImages = 65536, kMostSide = 16384;
 constexpr std::uint64_t kMostPool = std::uint64_t{1} << 36;  // bytes
-constexpr std::int32_t kMostWorkers = 65536;
-constexpr std::uint32_t kFirstOfEpoch = 1, kPartial = 2;
-constexpr std::pair<std::string_view, DType> kPixels[] = {{"uint8", DType::u8},
-                                                          {"float16", DType::f16},
-                                                          {"bfloat16", DType::bf16},
-                                                          {"float32", DType::f32}};
-
-/// A batch as the child sends it (BATCH in feed_loader.py).
-struct BatchPacket {
-  std::uint32_t slot, images, flags, reserved;
-  std::int64_t get_ns, convert_ns, room_ns, get_cpu_ns;
-  std::int64_t load_ns, load_cpu_ns, collate_ns;
-};
-static_assert(sizeof(BatchPacket) == 72);
 
 std::string quoted(const std::string& text) {
   std::string result = "'";
@@ -86,68 +67,7 @@ std::string command_of(const LoaderCommand& command, int program, int socket) {
          " " + quoted(command.arguments) + " " + quoted(command.part);
 }
 
-/// The string of that name; empty: none.
-std::string word(const json& value, const char* name) {
-  const auto found = value.find(name);
-  return found != value.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
-bool flag(const json& value, const char* name) {
-  const auto found = value.find(name);
-  return found != value.end() && found->is_boolean() && found->get<bool>();
-}
-
-json parse(const std::string& bytes) {
-  json value = json::parse(bytes, nullptr, false);
-  if (!value.is_object()) throw DataError("the loader's process sent what is no message of it");
-  const std::string error = word(value, "error"), trace = word(value, "traceback");
-  if (!trace.empty()) throw DataError(error + ":\n" + trace);
-  if (!error.empty()) throw ConfigError(error);
-  return value;
-}
-
-std::int64_t integer(const json& value, const char* name, std::int64_t least, std::int64_t most) {
-  const auto found = value.find(name);
-  if (found == value.end() || !found->is_number_integer() || found->get<std::int64_t>() < least ||
-      found->get<std::int64_t>() > most) {
-    throw ConfigError(std::string("the loader's ") + name + " is " +
-                      (found == value.end() ? "missing" : found->dump()) + "; expected " +
-                      std::to_string(least) + " to " + std::to_string(most));
-  }
-  return found->get<std::int64_t>();
-}
-
-LoaderBatches read_batches(const json& hello) {
-  LoaderBatches batches;
-  const auto read = [&](const char* name, std::int64_t most) {
-    return static_cast<std::int32_t>(integer(hello, name, 1, most));
-  };
-  batches.images = read("images", kMostImages);
-  batches.image = {read("height", kMostSide), read("width", kMostSide), read("channels", 4)};
-  const std::string pixels = word(hello, "pixels");
-  const auto known =
-      std::ranges::find_if(kPixels, [&](const auto& pair) { return pair.first == pixels; });
-  if (known == std::end(kPixels)) throw ConfigError("the loader's pixels are " + pixels);
-  batches.pixel = known->second;
-  batches.planar = flag(hello, "planar");
-  batches.has_labels = flag(hello, "labels");
-  batches.python = word(hello, "python");
-  const auto workers = static_cast<std::int32_t>(integer(hello, "workers", -1, kMostWorkers));
-  if (workers >= 0) batches.workers = workers;
-  if (const auto notes = hello.find("notes"); notes != hello.end() && notes->is_array()) {
-    for (const json& note : *notes) {
-      if (note.is_string() && batches.notes.size() < kMostNotes) batches.notes.push_back(note);
-    }
-  }
-  return batches;
-}
-
 }  // namespace
-
-std::size_t LoaderBatches::bytes() const noexcept {
-  return static_cast<std::size_t>(images) *
-         (image.elements() * size_of(pixel) + sizeof(std::int32_t));
-}
 
 LoaderProcess::LoaderProcess(const LoaderCommand& command, Nanoseconds limit,
                              const std::stop_token& stop)
@@ -165,9 +85,8 @@ LoaderProcess::LoaderProcess(const LoaderCommand& command, Nanoseconds limit,
         std::make_unique<remote::ProducerProcess>(command_of(command, program.get(), childs.get()));
   }
   const Time begin = std::chrono::steady_clock::now(), deadline = begin + limit;
-  pid_ = static_cast<std::int32_t>(
-      integer(parse(await_packet("start", deadline, stop).bytes), "pid", 1, INT32_MAX));
-  batches_ = read_batches(parse(await_packet("yield a batch", deadline, stop).bytes));
+  pid_ = parse_start(await_packet("start", deadline, stop).bytes);
+  batches_ = parse_batches(await_packet("yield a batch", deadline, stop).bytes);
   batches_.first_batch = std::chrono::steady_clock::now() - begin;
 }
 
@@ -176,11 +95,8 @@ void LoaderProcess::share(std::size_t slots, Nanoseconds limit, const std::stop_
   send(socket_.get(), &slots_, sizeof slots_, MSG_NOSIGNAL);
   const Time deadline = std::chrono::steady_clock::now() + limit;
   const Packet packet = await_packet("share its memory", deadline, stop);
-  const json reply = parse(packet.bytes);
-  stride_ = static_cast<std::size_t>(integer(reply, "stride", 4096, std::int64_t{1} << 34));
-  if (!packet.memory || stride_ < batches_.bytes() || stride_ % 4096 != 0) {
-    throw DataError("the loader's process shared no memory for its batches");
-  }
+  stride_ = parse_memory(packet.bytes, batches_);
+  if (!packet.memory) throw DataError("the loader's process shared no memory for its batches");
   pool_ = std::make_shared<const net::MappedPool>(packet.memory, kMostPool);
   static_cast<void>(pool_->view(stride_ * (slots - 1), stride_));  // throws if it is too small
   with_loader_.assign(slots, true);
@@ -193,32 +109,11 @@ std::span<const std::byte> LoaderProcess::slot(std::uint32_t slot) const {
 std::optional<LoaderBatch> LoaderProcess::next() {
   const std::optional<Packet> packet = receive();
   if (!packet) return std::nullopt;
-  BatchPacket sent{};
-  if (packet->bytes.size() != sizeof sent) {
-    static_cast<void>(parse(packet->bytes));  // throws what the loader says
-    throw DataError("the loader's process sent what is no batch");
-  }
-  std::memcpy(&sent, packet->bytes.data(), sizeof sent);
-  LoaderBatch batch{
-      .slot = sent.slot,
-      .images = static_cast<std::int32_t>(std::min<std::uint32_t>(sent.images, kMostImages)),
-      .is_partial = (sent.flags & kPartial) != 0,
-      .begins_epoch = (sent.flags & kFirstOfEpoch) != 0};
-  static constexpr std::int64_t kMost = std::int64_t{1} << 50;  // 13 days; sums do not overflow
-  const auto duration = [](std::int64_t ns) {
-    return Nanoseconds(std::clamp<std::int64_t>(ns, 0, kMost));
-  };
-  batch.getting = duration(sent.get_ns);
-  batch.converting = duration(sent.convert_ns);
-  batch.waiting = duration(sent.room_ns);
-  batch.getting_cpu = duration(sent.get_cpu_ns);
-  batch.loading = duration(sent.load_ns);
-  batch.loading_cpu = duration(sent.load_cpu_ns);
-  batch.collating = duration(sent.collate_ns);
+  const LoaderBatch batch = parse_batch(packet->bytes, batches_, slots_);
   if (batch.is_partial) return batch;
-  if (batch.slot >= slots_ || !with_loader_[batch.slot] || batch.images != batches_.images) {
-    throw DataError("the loader's process sent a batch of " + std::to_string(sent.images) +
-                    " images in slot " + std::to_string(sent.slot) + ", which it must not use");
+  if (!with_loader_[batch.slot]) {
+    throw DataError("the loader's process sent a batch in slot " + std::to_string(batch.slot) +
+                    ", which it must not use");
   }
   with_loader_[batch.slot] = false;
   return batch;

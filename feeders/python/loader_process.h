@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Python loader in a child process (feed_loader.py), which writes its batches into memory that it
-// shares with this process. README.md describes the messages.
+// shares with this process. README.md describes the messages, loader_messages.h reads them.
 //
 // Nothing that the loader does can make this process crash: the memory cannot shrink, and each
 // number that the child sends is checked. But the child may write to a slot at any time.
@@ -17,10 +17,10 @@
 #include <string>
 #include <vector>
 
-#include "dataflow/batch.h"
 #include "dataflow/clock.h"
 #include "dataflow/machine/file_descriptor.h"
 #include "dataflow/net/shared_memory/mapped_pool.h"
+#include "feeders/python/loader_messages.h"
 #include "feeders/remote/receive/producer_process.h"
 
 namespace penstock::python {
@@ -33,38 +33,6 @@ struct LoaderCommand {
   /// NAME=VALUE,...: environment variables of the interpreter; the last of equal names counts.
   std::string environment;
   std::string part;  ///< "all", "handover", "collate" or "samples": what is done for each batch
-};
-
-/// What the loader's batches are, from the first one.
-struct LoaderBatches {
-  std::int32_t images = 0;
-  ImageShape image{};
-  DType pixel = DType::u8;
-  bool planar = false;  ///< [N,C,H,W]
-  bool has_labels = false;
-  /// Worker processes of a DataLoader whose times are known; 0: it loads in its own process. Empty:
-  /// no times are known.
-  std::optional<std::int32_t> workers;
-  std::string python;              ///< the interpreter's version
-  Nanoseconds first_batch{};       ///< from the start of the interpreter to the first batch
-  std::vector<std::string> notes;  ///< what is remarkable about the loader's settings
-
-  std::size_t bytes() const noexcept;
-};
-
-/// A batch in a slot of the shared memory, or one that was left out.
-struct LoaderBatch {
-  std::uint32_t slot = 0;
-  std::int32_t images = 0;
-  bool is_partial = false;  ///< has fewer images than the first one, and is in no slot
-  bool begins_epoch = false;
-  Nanoseconds getting{};      ///< time in the loader's `next`
-  Nanoseconds getting_cpu{};  ///< of it, processor time of the thread that calls
-  Nanoseconds converting{};   ///< checks, and the copy into the slot
-  Nanoseconds waiting{};      ///< for a free slot
-  // Of all workers since the batch before, if these times are known:
-  Nanoseconds loading{}, loading_cpu{};  ///< samples
-  Nanoseconds collating{};               ///< batches of samples
 };
 
 class LoaderProcess {

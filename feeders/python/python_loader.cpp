@@ -133,6 +133,8 @@ class PythonLoader final : public Feeder {
                  context.options.duration("start_timeout"), context.data.stop),
         loading_(worker_stage("load")),
         collating_(worker_stage("collate")),
+        queueing_(process_.batches().times_queue ? &probe_.stage({"queue", kOutside}) : nullptr),
+        pinning_(process_.batches().pins ? &probe_.stage({"pin", "pin thread"}) : nullptr),
         getting_(probe_.stage({"get next", "loader"})),
         converting_(probe_.stage({"convert", "loader"})) {
     check();
@@ -167,6 +169,7 @@ class PythonLoader final : public Feeder {
       images_.add(spec_.images);
     }
     note_processors();
+    note_partial();
   }
 
  private:
@@ -206,10 +209,15 @@ class PythonLoader final : public Feeder {
       const remote::LentSlots::News news = take_back();
       if (stop.stop_requested()) return std::nullopt;  // after the call that hears of it
       if (const std::optional<LoaderBatch> batch = process_.next()) {
-        if (batch->begins_epoch) epochs_.add();
+        if (batch->begins_epoch) {
+          epochs_.add();
+          epoch_has_partial_ = false;
+        }
         account(*batch);
         if (!batch->is_partial) return batch;
-        note_partial(*batch);
+        partial_.add();
+        images_partial_ += batch->images;
+        if (!std::exchange(epoch_has_partial_, true)) ++partial_epochs_;
         continue;
       }
       const auto left =
@@ -247,6 +255,8 @@ class PythonLoader final : public Feeder {
       stage.timed_items.add();
       stage.wall_ns.add(std::max(wall, Nanoseconds{}).count());
     };
+    if (queueing_ != nullptr) count(*queueing_, batch.queued);
+    if (pinning_ != nullptr) count(*pinning_, batch.pinning);
     Nanoseconds getting = batch.getting;
     if (loading_ != nullptr) {
       count(*loading_, batch.loading);
@@ -283,12 +293,13 @@ class PythonLoader final : public Feeder {
     }
   }
 
-  void note_partial(const LoaderBatch& batch) {
-    partial_.add();
-    if (std::exchange(said_partial_, true)) return;
-    probe_.note("the last batch of the loader's epoch has " + std::to_string(batch.images) +
-                " images instead of " + std::to_string(spec_.images) +
-                "; such batches are made, but not trained on");
+  void note_partial() {
+    if (partial_epochs_ == 0) return;
+    const std::int64_t images = images_partial_ / partial_epochs_;
+    probe_.fact("images_left_out_per_epoch", static_cast<double>(images));
+    probe_.note("of each epoch of the loader, " + std::to_string(images) +
+                " images come in a smaller batch, which is made but not trained on; img/s counts "
+                "whole batches, so the rate stays the same");
   }
 
   /// Throws DataError if a label is out of range.
@@ -324,12 +335,13 @@ class PythonLoader final : public Feeder {
   Counter &images_, &epochs_, &partial_, &copied_, &lent_bytes_;
   const std::shared_ptr<remote::LentSlots> lent_;
   LoaderProcess process_;
-  StageCounters *loading_, *collating_;  // null: their times are not known
+  StageCounters *loading_, *collating_, *queueing_, *pinning_;  // null: their times are not known
   StageCounters &getting_, &converting_;
   Nanoseconds loading_time_{}, loading_cpu_{};  // in the whole run
   std::unique_ptr<MemoryPin> pin_;              // null: the device cannot read the shared memory
   std::vector<std::uint32_t> in_slot_;  // by slot of the ring: the slot of the memory lent to it
-  bool said_partial_ = false;
+  std::int64_t images_partial_ = 0, partial_epochs_ = 0;  // epochs that ended with a smaller batch
+  bool epoch_has_partial_ = false;
 };
 
 std::optional<FeederBatches> describe(const Options& options, const std::stop_token& stop) {

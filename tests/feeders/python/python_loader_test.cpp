@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -27,14 +29,19 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A stand-in for PyTorch's DataLoader: its fetcher, and worker processes that are forked. A sample
-/// takes 2 ms, a batch of two 1 ms more.
+/// A stand-in for PyTorch's DataLoader: its fetcher, worker processes that are forked, and pinning.
+/// A sample takes 2 ms, a batch of two 1 ms more, 3 ms on its way and 1 ms for pinning.
 constexpr const char* kTorch = R"(
-import os, struct, sys, time, types
+import multiprocessing, os, sys, time, types
 
-data = types.ModuleType("torch.utils.data")
-fetching = types.ModuleType("torch.utils.data._utils.fetch")
+def module(name):
+    made = sys.modules["torch.utils.data" + name] = types.ModuleType("torch.utils.data" + name)
+    return made
+
+data, fetching, working, pinning, loading = map(
+    module, ("", "._utils.fetch", "._utils.worker", "._utils.pin_memory", ".dataloader"))
 worker = None
+data.get_worker_info = lambda: worker
 
 class _MapDatasetFetcher:
     def __init__(self, dataset, collate_fn):
@@ -43,54 +50,89 @@ class _MapDatasetFetcher:
     def fetch(self, index):
         return self.collate_fn([self.dataset[i] for i in index])
 
+def pin_memory(batch, device=None):
+    time.sleep(0.001)
+    return batch
+
+def _worker_loop(fetcher, out):
+    while True:
+        batch = fetcher.fetch([0, 1])
+        time.sleep(0.003)
+        out.send(batch)
+
+class _MultiProcessingDataLoaderIter:
+    def __init__(self, loader):
+        global worker
+        self.loader, self.pipes, self.turn = loader, [], 0
+        for number in range(loader.num_workers):
+            mine, childs = multiprocessing.Pipe(duplex=False)
+            if os.fork() == 0:
+                worker = types.SimpleNamespace(id=number)
+                working._worker_loop(loader.fetcher(), childs)
+            self.pipes.append(mine)
+
+    def __iter__(self):
+        return self
+
+    def _next_data(self):
+        batch = self.pipes[self.turn % len(self.pipes)].recv()
+        self.turn += 1
+        return pinning.pin_memory(batch, None) if self.loader.pin_memory else batch
+
+    def __next__(self):
+        return DataLoader.batch(self._next_data())
+
 fetching._MapDatasetFetcher = _MapDatasetFetcher
-data.get_worker_info = lambda: worker
-sys.modules["torch.utils.data"] = data
-sys.modules["torch.utils.data._utils.fetch"] = fetching
+working._worker_loop = _worker_loop
+pinning.pin_memory = pin_memory
+loading._MultiProcessingDataLoaderIter = _MultiProcessingDataLoaderIter
 
 class Samples:
     def __getitem__(self, index):
         time.sleep(0.002)
         return index
 
+class Nested:
+    """A data set with a loader of its own, which loads in the worker."""
+    def __init__(self):
+        self.inner = _MapDatasetFetcher(Samples(), lambda samples: samples)
+
+    def __getitem__(self, index):
+        return self.inner.fetch([index])[0]
+
 def collate(samples):
     time.sleep(0.001)
     return samples
 
 class DataLoader:
-    prefetch_factor, pin_memory = 2, False
+    prefetch_factor = 2
 
-    def __init__(self, num_workers):
-        self.num_workers = num_workers
+    def __init__(self, num_workers, pin_memory, dataset):
+        self.num_workers, self.pin_memory, self.dataset = num_workers, pin_memory, dataset
+
+    def fetcher(self):
+        return _MapDatasetFetcher(self.dataset, collate)
 
     def __iter__(self):
-        global worker
-        if self.num_workers == 0:
-            fetcher = _MapDatasetFetcher(Samples(), collate)
-            while True:
-                yield self.batch(fetcher.fetch([0, 1]))
-        pipes = []
-        for number in range(self.num_workers):
-            mine, childs = os.pipe()
-            if os.fork() == 0:
-                worker = types.SimpleNamespace(id=number)
-                fetcher = _MapDatasetFetcher(Samples(), collate)
-                while True:
-                    os.write(childs, struct.pack("<ii", *fetcher.fetch([0, 1])))
-            pipes.append(mine)
+        return _MultiProcessingDataLoaderIter(self) if self.num_workers else self.load_here()
+
+    def load_here(self):
+        fetcher = self.fetcher()
         while True:
-            for pipe in pipes:
-                yield self.batch(struct.unpack("<ii", os.read(pipe, 8)))
+            yield self.batch(fetcher.fetch([0, 1]))
 
     @staticmethod
     def batch(labels):
         return memoryview(bytes(2 * 4 * 6 * 3)).cast("B", (2, 4, 6, 3)), list(labels)
 
-def make_loader(num_workers):
-    return DataLoader(num_workers)
+def make_loader(num_workers, pin_memory=False):
+    return DataLoader(num_workers, pin_memory, Samples())
+
+def nested(num_workers):
+    return DataLoader(num_workers, False, Nested())
 
 def generator(num_workers):
-    yield from DataLoader(num_workers)
+    yield from make_loader(num_workers)
 )";
 
 /// Loaders that need no package. Image i of the data has bytes i and label i.
@@ -331,6 +373,8 @@ TEST_F(PythonLoader, EpochsFollowEachOther) {
 TEST_F(PythonLoader, APartialLastBatchIsLeftOutAndCounted) {
   EXPECT_EQ(firsts(take(text("partial"), 4)), (std::vector{0, 1, 2, 3, 0, 1, 2, 3}));
   EXPECT_GE(probe_.values().at("batches_partial"), 1);
+  EXPECT_EQ(probe_.facts().at("images_left_out_per_epoch"), 1);
+  EXPECT_TRUE(says(probe_.notes().back(), "of each epoch of the loader, 1 images"));
 }
 
 TEST_F(PythonLoader, BatchesMayBeDictionariesAndLabelsLists) {
@@ -389,6 +433,32 @@ TEST_F(PythonLoader, TheWorkersOfADataLoaderAreStages) {
   }
 }
 
+TEST_F(PythonLoader, TheWayFromWorkersAndPinningAreTimed) {
+  constexpr std::int64_t kBatches = 20, kMs = 1'000'000;
+  write_text(folder_.path() / "torch_like.py", kTorch);
+  const auto told = [&](const std::string& function, const std::string& arguments) {
+    return probe_of("python:loader='" + (folder_.path() / "torch_like.py").string() + ":" +
+                        function + "',args='" + arguments + "'",
+                    kBatches);
+  };
+  const auto has = [](const Probe& probe, std::string_view name) {
+    return std::ranges::any_of(probe.stages(),
+                               [&](const StageCounters& each) { return each.stage.name == name; });
+  };
+  const std::unique_ptr<Probe> pinned = told("make_loader", "num_workers=2,pin_memory=True");
+  const StageCounters &queue = pinned->stage({"queue", kOutside, 0}),
+                      &pin = pinned->stage({"pin", "pin thread", 0});
+  EXPECT_GE(queue.items.value(), kBatches);
+  EXPECT_GE(queue.wall_ns.value(), queue.items.value() * 3 * kMs);
+  EXPECT_GE(pin.wall_ns.value(), pin.items.value() * kMs);
+  EXPECT_EQ(pin.stage.threads, 1);
+  const std::unique_ptr<Probe> not_pinned = told("nested", "num_workers=2");
+  EXPECT_TRUE(has(*not_pinned, "queue"));
+  EXPECT_FALSE(has(*not_pinned, "pin"));
+  const std::unique_ptr<Probe> here = told("make_loader", "num_workers=0");
+  EXPECT_FALSE(has(*here, "queue"));
+}
+
 TEST_F(PythonLoader, PartsOfALoaderRunAlone) {
   constexpr std::int64_t kBatches = 40, kMs = 1'000'000;
   write_text(folder_.path() / "torch_like.py", kTorch);
@@ -407,6 +477,27 @@ TEST_F(PythonLoader, PartsOfALoaderRunAlone) {
                    "is no DataLoader of PyTorch"));
   EXPECT_TRUE(says(thrown_by<ConfigError>([&] { make(text("counting", "part=half")); }),
                    "expected all, handover, collate or samples"));
+}
+
+TEST_F(PythonLoader, WithoutALoaderTheFeedersYieldTheSameRandomBatchAgainAndAgain) {
+  for (const char* const name : {"python", "python-queue", "python-dataset"}) {
+    SCOPED_TRACE(name);
+    const FeederEntry& entry = find_entry(feeder_table(), name);
+    const Options given(name, entry.options, parse_component(name));
+    const std::unique_ptr<Feeder> feeder = entry.make(FeederContext{.spec = spec_,
+                                                                    .device = device_,
+                                                                    .clock = clock_,
+                                                                    .options = given,
+                                                                    .probe = probe_,
+                                                                    .timeout = 30s,
+                                                                    .slots = 2});
+    const std::vector<Seen> seen = take(*feeder, 3);
+    ASSERT_EQ(seen.size(), 3U);
+    EXPECT_EQ(seen[0].labels, (std::vector<std::int32_t>{0, 1}));
+    EXPECT_EQ(seen[0].pixels, seen[2].pixels);
+    const std::set<std::byte> values(seen[0].pixels.begin(), seen[0].pixels.end());
+    EXPECT_GT(values.size(), 32U) << "of 144 random bytes";
+  }
 }
 
 TEST_F(PythonLoader, OutputOfTheLoaderDoesNoHarm) {

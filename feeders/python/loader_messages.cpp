@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "feeders/python/loader_messages.h"
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "dataflow/error.h"
+
+namespace penstock::python {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kMostNotes = 8;
+constexpr std::int32_t kMostImages = 65536, kMostSide = 16384;
+constexpr std::int32_t kMostWorkers = 65536;
+constexpr std::uint32_t kFirstOfEpoch = 1, kPartial = 2;
+constexpr std::pair<std::string_view, DType> kPixels[] = {{"uint8", DType::u8},
+                                                          {"float16", DType::f16},
+                                                          {"bfloat16", DType::bf16},
+                                                          {"float32", DType::f32}};
+
+/// A batch as the child sends it (BATCH in feed_loader.py).
+struct BatchPacket {
+  std::uint32_t slot, images, flags, reserved;
+  std::int64_t get_ns, convert_ns, room_ns, get_cpu_ns;
+  std::int64_t load_ns, load_cpu_ns, collate_ns, queue_ns, pin_ns;
+};
+static_assert(sizeof(BatchPacket) == 88);
+
+/// The string of that name; empty: none.
+std::string word(const json& value, const char* name) {
+  const auto found = value.find(name);
+  return found != value.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+bool flag(const json& value, const char* name) {
+  const auto found = value.find(name);
+  return found != value.end() && found->is_boolean() && found->get<bool>();
+}
+
+json parse(std::string_view packet) {
+  json value = json::parse(packet, nullptr, false);
+  if (!value.is_object()) throw DataError("the loader's process sent what is no message of it");
+  const std::string error = word(value, "error"), trace = word(value, "traceback");
+  if (!trace.empty()) throw DataError(error + ":\n" + trace);
+  if (!error.empty()) throw ConfigError(error);
+  return value;
+}
+
+std::int64_t integer(const json& value, const char* name, std::int64_t least, std::int64_t most) {
+  const auto found = value.find(name);
+  if (found == value.end() || !found->is_number_integer() || found->get<std::int64_t>() < least ||
+      found->get<std::int64_t>() > most) {
+    throw ConfigError(std::string("the loader's ") + name + " is " +
+                      (found == value.end() ? "missing" : found->dump()) + "; expected " +
+                      std::to_string(least) + " to " + std::to_string(most));
+  }
+  return found->get<std::int64_t>();
+}
+
+}  // namespace
+
+std::size_t LoaderBatches::bytes() const noexcept {
+  return static_cast<std::size_t>(images) *
+         (image.elements() * size_of(pixel) + sizeof(std::int32_t));
+}
+
+std::int32_t parse_start(std::string_view packet) {
+  return static_cast<std::int32_t>(integer(parse(packet), "pid", 1, INT32_MAX));
+}
+
+LoaderBatches parse_batches(std::string_view packet) {
+  const json hello = parse(packet);
+  LoaderBatches batches;
+  const auto read = [&](const char* name, std::int64_t most) {
+    return static_cast<std::int32_t>(integer(hello, name, 1, most));
+  };
+  batches.images = read("images", kMostImages);
+  batches.image = {read("height", kMostSide), read("width", kMostSide), read("channels", 4)};
+  const std::string pixels = word(hello, "pixels");
+  const auto known =
+      std::ranges::find_if(kPixels, [&](const auto& pair) { return pair.first == pixels; });
+  if (known == std::end(kPixels)) throw ConfigError("the loader's pixels are " + pixels);
+  batches.pixel = known->second;
+  batches.planar = flag(hello, "planar");
+  batches.has_labels = flag(hello, "labels");
+  batches.python = word(hello, "python");
+  const auto workers = static_cast<std::int32_t>(integer(hello, "workers", -1, kMostWorkers));
+  if (workers >= 0) batches.workers = workers;
+  batches.times_queue = flag(hello, "queue");
+  batches.pins = flag(hello, "pin");
+  if (const auto notes = hello.find("notes"); notes != hello.end() && notes->is_array()) {
+    for (const json& note : *notes) {
+      if (note.is_string() && batches.notes.size() < kMostNotes) batches.notes.push_back(note);
+    }
+  }
+  return batches;
+}
+
+std::size_t parse_memory(std::string_view packet, const LoaderBatches& batches) {
+  const auto stride =
+      static_cast<std::size_t>(integer(parse(packet), "stride", 4096, std::int64_t{1} << 34));
+  if (stride < batches.bytes() || stride % 4096 != 0) {
+    throw DataError("the loader's process shared no memory for its batches");
+  }
+  return stride;
+}
+
+LoaderBatch parse_batch(std::string_view packet, const LoaderBatches& batches,
+                        std::uint32_t slots) {
+  BatchPacket sent{};
+  const bool fits = packet.size() == sizeof sent;
+  if (fits) std::memcpy(&sent, packet.data(), sizeof sent);
+  if (!fits || sent.reserved != 0) {   // text has no zeros
+    static_cast<void>(parse(packet));  // throws what the loader says
+    throw DataError("the loader's process sent what is no batch");
+  }
+  LoaderBatch batch{
+      .slot = sent.slot,
+      .images = static_cast<std::int32_t>(std::min<std::uint32_t>(sent.images, kMostImages)),
+      .is_partial = (sent.flags & kPartial) != 0,
+      .begins_epoch = (sent.flags & kFirstOfEpoch) != 0};
+  static constexpr std::int64_t kMost = std::int64_t{1} << 50;  // 13 days; sums do not overflow
+  const auto duration = [](std::int64_t ns) {
+    return Nanoseconds(std::clamp<std::int64_t>(ns, 0, kMost));
+  };
+  batch.getting = duration(sent.get_ns);
+  batch.converting = duration(sent.convert_ns);
+  batch.waiting = duration(sent.room_ns);
+  batch.getting_cpu = duration(sent.get_cpu_ns);
+  batch.loading = duration(sent.load_ns);
+  batch.loading_cpu = duration(sent.load_cpu_ns);
+  batch.collating = duration(sent.collate_ns);
+  batch.queued = duration(sent.queue_ns);
+  batch.pinning = duration(sent.pin_ns);
+  if (batch.is_partial && batch.images < batches.images) return batch;
+  if (batch.is_partial || batch.slot >= slots || batch.images != batches.images) {
+    throw DataError("the loader's process sent a batch of " + std::to_string(sent.images) +
+                    " images in slot " + std::to_string(sent.slot) + ", which it must not use");
+  }
+  return batch;
+}
+
+}  // namespace penstock::python

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The packets that the child process of a Python loader sends (README.md, "Messages"). Each number
+// is checked before it is used. Pure functions; any thread may call them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dataflow/batch.h"
+#include "dataflow/clock.h"
+
+namespace penstock::python {
+
+/// What the loader's batches are, from the first one.
+struct LoaderBatches {
+  std::int32_t images = 0;
+  ImageShape image{};
+  DType pixel = DType::u8;
+  bool planar = false;  ///< [N,C,H,W]
+  bool has_labels = false;
+  /// Worker processes of a DataLoader whose times are known; 0: it loads in its own process. Empty:
+  /// no times are known.
+  std::optional<std::int32_t> workers;
+  /// The times from workers to the loader's process are known; that process pins batches.
+  bool times_queue = false, pins = false;
+  std::string python;              ///< the interpreter's version
+  Nanoseconds first_batch{};       ///< from the start of the interpreter to the first batch
+  std::vector<std::string> notes;  ///< what is remarkable about the loader's settings
+
+  std::size_t bytes() const noexcept;
+};
+
+/// A batch in a slot of the shared memory, or one that was left out.
+struct LoaderBatch {
+  std::uint32_t slot = 0;
+  std::int32_t images = 0;
+  bool is_partial = false;  ///< has fewer images than the first one, and is in no slot
+  bool begins_epoch = false;
+  Nanoseconds getting{};      ///< time in the loader's `next`
+  Nanoseconds getting_cpu{};  ///< of it, processor time of the thread that calls
+  Nanoseconds converting{};   ///< checks, and the copy into the slot
+  Nanoseconds waiting{};      ///< for a free slot
+  // Since the batch before, of all workers and of the batches that came from them, if known:
+  Nanoseconds loading{}, loading_cpu{};  ///< samples
+  Nanoseconds collating{};               ///< batches of samples
+  Nanoseconds queued{};                  ///< from the worker to the loader's process
+  Nanoseconds pinning{};                 ///< in that process
+};
+
+// All throw DataError, ConfigError if the loader cannot be used, and what the packet says if it is
+// an error of the loader: DataError with a traceback, else ConfigError.
+
+/// The first packet: the number of the interpreter's process.
+std::int32_t parse_start(std::string_view packet);
+/// The second packet.
+LoaderBatches parse_batches(std::string_view packet);
+/// The third packet: bytes from one slot of the shared memory to the next, at least those of a
+/// batch.
+std::size_t parse_memory(std::string_view packet, const LoaderBatches& batches);
+/// Every later packet. A batch that is not partial is in a slot below `slots`.
+LoaderBatch parse_batch(std::string_view packet, const LoaderBatches& batches, std::uint32_t slots);
+
+}  // namespace penstock::python
