@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <optional>
 
 #include "bench/isolate/delivery.h"
@@ -23,6 +24,7 @@ struct StageWork {
 constexpr std::array kStageWorks = {
     StageWork{"load", "Loading samples in the loader"},
     StageWork{"collate", "Collating samples in the loader"},
+    StageWork{"pin", "Pinning batches in the loader"},
     StageWork{"get next", "The loader"},
     StageWork{"decode", "JPEG decoding"},
     StageWork{"read", "Reading files"},
@@ -181,6 +183,19 @@ std::string cores_sentence(const Predictions& predictions, double ceiling_img_pe
   return text + ".";
 }
 
+/// Over the usable runs that have the fact; none: no run has it.
+std::optional<double> mean_fact(const Row& row, const std::string& name) {
+  std::vector<double> values;
+  for (const Repetition& repetition : row.repetitions) {
+    const auto fact = repetition.result.facts.find(name);
+    if (is_usable(repetition.result) && fact != repetition.result.facts.end()) {
+      values.push_back(fact->second);
+    }
+  }
+  if (values.empty()) return std::nullopt;
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
 /// What a loader's workers do, and which devices it would be fast enough for.
 std::string loader_sentence(const Isolation& found) {
   const auto share = [&](std::string_view name) -> std::optional<double> {
@@ -195,8 +210,34 @@ std::string loader_sentence(const Isolation& found) {
     text = fmt::format("Of their time, {:.0f} % is loading samples and {:.0f} % collating them. ",
                        *load, *collate);
   }
-  return text + fmt::format("Alone it supplies {} img/s: a device that trains less does not wait.",
-                            format_estimate(*found.supply_img_per_s, 0));
+  const Row& coupled = found.measurement.coupled();
+  if (const auto queue_s = mean_fact(coupled, "worker_queue_window_mean_s")) {
+    const std::optional<double> pin = share("pin");
+    text += fmt::format(
+        "A batch took {} ms from its worker to the process that asks for it{}. ",
+        format_fixed(1e3 * *queue_s, 1),
+        pin ? fmt::format(", and pinning took {:.0f} % of its thread's time", *pin) : "");
+  }
+  text += fmt::format("Alone it supplies {} img/s: a device that trains less does not wait.",
+                      format_estimate(*found.supply_img_per_s, 0));
+  if (const auto bytes = mean_fact(coupled, "child_memory_bytes")) {
+    constexpr double kMb = 1e6;
+    text += fmt::format(" It holds {:.0f} MB", *bytes / kMb);
+    if (const auto worker = mean_fact(coupled, "worker_memory_bytes")) {
+      text += fmt::format(", {:.0f} MB in each worker process", *worker / kMb);
+    }
+    if (const auto growth = mean_fact(coupled, "child_growth_bytes_per_min")) {
+      text += fmt::format(", and grew by {:.0f} MB a minute", std::max(0.0, *growth / kMb));
+    }
+    text += ".";
+  }
+  if (const auto left_out = mean_fact(coupled, "images_left_out_per_epoch")) {
+    text += fmt::format(
+        " {:.0f} images of each epoch come in a smaller batch, which is not trained on; img/s "
+        "counts whole batches.",
+        *left_out);
+  }
+  return text;
 }
 
 std::string crowded_sentence(const Measurement& measurement) {
