@@ -108,10 +108,8 @@ int run(const Invocation& invocation) {
                       wanted.stop_command)};
   if (!parse_flags({.verb = "doctor",
                     .summary = "Checks a running training from outside, through /proc and /sys: "
-                               "cores, quota, threads, memory, /dev/shm, storage, frequency, NUMA, "
-                               "files. PID is the training; its child processes count. With a "
-                               "command, starts it and checks it while it runs; the report goes to "
-                               "standard error, and the command goes on.",
+                               "cores, threads, memory, storage, NUMA. PID is the training; its "
+                               "child processes count. A command is started and checked.",
                     .examples = "doctor 4711\n"
                                 "doctor $(pgrep -of train.py) --seconds 30s\n"
                                 "doctor 4711 --json doctor.json\n"
