@@ -58,6 +58,7 @@ struct ServerLink {
   cluster::ServerConnection& servers;
   /// The values for the update with that number, from 0.
   std::function<Hyper(std::int64_t)> hyper{};
+  std::int64_t first_step = 0;  ///< steps taken before this run was resumed
 };
 
 /// The factor for a sum over all ranks. mean_sum divides by the ranks of this process.
@@ -97,6 +98,8 @@ class UpdateStrategy {
   /// calls may. False: finish_step is called again for each step.
   virtual bool recordable() const noexcept { return true; }
   /// Called between steps. A resumed run also calls it before start() and then writes its arenas.
+  /// If servers hold the newest weights and the optimizer's state, blocks until the rank has them
+  /// too.
   virtual KeptArenas kept(const ParameterSet& set) { return {.weights = set.weights}; }
   /// Called before start() in a resumed run, after the arenas of kept() were filled from a
   /// checkpoint.

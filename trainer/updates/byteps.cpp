@@ -44,7 +44,8 @@ class BytePs final : public ServedUpdate {
     const ParameterSet& set = executable.parameters();
     if (leads()) {
       plan(set);
-      servers_.begin(plan_, cluster::ServerRule::sum, set.weights, set.running);
+      servers_.begin(plan_, cluster::ServerRule::sum, set.weights, set.running,
+                     {.step = first_step_});
       servers_.set_credit(credit_bytes_);
     }
     share_weights(collective_, set, stream);

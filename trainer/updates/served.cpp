@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "dataflow/error.h"
 #include "dataflow/probe.h"
@@ -36,6 +38,8 @@ float served_scale(const UpdateContext& context, std::int32_t workers, cluster::
 }
 
 class Served final : public ServedUpdate {
+  using Answers = cluster::ServerConnection::Answers;
+
  public:
   Served(const UpdateContext& context, const ServerLink& link, cluster::ServerRule rule,
          Placement placement, bool staged)
@@ -48,7 +52,8 @@ class Served final : public ServedUpdate {
         part_bytes_(part_bytes_of(context.options, "part_bytes")),
         scale_(served_scale(context, servers_.cluster().workers(), rule)),
         gradients_(context),
-        pulled_(context) {
+        pulled_(context),
+        step_(first_step_) {
     if (leads() && probe_ != nullptr) describe();
   }
   Served(const Served&) = delete;
@@ -58,18 +63,26 @@ class Served final : public ServedUpdate {
     if (leads()) servers_.release();
   }
 
-  KeptArenas kept(const ParameterSet& set) override {
-    return {.weights = set.weights, .rank_0_knows_all = false};
-  }
-
   void start(Executable& executable, Stream& stream) override {
     const ParameterSet& set = executable.parameters();
     if (leads()) {
       plan_ = cluster::plan_parts(set, placement_, servers_.cluster().servers(), part_bytes_);
-      servers_.begin(plan_, rule_, set.weights, set.running);
+      servers_.begin(plan_, rule_, newest(set), set.running,
+                     {.state = step_ > 0 ? optimizer_.state() : OptimizerState{}, .step = step_});
     }
     share_weights(collective_, set, stream);
   }
+
+  KeptArenas kept(const ParameterSet& set) override {
+    if (!plan_.parts.empty()) {
+      if (unanswered_ && !early_) early_ = servers_.await();
+      servers_.pull(plan_, newest(set), optimizer_.state());
+    }
+    if (!staged_) return {.weights = set.weights};
+    return {
+        .weights = pulled_.beside(set.weights), .carried = set.weights, .carries = "staged_weight"};
+  }
+  void resume() override { has_pulled_ = true; }
 
   void finish_step(Executable& executable, Stream& stream, StepResult& result) override {
     const ParameterSet& set = executable.parameters();
@@ -105,8 +118,13 @@ class Served final : public ServedUpdate {
                     terms);
     }
   }
+  /// The weights of the next push's answer: if staged, beside those that the next step reads.
+  Tensor newest(const ParameterSet& set) {
+    return has_pulled_ ? pulled_.beside(set.weights) : set.weights;
+  }
   void await(StepResult& result) {
-    const cluster::ServerConnection::Answers answers = servers_.await();
+    unanswered_ = false;
+    const Answers answers = early_ ? *std::exchange(early_, std::nullopt) : servers_.await();
     result.l2_loss = static_cast<float>(answers.value);
     if (rule_ != cluster::ServerRule::on_arrival || probe_ == nullptr) return;
     probe_->counter("updates_stale_by_" + std::to_string(answers.staleness)).add();
@@ -114,16 +132,17 @@ class Served final : public ServedUpdate {
   /// Waits for the previous step's answer, then pushes this step's gradients.
   void exchange_staged(const ParameterSet& set, Stream& stream, StepResult& result) {
     const Tensor pulled = pulled_.beside(set.weights);
-    if (step_ > 0) {
+    if (unanswered_) {
       await(result);
-      copy(set.weights, pulled, stream);
-    } else {
+    } else {  // the first step of this run
       optimizer_.report_decay(set, stream, result);
     }
+    if (std::exchange(has_pulled_, true)) copy(set.weights, pulled, stream);
     const Tensor gradients = gradients_.beside(set.gradients);
     copy(gradients, set.gradients, stream);
     settle(stream);
     push(gradients, pulled);
+    unanswered_ = true;
   }
 
   Probe* const probe_;
@@ -133,9 +152,13 @@ class Served final : public ServedUpdate {
   const bool staged_;
   const std::size_t part_bytes_;
   const float scale_;
-  ArenaCopy gradients_, pulled_;  // used if staged
-  cluster::PartPlan plan_;
-  std::int64_t step_ = 0;
+  // Used if staged.
+  ArenaCopy gradients_, pulled_;
+  bool has_pulled_ = false;       // pulled_ has, or will have, the servers' weights
+  bool unanswered_ = false;       // a push is not yet awaited by a step
+  std::optional<Answers> early_;  // awaited between steps
+  cluster::PartPlan plan_;        // empty on ranks that do not lead, and before start()
+  std::int64_t step_;
 };
 
 }  // namespace

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string_view>
 
@@ -32,6 +33,7 @@ class ServedUpdate : public UpdateStrategy {
       : collective_(context.collective),
         optimizer_(context.optimizer),
         servers_(link.servers),
+        first_step_(link.first_step),
         device_(*context.device) {}
 
   /// Whether this rank talks to the servers for all ranks of its process.
@@ -46,6 +48,7 @@ class ServedUpdate : public UpdateStrategy {
   Collective& collective_;
   Optimizer& optimizer_;
   cluster::ServerConnection& servers_;
+  const std::int64_t first_step_;
 
  private:
   Device& device_;

@@ -173,11 +173,15 @@ void ServerConnection::attach(std::stop_token stopping, std::stop_token abandon)
 }
 
 void ServerConnection::begin(const PartPlan& plan, ServerRule rule, const Tensor& weights,
-                             const Tensor& running) {
+                             const Tensor& running, const ResumedFrom& resumed) {
   {
     const std::lock_guard lock(mutex_);
     throw_failure();
     parts_.resize(plan.parts.size());
+    step_ = static_cast<std::uint64_t>(resumed.step);
+    const bool alone = rule == ServerRule::one_by_one || rule == ServerRule::on_arrival;
+    const std::uint64_t updates =
+        step_ * static_cast<std::uint64_t>(alone ? arguments_.cluster.workers() : 1);
     if (arguments_.task == 0) {
       for (std::size_t server = 0; server < arguments_.cluster.ps_hosts.size(); ++server) {
         const ModelLayout layout{rule, arguments_.optimizer, plan.parts};
@@ -193,15 +197,18 @@ void ServerConnection::begin(const PartPlan& plan, ServerRule rule, const Tensor
       known.owner = this;
       known.server = server;
       known.bytes = part.count * sizeof(float);
-      known.into = part_of(arena, part);
-      known.asked = true;
-      ++unanswered_;
+      known.step = step_;
       if (arguments_.task == 0) {
+        for (std::size_t slot = 0; slot < resumed.state.slots && !part.fixed; ++slot) {
+          enqueue({.server = server,
+                   .header = {.kind = MessageKind::first, .key = part.key, .step = slot + 1},
+                   .borrowed = std::as_bytes(part_of(resumed.state.arenas[slot], part))});
+        }
         enqueue({.server = server,
-                 .header = {.kind = MessageKind::first, .key = part.key},
+                 .header = {.kind = MessageKind::first, .key = part.key, .version = updates},
                  .borrowed = std::as_bytes(part_of(arena, part))});
       }
-      enqueue({.server = server, .header = {.kind = MessageKind::pull, .key = part.key}});
+      ask(part, arena, 0);
     }
     progress_ = clock_.now();
     wake_.signal();
@@ -212,6 +219,32 @@ void ServerConnection::begin(const PartPlan& plan, ServerRule rule, const Tensor
   all_gather("", arguments_.silence, "waiting for all workers to have the first weights");
   const std::lock_guard lock(mutex_);
   phase_ = RankPhase::training;
+}
+
+void ServerConnection::ask(const Part& part, const Tensor& arena, std::size_t number) {
+  PartState& known = parts_[part.key];
+  PENSTOCK_ASSERT(!known.asked);
+  known.into = part_of(arena, part);
+  known.asked = true;
+  ++unanswered_;
+  enqueue({.server = known.server,
+           .header = {.kind = MessageKind::pull, .key = part.key, .step = number}});
+}
+
+void ServerConnection::pull(const PartPlan& plan, const Tensor& weights,
+                            const OptimizerState& state) {
+  for (std::size_t number = 0; number <= state.slots; ++number) {
+    {
+      const std::lock_guard lock(mutex_);
+      throw_failure();
+      for (const Part& part : plan.parts) {
+        if (!part.fixed) ask(part, number == 0 ? weights : state.arenas[number - 1], number);
+      }
+      progress_ = clock_.now();
+      wake_.signal();
+    }
+    static_cast<void>(await());
+  }
 }
 
 void ServerConnection::push(const Push& push, const Terms& terms) {

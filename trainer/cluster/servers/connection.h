@@ -40,6 +40,12 @@
 
 namespace penstock::cluster {
 
+/// What a resumed run continues from, beside the weights.
+struct ResumedFrom {
+  OptimizerState state{};  ///< of worker 0's optimizer, for the servers'; may be empty
+  std::int64_t step = 0;   ///< steps taken before
+};
+
 class ServerConnection {
  public:
   struct Arguments {
@@ -77,7 +83,11 @@ class ServerConnection {
   void attach(std::stop_token stopping, std::stop_token abandon);
   /// Agrees on the parts, and copies worker 0's weights and running statistics into every worker's
   /// arenas. All workers call it once.
-  void begin(const PartPlan& plan, ServerRule rule, const Tensor& weights, const Tensor& running);
+  void begin(const PartPlan& plan, ServerRule rule, const Tensor& weights, const Tensor& running,
+             const ResumedFrom& resumed = {});
+  /// Copies the servers' weights, and their optimizers' state, into these arenas. Blocks. Called
+  /// between steps, while no push is unanswered.
+  void pull(const PartPlan& plan, const Tensor& weights, const OptimizerState& state);
 
   struct Push {
     std::uint32_t part = 0;              ///< key
@@ -141,6 +151,8 @@ class ServerConnection {
             const std::function<bool()>& ready, const std::function<std::string()>& late = {});
   void throw_failure() const;
   void enqueue(Outgoing message);
+  /// Requests a part of an arena: 0: the weights; from 1: the optimizer's.
+  void ask(const Part& part, const Tensor& arena, std::size_t number);
 
   // ---- of the connection's thread ----
 

@@ -32,6 +32,9 @@ struct PartStore::Held {
 
 namespace {
 
+/// More updates than any run makes.
+constexpr std::uint64_t kMostUpdates = std::uint64_t{1} << 53;
+
 /// The part's segments as parameters in separate arenas.
 ParameterSet as_parameters(const Part& part, std::span<float> weights, std::span<float> gradients) {
   ParameterSet set;
@@ -100,14 +103,31 @@ PartStore::Held& PartStore::find(const ServerHeader& header) {
   return *found->second;
 }
 
+std::span<float> PartStore::values_of(Held& held, const ServerHeader& header) {
+  if (header.step == 0) return held.weights;
+  const OptimizerState state =
+      held.optimizer != nullptr ? held.optimizer->state() : OptimizerState{};
+  if (header.step > state.slots) {
+    refuse(header, "step", std::to_string(header.step), fmt::format("at most {}", state.slots));
+  }
+  const Tensor& arena = state.arenas[header.step - 1];
+  return {static_cast<float*>(arena.data), arena.count};
+}
+
 void PartStore::first(const ServerHeader& header, std::span<const std::byte> data) {
   Held& held = find(header);
   if (held.has_weights) refuse(header, "kind", "first weights again", "each part once");
-  if (data.size() != held.part.count * sizeof(float)) {
-    refuse(header, "length", std::to_string(data.size()),
-           std::to_string(held.part.count * sizeof(float)));
+  const std::span<float> values = values_of(held, header);
+  if (data.size() != values.size_bytes()) {
+    refuse(header, "length", std::to_string(data.size()), std::to_string(values.size_bytes()));
   }
-  if (!data.empty()) std::memcpy(held.weights.data(), data.data(), data.size());
+  if (header.version > kMostUpdates) {
+    refuse(header, "version", std::to_string(header.version),
+           fmt::format("at most {}", kMostUpdates));
+  }
+  if (!data.empty()) std::memcpy(values.data(), data.data(), data.size());
+  if (header.step > 0) return;
+  held.version = header.version;
   held.has_weights = true;
   for (const std::int32_t worker : std::exchange(held.pulls, {})) {
     answer(held, worker, held.weights, false);
@@ -117,7 +137,9 @@ void PartStore::first(const ServerHeader& header, std::span<const std::byte> dat
 void PartStore::pull(std::int32_t worker, const ServerHeader& header) {
   Held& held = find(header);
   if (header.length != 0) refuse(header, "length", std::to_string(header.length), "0");
-  if (held.has_weights) return answer(held, worker, held.weights, false);
+  const std::span<const float> values = values_of(held, header);
+  if (held.has_weights) return answer(held, worker, values, false);
+  if (header.step > 0) refuse(header, "step", std::to_string(header.step), "0 before the weights");
   if (std::find(held.pulls.begin(), held.pulls.end(), worker) != held.pulls.end()) {
     refuse(header, "kind", "a pull again", "one at a time");
   }

@@ -37,9 +37,9 @@ class PartStore {
   ~PartStore();
 
   /// The calls throw DataError, and change nothing, if key, length or step are wrong. The initial
-  /// weights are accepted once.
+  /// weights are accepted once; a resumed run sends the optimizer's state before them.
   void first(const ServerHeader& header, std::span<const std::byte> data);
-  /// Answered once the initial weights are there.
+  /// Answered once the initial weights are there; the optimizer's state only after them.
   void pull(std::int32_t worker, const ServerHeader& header);
   void push(std::int32_t worker, const ServerHeader& header, net::Frame data);
 
@@ -49,6 +49,9 @@ class PartStore {
  private:
   struct Held;
   Held& find(const ServerHeader& header);
+  /// The values that a message first or pull is about: its step is 0 for the weights, otherwise the
+  /// number of the optimizer's arena, from 1.
+  static std::span<float> values_of(Held& held, const ServerHeader& header);
   void add(Held& held, std::span<const std::byte> data, bool first);
   void apply(Held& held, const ServerHeader& terms);
   void answer(Held& held, std::int32_t worker, std::span<const float> data, bool stays,

@@ -83,6 +83,55 @@ TEST(Server_OnArrival, AppliesAndAnswersAtOnceAndCountsStaleness) {
   EXPECT_EQ(script.take(1).at(0).header.kind, cluster::MessageKind::refused);
 }
 
+/// `first` and `pull` with step N are about arena N of the optimizer, from 1.
+TEST(Server_Resumed, ContinuesFromTheStateOfTheOptimizerAndGivesItBack) {
+  ServerScript script(2);
+  script.hello(0);
+  script.hello(1);
+  const cluster::ModelLayout layout{cluster::ServerRule::together,
+                                    "momentum:momentum=0.5,nesterov=false",
+                                    {{.count = 1, .segments = {{1}}}}};
+  const auto from_0 = [&](cluster::ServerHeader header, const Floats& values = {}) {
+    script.message(ServerScript::peer(0), header,
+                   cluster::text_of(std::as_bytes(std::span(values))));
+  };
+  script.message(ServerScript::peer(0), {.kind = cluster::MessageKind::layout},
+                 cluster::write_layout(layout, 0));
+  script.sent.clear();
+  const auto refused = [&](const std::string& why) {
+    const auto answers = script.take(0);
+    ASSERT_EQ(answers.size(), 1U) << why;
+    EXPECT_EQ(answers[0].header.kind, cluster::MessageKind::refused);
+    EXPECT_NE(answers[0].data.find(why), std::string::npos) << answers[0].data;
+  };
+  from_0({.kind = cluster::MessageKind::pull, .step = 1});
+  refused("expected 0 before the weights");
+  from_0({.kind = cluster::MessageKind::first, .step = 2}, {8});
+  refused("expected at most 1");
+  from_0({.kind = cluster::MessageKind::first, .step = 1}, {8, 8});
+  refused("its length is 8; expected 4");
+  from_0({.kind = cluster::MessageKind::first, .version = ~std::uint64_t{0}}, {100});
+  refused("its version is");
+  from_0({.kind = cluster::MessageKind::first, .step = 1}, {8});
+  from_0({.kind = cluster::MessageKind::first, .version = 7}, {100});
+  from_0({.kind = cluster::MessageKind::first, .step = 1}, {8});
+  refused("first weights again");
+  script.push(0, 0, {2}, 1, 0.5F);
+  refused("its step is 0; expected 7");
+  script.push(0, 7, {2}, 1, 0.5F);
+  script.push(1, 7, {4}, 1, 0.5F);
+  // v = 0.5 * 8 + (2 + 4) / 2 = 7, w = 100 - 7.
+  const auto answer = script.take(0).at(0);
+  EXPECT_EQ(answer.floats(), Floats{93});
+  EXPECT_EQ(answer.header.version, 8U);
+  from_0({.kind = cluster::MessageKind::pull});
+  from_0({.kind = cluster::MessageKind::pull, .step = 1});
+  const auto pulled = script.take(0);
+  ASSERT_EQ(pulled.size(), 2U);
+  EXPECT_EQ(pulled[0].floats(), Floats{93});
+  EXPECT_EQ(pulled[1].floats(), Floats{7});
+}
+
 TEST(Server_Sum, AnswersTheSumAndBeginsAnew) {
   ServerScript script(2);
   script.begin(cluster::ServerRule::sum, "sgd", {0, 0});
