@@ -82,8 +82,8 @@ void refuse_foreign(const CheckpointInfo& found, const CheckpointInfo& wanted, b
 
 CheckpointKeeper::CheckpointKeeper(RunParts& parts)
     : parts_(parts),
-      saves_(!parts.setup.config.train_dir.empty() && !parts.setup.config.eval &&
-             !parts.setup.config.forward_only),
+      saves_(parts.setup.is_first() && !parts.setup.config.train_dir.empty() &&
+             !parts.setup.config.eval && !parts.setup.config.forward_only),
       points_(parts.setup.config.save_model_steps > 0
                   ? DuePoints::every(static_cast<double>(parts.setup.config.save_model_steps))
                   : DuePoints()),
@@ -121,10 +121,14 @@ void CheckpointKeeper::pause(std::int64_t position) {
   paused_at_ = parts_.setup.clock.now();
 }
 
+bool CheckpointKeeper::is_behind() const {
+  return saves_ && parts_.ranks.front().replica->step() != saved_step_;
+}
+
 void CheckpointKeeper::save() {
+  if (!is_behind()) return;
   RunParts::Rank& rank = parts_.ranks.front();
   const std::int64_t step = rank.replica->step();
-  if (!saves_ || step == saved_step_) return;
   write_checkpoint(parts_.setup.config.train_dir, parts_.checkpoint_info(step), *rank.executable,
                    *rank.optimizer, *rank.update);
   remove_old_checkpoints(parts_.setup.config.train_dir,

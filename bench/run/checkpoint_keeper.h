@@ -25,7 +25,8 @@ std::vector<std::int64_t> prepare_train_dir(const RunConfig& config);
 void refuse_foreign(const CheckpointInfo& found, const CheckpointInfo& wanted, bool weights_only,
                     const std::filesystem::path& path);
 
-/// Saves checkpoints. Used by one thread at a time, while the devices are idle.
+/// Saves checkpoints, in the first process of a run. Used by one thread at a time, while the
+/// devices are idle.
 class CheckpointKeeper {
  public:
   /// `parts` must outlive the keeper.
@@ -35,7 +36,9 @@ class CheckpointKeeper {
   std::int64_t cut(std::int64_t position, std::int64_t steps) const;
   /// Saves if a save is due at `position`. Throws DataError if saving fails.
   void pause(std::int64_t position);
-  /// Saves unless the current step is already saved. Throws DataError if saving fails.
+  /// True: this process saves, and the current step is not saved.
+  bool is_behind() const;
+  /// Saves if is_behind(). Throws DataError if saving fails.
   void save();
 
  private:

@@ -200,6 +200,7 @@ class Evaluator::Pass {
 
 EvaluationReport Evaluator::run(std::int64_t step, StepReporter& reporter, std::stop_token stop) {
   Executable& trained = *parts_.ranks.front().executable;
+  static_cast<void>(parts_.ranks.front().update->kept(trained.parameters()));  // maybe from servers
   Executable& executable = own_executable_ ? *own_executable_ : trained;
   if (own_executable_) copy_weights(trained, executable);
   const std::unique_ptr<Feeder> feeder =

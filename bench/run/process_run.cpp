@@ -21,7 +21,6 @@
 #include "bench/record/environment.h"
 #include "bench/record/exit_code.h"
 #include "bench/record/machine.h"
-#include "bench/report/step_table.h"
 #include "bench/run/run_exchange.h"
 #include "dataflow/error.h"
 
@@ -229,10 +228,6 @@ void refuse_one_process_update(const UpdateEntry& update, const cluster::Launch&
 void refuse_unfit(const RunConfig& config) {
   if (config.extend_window) {
     refuse("extend-window", "true", "windows have to be equally long: raise --num-batches");
-  }
-  if (config.eval || report::evaluates_while_training(config) ||
-      config.stop_at_top_1_accuracy > 0) {
-    refuse("eval", "asked for", "evaluate in a run of one process");
   }
   if (!config.train_dir.empty()) {
     refuse("train-dir", config.train_dir, "checkpoints are kept by runs of one process");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/run/run_exchange.h"
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <utility>
@@ -89,14 +90,17 @@ class HostGroup final : public CollectiveGroup {
 }  // namespace
 
 ProcessMeeting::ProcessMeeting(const RunExchange& run)
-    : progress_(run.processes->progress()),
+    : is_first_(run.processes->launch().rank == 0),
+      progress_(run.processes->progress()),
       stream_(run.devices.front()->make_stream()),
       group_(make_group_across(run, {.method = collectives::ExchangeMethod::mpi})),
       collective_(group_->join(run.processes->launch().rank)) {}
 
-void ProcessMeeting::meet(Nanoseconds patience) {
+std::int64_t ProcessMeeting::meet(Nanoseconds patience, std::int64_t steps) {
   const cluster::RankWait wait(progress_, std::chrono::steady_clock::now() + patience);
-  collective_->all_reduce_sum({}, *stream_);
+  float said = is_first_ ? static_cast<float>(std::min(steps, kMostSteps)) : 0;
+  collective_->all_reduce_sum({&said, 1}, *stream_);
+  return static_cast<std::int64_t>(said);
 }
 
 Nanoseconds patience_of(const RunConfig& config) {

@@ -3,6 +3,7 @@
 // may be threads of this process or belong to other processes.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <stop_token>
 #include <vector>
@@ -36,16 +37,21 @@ Nanoseconds patience_of(const RunConfig& config);
 /// exchange, and Unavailable or TimeoutError.
 std::unique_ptr<CollectiveGroup> make_exchange(const RunExchange& exchange);
 
-/// A barrier for processes, separate from the exchange of their ranks.
+/// A barrier for processes, separate from the exchange of their ranks. The first process may tell
+/// the others a number of steps.
 class ProcessMeeting {
  public:
   /// All processes construct it together.
   explicit ProcessMeeting(const RunExchange& exchange);
-  /// Blocks until all processes have called it. If the processes are watched, the watch may end the
-  /// run after `patience`. Throws the same as an exchange.
-  void meet(Nanoseconds patience);
+  /// Blocks until all processes have called it. Returns the first process's `steps`, or kMostSteps
+  /// if they are more. If the processes are watched, the watch may end the run after `patience`.
+  /// Throws the same as an exchange.
+  std::int64_t meet(Nanoseconds patience, std::int64_t steps);
+  /// Up to here a float holds every number.
+  static constexpr std::int64_t kMostSteps = std::int64_t{1} << 24;
 
  private:
+  const bool is_first_;
   cluster::RankProgress* const progress_;  // null: the processes are not watched
   const std::unique_ptr<Stream> stream_;
   const std::unique_ptr<CollectiveGroup> group_;

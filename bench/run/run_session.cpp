@@ -153,7 +153,7 @@ class RunSession {
   void run_replica(std::size_t rank);
   std::size_t next_leg(std::size_t rank);
   void pause();
-  void meet_other_processes();
+  std::int64_t meet_other_processes(Nanoseconds patience, std::int64_t steps);
   void save_at_end();
   bool evaluate();
   std::int64_t position() const;
@@ -176,9 +176,11 @@ class RunSession {
   const std::stop_callback<std::function<void()>> abandoned_;
   StepReporter reporter_;
   const DuePoints evaluation_points_;
-  // Used only by rank 0's thread until that has ended.
+  // Used only by the thread of this process's first rank until that has ended.
   CheckpointKeeper keeper_;
-  Time first_leg_{};  // when it began
+  Time first_leg_{};         // when it began
+  std::int64_t most_ = 0;    // steps until the next pause; 0: the run ends
+  bool is_in_step_ = false;  // also after a step that was abandoned
   std::vector<EvaluationReport> evaluations_;
   bool goal_reached_ = false;
   NonfiniteSteps nonfinite_;
@@ -315,7 +317,9 @@ void RunSession::run_replica(std::size_t index) {
         }
         if (log != nullptr) log->add(step, times);
       };
+      if (index == 0) is_in_step_ = true;
       const Replica::Ending ending = rank.replica->run(steps, rank.leg, on_step, stop);
+      if (index == 0) is_in_step_ = false;
       if (ending == Replica::Ending::end_of_data) {
         const std::lock_guard lock(mutex_);
         data_ended_ = true;
@@ -352,7 +356,6 @@ std::size_t RunSession::next_leg(std::size_t rank) {
   recorder_.end_leg();
   lock.unlock();
   pause();
-  meet_other_processes();
   lock.lock();
   leg_steps_ = decide_leg();
   ++legs_begun_;
@@ -360,28 +363,51 @@ std::size_t RunSession::next_leg(std::size_t rank) {
   return leg_steps_;
 }
 
-/// Runs on rank 0's thread. Every device is idle, and the other ranks wait.
+/// Runs on the thread of this process's first rank. Every device is idle, and the other ranks wait:
+/// those of other processes once all are at rest, and then until the first process has evaluated,
+/// saved and decided, which may take any time. Makes legs begin together.
 void RunSession::pause() {
-  if (config_.eval || (legs_begun_ > 0 && evaluation_points_.is_due(position()))) {
-    goal_reached_ = evaluate() || goal_reached_;
+  constexpr Nanoseconds kWhileItLives = std::chrono::hours(24);
+  if (parts_.setup.processes() != nullptr) {
+    if (legs_begun_ == 0) first_leg_ = clock_.now();
+    meet_other_processes(legs_begun_ == 0
+                             ? step_patience(config_).first_step
+                             : patience_between_legs(parts_.setup, clock_.now() - first_leg_),
+                         0);
   }
-  keeper_.pause(position());
+  if (parts_.setup.is_first()) {
+    if (config_.eval || (legs_begun_ > 0 && evaluation_points_.is_due(position()))) {
+      goal_reached_ = evaluate() || goal_reached_;
+    }
+    keeper_.pause(position());
+    const bool is_last = plan_.phase() == LegPlan::Phase::judging && !plan_.may_extend();
+    if (goal_reached_ || is_last) keeper_.save();  // while servers still answer
+  }
+  most_ = meet_other_processes(kWhileItLives, goal_reached_ ? 0 : steps_until_due());
 }
 
-/// Makes legs begin together. Runs on rank 0's thread, with every device idle.
-void RunSession::meet_other_processes() {
-  if (parts_.exchange.meeting == nullptr && parts_.setup.components.servers == nullptr) return;
-  if (legs_begun_ == 0) first_leg_ = clock_.now();
-  const Nanoseconds patience = legs_begun_ == 0
-                                   ? step_patience(config_).first_step
-                                   : patience_between_legs(parts_.setup, clock_.now() - first_leg_);
-  if (parts_.exchange.meeting != nullptr) return parts_.exchange.meeting->meet(patience);
-  gather(*parts_.setup.components.processes, "", patience, "waiting for all workers between steps");
+/// Blocks until all processes are here. Returns the `steps` of the first one.
+std::int64_t RunSession::meet_other_processes(Nanoseconds patience, std::int64_t steps) {
+  if (parts_.exchange.meeting != nullptr) return parts_.exchange.meeting->meet(patience, steps);
+  if (parts_.setup.processes() == nullptr) return steps;
+  const char* const what = "waiting for all workers between steps";
+  return parse_integer(
+      gather(*parts_.setup.processes(), std::to_string(steps), patience, what).front(), what);
 }
 
-/// Also saves if the run was stopped, because rank 0's weights belong to whole steps.
+/// Also saves if the run was stopped, because rank 0's weights belong to whole steps, unless
+/// servers hold them or other processes have stopped within a step.
 void RunSession::save_at_end() {
-  if (failure_) return;
+  if (failure_ || !keeper_.is_behind()) return;
+  if (is_in_step_ || parts_.setup.components.servers != nullptr) {
+    parts_.setup.probe.note(
+        fmt::format("the run was stopped, and its last step was not saved in --train-dir '{}': {}; "
+                    "--save-model-steps or --save-model-secs save more often",
+                    config_.train_dir,
+                    is_in_step_ ? "ranks stopped within a step"
+                                : "the servers of a stopped run do not give their state"));
+    return;
+  }
   try {
     keeper_.save();
   } catch (...) {
@@ -416,10 +442,10 @@ std::int64_t RunSession::steps_until_due() const {
 
 /// Called under the lock, with every device idle.
 std::size_t RunSession::decide_leg() {
-  if (goal_reached_) plan_.end();
+  if (most_ == 0) plan_.end();
   switch (plan_.phase()) {
     case LegPlan::Phase::warm_up:
-      return plan_.take_warm_up(steps_until_due());
+      return plan_.take_warm_up(most_);
     case LegPlan::Phase::settling: {
       const std::size_t steps = steps_to_settle();
       return steps > 0 ? steps : begin_window();
@@ -454,7 +480,7 @@ std::size_t RunSession::begin_window() {
 }
 
 std::size_t RunSession::begin_leg() {
-  const std::size_t steps = plan_.take_window(std::min(steps_until_due(), recorder_.most_steps()));
+  const std::size_t steps = plan_.take_window(std::min(most_, recorder_.most_steps()));
   recorder_.begin_leg(steps, plan_.length() > plan_.asked() ? plan_.length() : 0);
   return steps;
 }

@@ -167,32 +167,21 @@ std::vector<MemoryNeed> memory_needs(const RunSetup& setup, bool devices_are_hos
   const BatchSpec& spec = setup.spec;
   const double processes = setup.neighbours(), devices = config.num_gpus;
   const MemoryNeed::Factor all_devices{"--num-gpus", devices};
+  double values = 0;  // of all parameters
+  for (const ParameterSpec& parameter : setup.graph.parameters()) {
+    values += static_cast<double>(parameter.count());
+  }
   std::vector<MemoryNeed> needs =
       ring_needs(setup, devices_are_host, "", spec, "--batch-size", devices);
   const auto add = [&needs](std::vector<MemoryNeed> more) {
     for (MemoryNeed& need : more) needs.push_back(std::move(need));
   };
-  const bool own_batches = config.eval_batch_size > 0 && config.eval_batch_size != spec.images;
-  const bool evaluates = config.eval || report::evaluates_while_training(config);
-  if (evaluates) {  // by rank 0, whose training rings stay
-    BatchSpec evaluated = spec;
-    if (own_batches) evaluated.images = config.eval_batch_size;
-    add(ring_needs(setup, devices_are_host, " of evaluation", evaluated,
-                   own_batches ? "--eval-batch-size" : "--batch-size", 1));
-  }
   if (components.feeder->memory_needs != nullptr) {
     add(components.feeder->memory_needs(setup.feeder_options, spec));
   }
   if (components.backend->computes_on_host) {
-    double values = 0;
-    for (const ParameterSpec& parameter : setup.graph.parameters()) {
-      values += static_cast<double>(parameter.count());
-    }
     const auto copies = static_cast<double>(2 + components.optimizer->slots);  // and gradients
     needs.push_back({"weights", devices * copies * sizeof(float) * values, {all_devices}});
-    if (evaluates && own_batches) {
-      needs.push_back({"weights of evaluation", 2 * sizeof(float) * values});
-    }
   }
   if (config.num_epochs == 0) {
     const auto steps = static_cast<double>(config.num_batches);
@@ -202,6 +191,16 @@ std::vector<MemoryNeed> memory_needs(const RunSetup& setup, bool devices_are_hos
                      {all_devices, {"--num-batches", steps}}});
   }
   for (MemoryNeed& need : needs) need.bytes *= processes;
+  // The first process evaluates; its training rings stay.
+  if (!setup.is_first() || !(config.eval || report::evaluates_while_training(config))) return needs;
+  const bool own_batches = config.eval_batch_size > 0 && config.eval_batch_size != spec.images;
+  BatchSpec evaluated = spec;
+  if (own_batches) evaluated.images = config.eval_batch_size;
+  add(ring_needs(setup, devices_are_host, " of evaluation", evaluated,
+                 own_batches ? "--eval-batch-size" : "--batch-size", 1));
+  if (own_batches && components.backend->computes_on_host) {
+    needs.push_back({"weights of evaluation", 2 * sizeof(float) * values});
+  }
   return needs;
 }
 

@@ -23,6 +23,7 @@
 #include "dataflow/probe.h"
 #include "feeders/feeder.h"
 #include "trainer/backend.h"
+#include "trainer/cluster/processes.h"
 #include "trainer/graph.h"
 
 namespace penstock {
@@ -35,6 +36,10 @@ class RunSetup {
            std::stop_token stop, Trace* trace);
 
   cluster::Processes* processes() const noexcept { return components.processes; }
+  /// True: this process has the run's first rank, which evaluates, saves and decides.
+  bool is_first() const noexcept {
+    return components.processes == nullptr || components.processes->launch().rank == 0;
+  }
   /// True if the ranks of this process exchange only with each other.
   bool exchanges_inside() const noexcept {
     return components.processes == nullptr || components.servers != nullptr;

@@ -145,7 +145,15 @@ class Runner::Wiring {
                         ", and --eval reads another set; leave one of them out");
     }
     const bool evaluates = !evaluation_points(parts.setup.config, parts.steps_per_epoch()).empty();
+    if (!parts.setup.is_first()) return;
     if (parts.setup.config.eval || evaluates) evaluator.emplace(parts);
+    if (evaluates && all_devices(parts.setup.config) > 1 &&
+        components.update->agreement != Agreement::identical) {
+      parts.setup.probe.note(
+          fmt::format("evaluations show the first device's weights: with --variable-update {} the "
+                      "devices hold different ones",
+                      parts.setup.config.variable_update));
+    }
     if (parts.setup.config.eval) {  // the header then shows the evaluation's numbers
       parts.setup.config.num_batches = evaluator->steps();
       parts.schedule.examples_per_epoch = evaluator->examples();

@@ -226,7 +226,8 @@ RunResult watched(Runner& runner, Clock& clock, const Arguments& wish, RunListen
   const auto enter = [progress = wish.processes->progress()](cluster::RankPhase phase) {
     if (progress != nullptr) progress->enter(phase);
   };
-  await_all_ready(*wish.processes, runner.examples_per_epoch());
+  // Only rank 0 has opened an evaluation set.
+  await_all_ready(*wish.processes, runner.config().eval ? 0 : runner.examples_per_epoch());
   enter(cluster::RankPhase::training);
   RunResult result = runner.run(listeners, std::move(stop));
   enter(cluster::RankPhase::gathering);

@@ -126,6 +126,23 @@ TEST_F(MpirunUpdates, AnEpochOfRealDataIsOneHoweverItsDevicesAreSplitOverProcess
   for (std::size_t i = 0; i < threads.size(); ++i) EXPECT_NEAR(ranks[i], threads[i], 1e-4) << i;
 }
 
+/// The other ranks wait longer than --timeout, because rank 0 is alive.
+TEST_F(MpirunUpdates, AnEvaluationMayTakeLongerThanTheTimeout) {
+  Words words{"mpirun", "-np", "2"};
+  const Words rank =
+      rank_of(training({"--batch-size=4", "--num-batches=4", "--timeout=3s",
+                        "--num-eval-batches=10", "--eval-during-training-every-n-steps=2",
+                        "--eval-batch-size=16", "--device=emulated:img_per_s=40"}));
+  words.insert(words.end(), rank.begin(), rank.end());
+  start(words);
+  ASSERT_TRUE(await_end());
+  EXPECT_EQ(exit_.code, 0) << content_of(left_by(0, "err"));
+  const Json saved = Json::parse(content_of(result()), nullptr, false);
+  ASSERT_EQ(saved["evaluations"].size(), 2U);
+  EXPECT_GT(saved["evaluations"][0]["seconds"], 3.5);
+  EXPECT_EQ(saved["step_ms"].size(), 4U);
+}
+
 TEST_F(MpirunUpdates, HorovodHasOneDeviceInEachProcess) {
   const Words words = mpirun(2, "horovod", {"--num-gpus=2", "--num-batches=5"});
   ChildProcess child({.arguments = words, .timeout = 50s});

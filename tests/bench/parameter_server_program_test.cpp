@@ -191,6 +191,29 @@ TEST_F(ParameterServerProgram, AnEpochOfRealDataIsOneHoweverManyWorkersShareIt) 
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(losses[i], expected[i], 1e-4) << i;
 }
 
+TEST_F(ParameterServerProgram, AnEvaluationMayTakeLongerThanTheTimeout) {
+  timeout_ = "3s";
+  name_tasks(1, 2);
+  const Words more{"--variable-update=parameter_server",
+                   "--fake-location=host",
+                   "--device=emulated:img_per_s=40",
+                   "--num-batches=4",
+                   "--eval-during-training-every-n-steps=2",
+                   "--eval-batch-size=16",
+                   "--num-eval-batches=10",
+                   "--json"};
+  ChildProcess& server = start("ps", 0);
+  ChildProcess& other = start("worker", 1, more);
+  const ChildExit& exit = start("worker", 0, more).wait();
+  ASSERT_EQ(exit.code, 0) << exit.last_words;
+  EXPECT_EQ(server.wait().code, 0) << server.wait().last_words;
+  EXPECT_EQ(other.wait().code, 0) << other.wait().last_words;
+  const nlohmann::json measured = nlohmann::json::parse(exit.output);
+  ASSERT_EQ(measured["evaluations"].size(), 2U);
+  EXPECT_GT(measured["evaluations"][0]["seconds"], 3.5);
+  EXPECT_EQ(measured["step_ms"].size(), 4U);
+}
+
 TEST_F(ParameterServerProgram, TheFirstLossHasTheDecaysShareAlsoWhereWeightsAreStaged) {
   const auto first_loss = [&](const std::string& update) {
     ports_.clear();

@@ -124,6 +124,8 @@ TEST_F(Evaluation, TwoRanksWaitForIt) {
     const RunResult result = run();
     EXPECT_EQ(result.exit_code, 0) << result.reason;
     EXPECT_EQ(result.evaluations.size(), 2U) << update;
+    const bool differs = std::string(update) == "independent";
+    EXPECT_EQ(notes(result, "evaluations show the first device's weights"), differs) << update;
   }
 }
 
