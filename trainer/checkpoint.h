@@ -42,6 +42,7 @@ class Checkpoint {
   Checkpoint(Checkpoint&&) = default;
 
   const CheckpointInfo& info() const noexcept { return info_; }
+  std::span<const std::byte> bytes() const noexcept { return bytes_; }
   /// Restores weights and running statistics into an executable for evaluation. Its device is idle.
   /// Throws ConfigError if a tensor is missing or has another shape, before it writes anything.
   void restore(Executable& executable) const;

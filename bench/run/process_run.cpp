@@ -229,8 +229,16 @@ void refuse_unfit(const RunConfig& config) {
   if (config.extend_window) {
     refuse("extend-window", "true", "windows have to be equally long: raise --num-batches");
   }
-  if (!config.train_dir.empty()) {
-    refuse("train-dir", config.train_dir, "checkpoints are kept by runs of one process");
+  const UpdateEntry* const update =
+      match_entry(update_table(), parse_component(config.variable_update).name);
+  const bool agrees = update == nullptr || update->agreement == Agreement::identical;
+  if (!config.train_dir.empty() && !config.eval && !agrees) {
+    refuse(
+        "train-dir", config.train_dir,
+        fmt::format("with --variable-update {} each rank has different weights, and a checkpoint "
+                    "holds those of one; leave --train-dir out, or use an update whose ranks "
+                    "agree, such as replicated",
+                    config.variable_update));
   }
 }
 
@@ -259,6 +267,43 @@ std::vector<std::string> gather(cluster::Processes& processes, std::string_view 
                                 Nanoseconds patience, std::string_view what) {
   const cluster::RankWait wait(processes.progress(), std::chrono::steady_clock::now() + patience);
   return processes.all_gather(text, patience + kAhead, what);
+}
+
+std::vector<std::byte> from_rank_0(cluster::Processes& processes, std::string_view what,
+                                   const std::function<std::span<const std::byte>()>& read) {
+  constexpr std::size_t kPiece = std::size_t{16} << 20;  // servers pass texts on in one message
+  const bool reads = processes.launch().rank == 0;
+  std::span<const std::byte> mine;
+  std::exception_ptr failure;
+  std::string outcome;  // an exit code, then the number of bytes or the message
+  if (reads) {
+    try {
+      mine = read();
+      outcome = fmt::format("0 {}", mine.size());
+    } catch (const std::exception& error) {
+      failure = std::current_exception();
+      outcome = fmt::format("{} {}", exit_code_of(failure), error.what());
+    }
+  }
+  outcome = gather(processes, outcome, kPreparing, what).front();
+  if (failure != nullptr) std::rethrow_exception(failure);
+  const std::size_t space = outcome.find(' ');
+  const std::string code = outcome.substr(0, space), rest = outcome.substr(space + 1);
+  if (code != "0") {
+    const std::string message = fmt::format("on rank 0: {}", rest);
+    if (code == "6") throw DataError(message);
+    throw ConfigError(message);
+  }
+  const auto size = static_cast<std::size_t>(parse_integer(rest, what));
+  std::vector<std::byte> bytes;
+  for (std::size_t at = 0; at < size; at += kPiece) {
+    const auto piece = reads ? mine.subspan(at, std::min(kPiece, size - at)) : mine;
+    const std::string_view text(reinterpret_cast<const char*>(piece.data()), piece.size());
+    const std::string said = gather(processes, text, kPreparing, what).front();
+    const auto more = std::as_bytes(std::span(said));
+    if (!reads) bytes.insert(bytes.end(), more.begin(), more.end());
+  }
+  return bytes;
 }
 
 std::string describe(std::span<const std::string> flags) {

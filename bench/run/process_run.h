@@ -3,6 +3,7 @@
 // that all were started alike, watches them, and merges the results of all ranks.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -87,6 +88,12 @@ void refuse_unfit(const RunConfig& config);
 /// Processes::all_gather, and tells the other ranks that this rank waits.
 std::vector<std::string> gather(cluster::Processes& processes, std::string_view text,
                                 Nanoseconds patience, std::string_view what);
+
+/// Gives the other ranks what `read` returns on rank 0, where alone it is called, and where the
+/// result is empty. If it throws, every rank throws: rank 0 the same, others ConfigError or
+/// DataError with its message. `what` is for messages about ranks that do not come.
+std::vector<std::byte> from_rank_0(cluster::Processes& processes, std::string_view what,
+                                   const std::function<std::span<const std::byte>()>& read);
 
 /// Lists what all ranks must have in common: the program's version, and flags.
 std::string describe(std::span<const std::string> flags);

@@ -14,6 +14,7 @@
 #include "bench/record/machine.h"
 #include "bench/report/step_table.h"
 #include "bench/run/checkpoint_keeper.h"
+#include "bench/run/process_run.h"
 #include "bench/run/run_exchange.h"
 #include "bench/run/run_setup.h"
 #include "bench/run/trace.h"
@@ -241,20 +242,39 @@ std::optional<LossScale> RunParts::loss_scale() const {
   return read_loss_scale(scale, *first.device);
 }
 
-/// The newest checkpoint in --train-dir, after a check, or none. Sets `first_step` to its step.
-std::optional<Checkpoint> RunParts::open_checkpoint() {
+/// The newest checkpoint in --train-dir, after a check, or none.
+std::optional<Checkpoint> RunParts::read_newest_checkpoint() {
   const RunConfig& config = setup.config;
   const std::vector<std::int64_t> steps = prepare_train_dir(config);
   if (steps.empty()) return std::nullopt;
   const std::filesystem::path path = checkpoint_path(config.train_dir, steps.back());
   Checkpoint checkpoint = read_checkpoint(path);
   refuse_foreign(checkpoint.info(), checkpoint_info(0), config.eval, path);
-  schedule.first_step = checkpoint.info().step;
   if (checkpoint.info().seed != config.seed) {
     setup.probe.note(
         fmt::format("'{}' was trained with --seed {}: this run reads the data in another order",
                     path.string(), checkpoint.info().seed));
   }
+  return checkpoint;
+}
+
+/// The checkpoint that the run resumes from, or none. In a run of several processes it is that of
+/// rank 0's --train-dir, which rank 0 sends to the others. Sets `first_step` to its step.
+std::optional<Checkpoint> RunParts::open_checkpoint() {
+  std::optional<Checkpoint> checkpoint;
+  const auto read = [&]() -> std::span<const std::byte> {
+    std::optional<Checkpoint> newest = read_newest_checkpoint();
+    if (!newest) return {};
+    return checkpoint.emplace(std::move(*newest)).bytes();
+  };
+  if (setup.processes() == nullptr) {
+    read();
+  } else if (std::vector<std::byte> bytes =
+                 from_rank_0(*setup.processes(), "receiving rank 0's checkpoint", read);
+             !bytes.empty()) {
+    checkpoint.emplace(std::move(bytes));
+  }
+  if (checkpoint) schedule.first_step = checkpoint->info().step;
   return checkpoint;
 }
 
@@ -314,7 +334,8 @@ void RunParts::make_rank(std::int32_t index) {
       .probe = &setup.probe};
   const UpdateEntry& update = *setup.components.update;
   if (setup.components.servers != nullptr && update.make_served != nullptr) {
-    rank.update = update.make_served(context, {*setup.components.servers, hyper});
+    rank.update =
+        update.make_served(context, {*setup.components.servers, hyper, schedule.first_step});
   } else if (exchange.models != nullptr) {
     rank.update = update.make_reading(context, {*exchange.models, setup.clock, setup.config.seed});
   } else {

@@ -105,6 +105,7 @@ class RunParts {
 
  private:
   std::vector<Device*> devices() const;
+  std::optional<Checkpoint> read_newest_checkpoint();
   std::optional<Checkpoint> open_checkpoint();
   void make_feeders();
   void compile_ranks();

@@ -183,6 +183,12 @@ std::vector<Arguments> plans_of(const Arguments& wanted) {
 /// Resolves and checks everything that can be checked before anything starts.
 void complete(Arguments& wanted, const std::stop_token& stop) {
   scaling::ScalePlan& plan = wanted.plan;
+  if (!plan.config.train_dir.empty()) {
+    throw ConfigError(
+        fmt::format("--train-dir is '{}': the rungs of a ladder would resume from each other's "
+                    "checkpoints; leave it out, or use `penstock run`",
+                    plan.config.train_dir));
+  }
   plan.hosts = hosts_of(wanted);
   plan.ranks = ranks_of(wanted);
   plan.as_root = geteuid() == 0;

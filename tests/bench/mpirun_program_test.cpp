@@ -6,6 +6,7 @@
 #include "tests/support/coloured_images.h"
 #include "tests/support/mpirun_fixture.h"
 #include "tests/support/thrown_by.h"
+#include "trainer/checkpoint.h"
 
 namespace penstock {
 namespace {
@@ -110,8 +111,10 @@ TEST_F(Mpirun, ARankThatFailsEndsAllWithItsOwnReason) {
 }
 
 TEST_F(Mpirun, AnInterruptionSavesWhatWasMeasured) {
-  start(mpirun(2, rank_of(training({"--batch-size=4", "--num-batches=100000",
-                                    "--device=emulated:img_per_s=40"}))));
+  const std::string checkpoints = folder_ / "checkpoints";
+  start(mpirun(
+      2, rank_of(training({"--batch-size=4", "--num-batches=100000", "--train-dir=" + checkpoints,
+                           "--device=emulated:img_per_s=40"}))));
   ASSERT_TRUE(await_text(steps(), "\"step\":5"));
   ASSERT_EQ(kill(child_->pid(), SIGINT), 0);
   await_end();
@@ -120,6 +123,9 @@ TEST_F(Mpirun, AnInterruptionSavesWhatWasMeasured) {
   EXPECT_EQ(saved["status"], "partial");
   EXPECT_GE(saved["step_ms"].size(), 5U);
   EXPECT_TRUE(lines_with("was lost").empty());
+  const std::vector<std::int64_t> steps = list_checkpoints(checkpoints);
+  EXPECT_EQ(steps.size() + lines_with("its last step was not saved").size(), 1U);
+  for (const std::int64_t step : steps) EXPECT_EQ(step, 2 + std::ssize(saved["step_ms"]));
 }
 
 TEST_F(Mpirun, StepsStayWhereAllAreKilledAtOnce) {

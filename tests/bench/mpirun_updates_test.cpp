@@ -3,13 +3,18 @@
 // process, and a peer that stops responding.
 #include <fmt/format.h>
 
+#include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "tests/support/coloured_images.h"
 #include "tests/support/entry_names.h"
 #include "tests/support/mpirun_fixture.h"
 #include "tests/support/thrown_by.h"
 #include "tests/support/update_definitions.h"
+#include "trainer/checkpoint.h"
+#include "trainer/safetensors.h"
 
 namespace penstock {
 namespace {
@@ -124,6 +129,141 @@ TEST_F(MpirunUpdates, AnEpochOfRealDataIsOneHoweverItsDevicesAreSplitOverProcess
   EXPECT_NEAR(threads[11], threads[10], 1e-6) << "the rate is 0 from the second epoch on";
   EXPECT_GT(threads[9], threads[10] + 1e-4);
   for (std::size_t i = 0; i < threads.size(); ++i) EXPECT_NEAR(ranks[i], threads[i], 1e-4) << i;
+}
+
+/// Runs that learn four colours, in a folder with images to train on and to evaluate.
+class MpirunTraining : public MpirunUpdates {
+ protected:
+  MpirunTraining() {
+    write_coloured_images(folder_, "data/train", 4, 10);
+    write_coloured_images(folder_, "data/val", 4, 3);
+  }
+  /// `processes` have batches of 4 together.
+  Json train(int processes, const std::string& update, const std::string& name, int steps,
+             const Words& more = {}) const {
+    Words words = mpirun(processes, update, data());
+    for (const std::string& word :
+         {fmt::format("--batch-size={}", 4 / processes), fmt::format("--num-batches={}", steps),
+          "--train-dir=" + folder(name)}) {
+      words.push_back(word);
+    }
+    words.insert(words.end(), more.begin(), more.end());
+    ChildProcess child({.arguments = words, .timeout = 50s});
+    const ChildExit& exit = child.wait();
+    EXPECT_EQ(exit.code, 0) << update << ": " << exit.last_words;
+    return Json::parse(exit.output, nullptr, false);
+  }
+  Words data() const {
+    return {"--fake-location=queue",
+            "--data-dir=" + (folder_.path() / "data/train").native(),
+            "--classes=4",
+            "--order=strict",
+            "--feeder-threads=1",
+            "--model=lenet",
+            "--num-warmup-batches=0",
+            "--device=cpu",
+            "--compute-threads=1",
+            "--json"};
+  }
+  std::string folder(const std::string& name) const { return (folder_.path() / name).native(); }
+  std::string checkpoint(const std::string& name, int step) const {
+    return content_of(checkpoint_path(folder(name), step));
+  }
+  /// Expects the same tensors, by default up to rounding.
+  static void expect_near(const std::string& a, const std::string& b, float tolerance = 1e-5F) {
+    const SafeTensors one = parse_safetensors(std::as_bytes(std::span(a))),
+                      other = parse_safetensors(std::as_bytes(std::span(b)));
+    ASSERT_EQ(one.tensors.size(), other.tensors.size());
+    for (std::size_t i = 0; i < one.tensors.size(); ++i) {
+      EXPECT_EQ(one.tensors[i].name, other.tensors[i].name);
+      const auto count = one.tensors[i].data.size() / sizeof(float);
+      std::vector<float> values(count), others(count);
+      std::memcpy(values.data(), one.tensors[i].data.data(), count * sizeof(float));
+      std::memcpy(others.data(), other.tensors[i].data.data(), count * sizeof(float));
+      for (std::size_t k = 0; k < count; ++k) {
+        ASSERT_NEAR(values[k], others[k], tolerance) << one.tensors[i].name << " " << k;
+      }
+    }
+  }
+};
+
+TEST_F(MpirunTraining, ResumedRanksEqualUninterruptedOnesAndOneProcess) {
+  const Words momentum{"--optimizer=momentum",
+                       "--piecewise-learning-rate-schedule=0.004;0.5;0.001"};  // from step 5 on
+  train(2, "replicated", "whole", 8, momentum);
+  train(2, "replicated", "parts", 3, momentum);
+  const Json rest = train(2, "replicated", "parts", 8, momentum);
+  EXPECT_EQ(rest["step_ms"].size(), 5U);
+  ASSERT_FALSE(checkpoint("whole", 8).empty());
+  EXPECT_EQ(checkpoint("parts", 8), checkpoint("whole", 8));
+  train(1, "replicated", "alone", 8, momentum);
+  expect_near(checkpoint("whole", 8), checkpoint("alone", 8));
+  // One process continues what two have begun.
+  train(1, "replicated", "parts", 9, momentum);
+  train(1, "replicated", "alone", 9, momentum);
+  expect_near(checkpoint("parts", 9), checkpoint("alone", 9));
+}
+
+TEST_F(MpirunTraining, WhatAnUpdateCarriesIsRestoredOnEveryRank) {
+  for (const char* const update :
+       {"replicated:consistency=relaxed", "parameter_server:staged=true"}) {
+    const std::string whole = std::string("whole-") + update,
+                      parts = std::string("parts-") + update;
+    train(2, update, whole, 6, {"--optimizer=adam"});
+    train(2, update, parts, 2, {"--optimizer=adam"});
+    train(2, update, parts, 6, {"--optimizer=adam"});
+    ASSERT_FALSE(checkpoint(whole, 6).empty()) << update;
+    EXPECT_EQ(checkpoint(parts, 6), checkpoint(whole, 6)) << update;
+  }
+}
+
+TEST_F(MpirunTraining, EvaluatesAsOneProcessAndStopsAllRanksAtAnAccuracy) {
+  const Words goal{"--init-learning-rate=0.001", "--eval-during-training-every-n-steps=3",
+                   "--stop-at-top-1-accuracy=0.9", "--save-model-steps=4"};
+  const Json alone = train(1, "replicated", "alone", 200, goal),
+             ranks = train(2, "replicated", "ranks", 200, goal);
+  ASSERT_GE(alone["evaluations"].size(), 2U);
+  ASSERT_EQ(ranks["evaluations"].size(), alone["evaluations"].size());
+  for (std::size_t i = 0; i < alone["evaluations"].size(); ++i) {
+    for (const char* const key : {"step", "images", "top_1_accuracy", "top_5_accuracy"}) {
+      EXPECT_EQ(ranks["evaluations"][i][key], alone["evaluations"][i][key]) << i << " " << key;
+    }
+  }
+  const Json& last = ranks["evaluations"].back();
+  EXPECT_GE(last["top_1_accuracy"], 0.9);
+  EXPECT_LT(ranks["step_ms"].size(), 200U);
+  EXPECT_EQ(ranks["step_ms"].size(), last["step"].get<std::size_t>()) << "all ranks have stopped";
+  EXPECT_EQ(ranks["ranks"].size(), 2U);
+  const int step = last["step"];
+  EXPECT_FALSE(checkpoint("ranks", step).empty()) << "the last step is saved";
+  // The checkpoint, evaluated by two processes without training.
+  const Json evaluated = train(2, "replicated", "ranks", 200, {"--eval"});
+  ASSERT_EQ(evaluated["evaluations"].size(), 1U);
+  EXPECT_EQ(evaluated["evaluations"][0]["step"], step);
+  EXPECT_EQ(evaluated["evaluations"][0]["top_1_accuracy"], last["top_1_accuracy"]);
+}
+
+TEST_F(MpirunTraining, ACheckpointThatDoesNotFitEndsAllRanksByName) {
+  train(2, "replicated", "a", 2);
+  const std::string path = checkpoint_path(folder("a"), 2);
+  const auto refused = [&](const std::string& why, const Words& more) {
+    Words words = mpirun(2, "replicated", data());
+    words.push_back("--train-dir=" + folder("a"));
+    words.insert(words.end(), more.begin(), more.end());
+    Words all{words[0], words[1], words[2]};
+    const Words ranked = rank_of({words.begin() + 3, words.end()});
+    all.insert(all.end(), ranked.begin(), ranked.end());
+    start(all);
+    await_end();
+    EXPECT_FALSE(lines_with(why).empty()) << why;
+    EXPECT_FALSE(lines_with(path).empty()) << why;
+    EXPECT_TRUE(lines_with("was lost").empty()) << why;
+  };
+  refused("of the optimizer sgd, and this run of adam", {"--optimizer=adam"});
+  std::string text = checkpoint("a", 2);
+  text.back() = static_cast<char>(text.back() ^ 1);
+  std::ofstream(path, std::ios::binary) << text;
+  refused("is damaged", {});
 }
 
 /// The other ranks wait longer than --timeout, because rank 0 is alive.

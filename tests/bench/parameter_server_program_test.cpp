@@ -24,6 +24,7 @@
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
 #include "tests/support/thrown_by.h"
+#include "trainer/checkpoint.h"
 
 namespace penstock {
 namespace {
@@ -190,6 +191,96 @@ TEST_F(ParameterServerProgram, AnEpochOfRealDataIsOneHoweverManyWorkersShareIt) 
   ASSERT_EQ(losses.size(), expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(losses[i], expected[i], 1e-4) << i;
 }
+
+struct SavedUpdate {
+  friend void PrintTo(const SavedUpdate& saved, std::ostream* out) { *out << saved.update; }
+  const char* name;
+  const char* update;
+  const char* optimizer;
+  int workers;
+};
+/// Workers that learn four colours, and their servers.
+class ParameterServerTraining : public ParameterServerProgram,
+                                public ::testing::WithParamInterface<SavedUpdate> {
+ protected:
+  ParameterServerTraining() {
+    write_coloured_images(folder_, "data/train", 4, 10);
+    write_coloured_images(folder_, "data/val", 4, 3);
+  }
+  Words data(const std::string& name, int steps) const {
+    return {std::string("--optimizer=") + GetParam().optimizer,
+            "--fake-location=queue",
+            "--data-dir=" + (folder_ / "data/train").string(),
+            "--train-dir=" + (folder_ / name).string(),
+            "--model=lenet",
+            "--image-size=8",
+            "--classes=4",
+            "--batch-size=2",
+            "--num-warmup-batches=0",
+            "--init-learning-rate=0.002",
+            "--device=cpu",
+            "--compute-threads=1",
+            "--order=strict",
+            "--feeder-threads=1",
+            "--json",
+            fmt::format("--num-batches={}", steps)};
+  }
+  /// The result of worker 0.
+  nlohmann::json train(const std::string& name, int steps, const Words& more = {}) {
+    ports_.clear();
+    ps_hosts_.clear();
+    worker_hosts_.clear();
+    children_.clear();
+    name_tasks(2, GetParam().workers);
+    Words words = data(name, steps);
+    words.push_back(std::string("--variable-update=") + GetParam().update);
+    words.insert(words.end(), more.begin(), more.end());
+    for (const int task : {0, 1}) start("ps", task);
+    for (int task = GetParam().workers - 1; task > 0; --task) start("worker", task, words);
+    const ChildExit& exit = start("worker", 0, words).wait();
+    for (const auto& child : children_) {
+      EXPECT_EQ(child->wait().code, 0) << child->wait().last_words;
+    }
+    return nlohmann::json::parse(exit.output, nullptr, false);
+  }
+  std::string checkpoint(const std::string& name, int step) const {
+    return read_text(checkpoint_path(folder_ / name, step));
+  }
+};
+
+TEST_P(ParameterServerTraining, ResumedEqualsUninterruptedAndEvaluatesAsOneProcess) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "it trains on --device cpu, and gcc's OpenMP is not instrumented";
+#endif
+  const nlohmann::json whole = train("whole", 7, {"--eval-during-training-every-n-steps=7"});
+  train("parts", 3, {"--save-model-steps=2"});
+  const nlohmann::json rest = train("parts", 7);
+  EXPECT_EQ(rest["step_ms"].size(), 4U);
+  ASSERT_FALSE(checkpoint("whole", 7).empty());
+  EXPECT_EQ(checkpoint("parts", 7), checkpoint("whole", 7));
+  EXPECT_FALSE(checkpoint("parts", 2).empty());
+  ASSERT_EQ(whole["evaluations"].size(), 1U);
+  EXPECT_EQ(whole["evaluations"][0]["images"], 12);
+  if (std::string(GetParam().update).ends_with("staged=true")) return;  // evaluates older weights
+  Words alone{PENSTOCK_PROGRAM, "run", "--eval"};
+  const Words same = data("whole", 7);
+  alone.insert(alone.end(), same.begin(), same.end());
+  const ChildExit& exit = start(ChildCommand{.arguments = alone, .timeout = 50s}).wait();
+  ASSERT_EQ(exit.code, 0) << exit.last_words;
+  const nlohmann::json evaluated = nlohmann::json::parse(exit.output);
+  EXPECT_EQ(evaluated["evaluations"][0]["step"], 7);
+  EXPECT_EQ(evaluated["evaluations"][0]["top_1_accuracy"],
+            whole["evaluations"][0]["top_1_accuracy"]);
+}
+
+// Updates on arrival have the same bits in each run only with one worker.
+INSTANTIATE_TEST_SUITE_P(
+    All, ParameterServerTraining,
+    ::testing::Values(SavedUpdate{"Together", "parameter_server", "momentum", 2},
+                      SavedUpdate{"Staged", "parameter_server:staged=true", "adam", 2},
+                      SavedUpdate{"OnArrival", "parameter_server:sync=false", "adam", 1},
+                      SavedUpdate{"BytePs", "byteps", "momentum", 2}),
+    [](const auto& test) { return std::string(test.param.name); });
 
 TEST_F(ParameterServerProgram, AnEvaluationMayTakeLongerThanTheTimeout) {
   timeout_ = "3s";

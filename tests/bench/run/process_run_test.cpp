@@ -74,10 +74,72 @@ TEST_F(JoinRun, RefusesWhatSeveralProcessesCannotDoTogether) {
   EXPECT_TRUE(says(refusal(four_), "--extend-window"));
   config_.extend_window = false;
   config_.train_dir = "here";
-  EXPECT_TRUE(says(refusal(four_), "--train-dir"));
-  config_.train_dir.clear();
+  for (const char* update : {"sma", "independent", "async-sgd:prefetch=true"}) {
+    config_.variable_update = update;
+    EXPECT_TRUE(says(refusal(four_), std::string("with --variable-update ") + update +
+                                         " each rank has different weights"))
+        << refusal(four_);
+  }
+  config_.variable_update = "replicated";
   config_.eval_during_training_every_n_steps = 5;
   EXPECT_NO_THROW(refuse_unfit(config_));
+  config_ = {};
+  config_.train_dir = "here";
+  config_.variable_update = "sma";
+  config_.eval = true;  // nothing is saved
+  EXPECT_NO_THROW(refuse_unfit(config_));
+}
+
+/// Rank 1 of two; rank 0's texts are prepared.
+class BesideRank0 final : public cluster::Processes {
+ public:
+  explicit BesideRank0(std::vector<std::string> texts) : texts_(std::move(texts)) {}
+  const cluster::Launch& launch() const noexcept override { return launch_; }
+  std::vector<std::string> all_gather(std::string_view text, Nanoseconds,
+                                      std::string_view) override {
+    return {texts_.at(next_++), std::string(text)};
+  }
+  std::unique_ptr<CollectiveGroup> make_group(const Exchange&) override { return nullptr; }
+  void abort(int) override { std::abort(); }
+  void exit_stopped(int) override { std::abort(); }
+  std::size_t taken() const { return next_; }
+
+ private:
+  const cluster::Launch launch_{.launcher = "mpirun", .rank = 1, .size = 2};
+  const std::vector<std::string> texts_;
+  std::size_t next_ = 0;
+};
+
+std::span<const std::byte> reads_nothing() {
+  ADD_FAILURE() << "only rank 0 reads";
+  return {};
+}
+
+TEST(FromRank0, OtherRanksGetItsBytesInPieces) {
+  const std::string first(std::size_t{16} << 20, 'a');
+  BesideRank0 processes({"0 " + std::to_string(first.size() + 3), first, "bcd"});
+  const std::vector<std::byte> bytes = from_rank_0(processes, "reading", reads_nothing);
+  ASSERT_EQ(bytes.size(), first.size() + 3);
+  EXPECT_EQ(bytes.front(), std::byte{'a'});
+  EXPECT_EQ(bytes.back(), std::byte{'d'});
+  EXPECT_EQ(processes.taken(), 3U);
+  BesideRank0 nothing({"0 0"});
+  EXPECT_TRUE(from_rank_0(nothing, "reading", reads_nothing).empty());
+}
+
+TEST(FromRank0, ItsFailureIsThatOfEveryRank) {
+  BesideRank0 damaged({"6 'model-4' is damaged"}), foreign({"2 'model-4' is of another model"});
+  EXPECT_EQ(thrown_by<DataError>([&] { from_rank_0(damaged, "reading", reads_nothing); }),
+            "on rank 0: 'model-4' is damaged");
+  EXPECT_EQ(thrown_by<ConfigError>([&] { from_rank_0(foreign, "reading", reads_nothing); }),
+            "on rank 0: 'model-4' is of another model");
+  ScriptedProcesses others({"", ""});
+  EXPECT_EQ(thrown_by<DataError>([&] {
+              from_rank_0(others, "reading", []() -> std::span<const std::byte> {
+                throw DataError("'model-4' is damaged");
+              });
+            }),
+            "'model-4' is damaged");
 }
 
 TEST(CheckAlike, NamesTheRanksAndTheFlagsThatDiffer) {

@@ -163,6 +163,7 @@ TEST(ScaleProgram, SaysWhatCannotBeBeforeAnythingStarts) {
       {{"--hosts=localhost:2", "--ranks=3"}, "3 ranks do not fit"},
       {{"-r", "/tmp/x"}, "--hosts"},
       {{"--ranks=1", "-x", "2"}, "exclude each other"},
+      {{"--ranks=1", "--train-dir=x"}, "each other's checkpoints"},
       {{"--modle=x"}, "--modle"}};
   for (const auto& [words, expected] : cases) {
     const ChildExit exit = exit_of(scale(folder / "logs", words));
