@@ -238,7 +238,7 @@ constexpr ConfigKey kKeys[] = {
      set_amount<&RunConfig::num_learning_rate_warmup_epochs>},
     {"resnet_base_lr", "", false,
      "learning rate per 256 images of the ResNet schedule for ImageNet, unless "
-     "--init-learning-rate is given; 0: no such schedule",
+     "--init-learning-rate is given; above 0, ResNets for CIFAR have a fixed schedule; 0: neither",
      get<&RunConfig::resnet_base_lr>, set_amount<&RunConfig::resnet_base_lr>},
     {"weight_decay", "", false, "weight decay: share of each weight that is added to its gradient",
      get<&RunConfig::weight_decay>, set_amount<&RunConfig::weight_decay>},

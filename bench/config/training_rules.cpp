@@ -48,6 +48,20 @@ constexpr ReductionRule kReductionRules[] = {
     {"tensorpack", "distributed-replicated", "mean-sum"},
 };
 
+bool is_cifar(const ImageShape& image) { return image.height == 32; }
+
+/// The schedule of tf_cnn_benchmarks' ResNets for CIFAR-10 (ResnetCifar10Model.get_learning_rate).
+/// Its epochs have int(50000 / batch) steps, whatever the data. The step at the boundary still has
+/// the previous rate. There is no warm-up, and no base rate.
+LearningRatePlan cifar_resnet_plan(double global_batch) {
+  constexpr double kImages = 50000;
+  const auto steps_per_epoch = static_cast<std::int64_t>(kImages / global_batch);
+  return {.initial = 0.1,
+          .pieces = {{82 * steps_per_epoch + 1, 0.01},
+                     {123 * steps_per_epoch + 1, 0.001},
+                     {300 * steps_per_epoch + 1, 0.0002}}};
+}
+
 void refuse_contradictions(const RunConfig& config) {
   const bool decays = config.num_epochs_per_decay > 0 || config.learning_rate_decay_factor > 0 ||
                       config.minimum_learning_rate > 0;
@@ -180,7 +194,8 @@ BucketLimits bucket_limits(const RunConfig& config) {
 bool uses_resnet_schedule(const RunConfig& config, const ModelEntry& model) {
   const bool stated =
       config.init_learning_rate > 0 || !config.piecewise_learning_rate_schedule.empty();
-  return !stated && config.resnet_base_lr > 0 && model.image.height >= 224 &&
+  return !stated && config.resnet_base_lr > 0 &&
+         (model.image.height >= 224 || is_cifar(model.image)) &&
          (model.name.starts_with("resnet") || model.name.starts_with("official_resnet"));
 }
 
@@ -199,7 +214,8 @@ LearningRatePlan learning_rate_plan(const RunConfig& config, const ModelEntry& m
   } else if (uses_resnet_schedule(config, model)) {
     double initial = config.resnet_base_lr * global / 256;
     if (config.gradient_reduction == "sum") initial /= static_cast<double>(all_devices(config));
-    plan = resnet_plan(initial, steps_per_epoch);
+    plan =
+        is_cifar(model.image) ? cifar_resnet_plan(global) : resnet_plan(initial, steps_per_epoch);
   } else {
     plan.initial = kDefaultLearningRate;
   }

@@ -75,7 +75,7 @@ constexpr Effect kEffects[] = {
     {"num_eval_batches", evaluates, kNoEvaluation},
     {"num_eval_epochs", evaluates, kNoEvaluation},
     {"resnet_base_lr", has_resnet_rates,
-     "it applies to ResNets with images of ImageNet size, if no other flag sets the rates; use "
+     "it applies to ResNets for ImageNet and CIFAR, if no other flag sets the rates; use "
      "--init-learning-rate"},
     {"init_learning_rate", trains, kNoTraining},
     {"piecewise_learning_rate_schedule", trains, kNoTraining},

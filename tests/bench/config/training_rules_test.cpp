@@ -52,6 +52,30 @@ TEST(TrainingRules, ResNetsOfImageNetsSizeHaveTheirScheduleOnlyWithABaseRate) {
   EXPECT_FLOAT_EQ(learning_rate(learning_rate_plan(config, kResNet, kExamples), 600), 0.5F);
 }
 
+TEST(TrainingRules, ResNetsForCifarHaveTheirOwnSchedule) {
+  constexpr ModelEntry kCifar{.name = "resnet20", .image = {32, 32, 3}};
+  RunConfig config = config_of_256();
+  EXPECT_FLOAT_EQ(learning_rate(learning_rate_plan(config, kCifar, kExamples), 0), 0.005F);
+  apply_like(config, "tf_cnn_benchmarks");
+  config.gradient_reduction = "sum";  // changes nothing here
+  // int(50000 / 256) = 195 steps per epoch; rates change after the steps of 82, 123 and 300.
+  const LearningRatePlan plan = learning_rate_plan(config, kCifar, kExamples);
+  const std::pair<std::int64_t, float> rates[] = {{0, 0.1F},
+                                                  {82 * 195, 0.1F},
+                                                  {82 * 195 + 1, 0.01F},
+                                                  {123 * 195, 0.01F},
+                                                  {123 * 195 + 1, 0.001F},
+                                                  {300 * 195, 0.001F},
+                                                  {300 * 195 + 1, 0.0002F}};
+  for (const auto& [step, rate] : rates) EXPECT_FLOAT_EQ(learning_rate(plan, step), rate) << step;
+  config.init_learning_rate = 0.5;
+  EXPECT_FLOAT_EQ(learning_rate(learning_rate_plan(config, kCifar, kExamples), 0), 0.5F);
+  config = config_of_256();
+  apply_like(config, "tf_cnn_benchmarks");
+  constexpr ModelEntry kAlexNet{.name = "alexnet_cifar10", .image = {32, 32, 3}};
+  EXPECT_FLOAT_EQ(learning_rate(learning_rate_plan(config, kAlexNet, kExamples), 0), 0.005F);
+}
+
 TEST(TrainingRules, RefusesRatesThatContradictEachOther) {
   RunConfig config = config_of_256();
   config.piecewise_learning_rate_schedule = "0.1;1;0.01";
