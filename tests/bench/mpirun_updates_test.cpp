@@ -217,6 +217,22 @@ TEST_F(MpirunTraining, WhatAnUpdateCarriesIsRestoredOnEveryRank) {
   }
 }
 
+TEST_F(MpirunTraining, TfCnnBenchmarksAllReducesGiveTheWeightsOfReplicatedAndSayHowTheyDiffer) {
+  train(2, "replicated", "replicated", 6, {"--optimizer=momentum"});
+  ASSERT_FALSE(checkpoint("replicated", 6).empty());
+  for (const std::string update : {"distributed_all_reduce", "collective_all_reduce"}) {
+    const Json result = train(2, update, update, 6, {"--optimizer=momentum"});
+    EXPECT_EQ(result["config"]["variable_update"], update);
+    int notes = 0;
+    for (const Json& note : result["notes"]) {
+      const auto text = note.get<std::string>();
+      if (text.starts_with(update + ": ") && says(text, "in tf_cnn_benchmarks")) ++notes;
+    }
+    EXPECT_EQ(notes, 1) << result["notes"];
+    expect_near(checkpoint(update, 6), checkpoint("replicated", 6), 0);
+  }
+}
+
 TEST_F(MpirunTraining, EvaluatesAsOneProcessAndStopsAllRanksAtAnAccuracy) {
   const Words goal{"--init-learning-rate=0.001", "--eval-during-training-every-n-steps=3",
                    "--stop-at-top-1-accuracy=0.9", "--save-model-steps=4"};

@@ -105,6 +105,11 @@ class Deferred final : public UpdateStrategy {
 std::unique_ptr<UpdateStrategy> make_replicated(const UpdateContext& context) {
   return std::make_unique<Replicated>(context);
 }
+/// The same, with a note on how it differs from the system whose name it has.
+std::unique_ptr<UpdateStrategy> make_noted(const UpdateContext& context, const char* note) {
+  if (context.probe != nullptr && context.collective.world().rank == 0) context.probe->note(note);
+  return make_replicated(context);
+}
 
 constexpr OptionValue kConsistencies[] = {
     {"strong", "each step applies its own gradients"},
@@ -160,30 +165,39 @@ extern constinit const UpdateEntry byteps_update{
         "BytePS': server processes add the gradients, every rank applies the sum; without servers "
         "as replicated",
     .options = kBytePsOptions,
-    .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
-      if (context.probe != nullptr && context.collective.world().rank == 0) {
-        context.probe->note(
-            "byteps has no servers that are processes: ranks exchange as replicated's do");
-      }
-      return make_replicated(context);
-    },
+    .make =
+        [](const UpdateContext& context) {
+          return make_noted(
+              context,
+              "byteps has no servers that are processes: ranks exchange as replicated's do");
+        },
     .make_served = make_byteps,
 };
 
-/// In tf_cnn_benchmarks one session drives the devices of all workers; here each process drives its
-/// own devices.
 extern constinit const UpdateEntry distributed_all_reduce_update{
     .name = "distributed_all_reduce",
     .summary = "tf_cnn_benchmarks': as replicated, over the devices of all processes",
     .all_reduces = true,
-    .make = make_replicated,
+    .make =
+        [](const UpdateContext& context) {
+          return make_noted(
+              context,
+              "distributed_all_reduce: every process drives its devices; in tf_cnn_benchmarks one "
+              "session of a controller drives those of all workers, which are passive");
+        },
 };
 
 extern constinit const UpdateEntry collective_all_reduce_update{
     .name = "collective_all_reduce",
     .summary = "tf_cnn_benchmarks': as replicated, with every process as a worker",
     .all_reduces = true,
-    .make = make_replicated,
+    .make =
+        [](const UpdateContext& context) {
+          return make_noted(
+              context,
+              "collective_all_reduce: ranks exchange as replicated's do; in tf_cnn_benchmarks the "
+              "exchange is a part of one graph, in which workers find each other by keys");
+        },
 };
 
 }  // namespace penstock::updates

@@ -128,6 +128,17 @@ TEST_F(ExchangeRuns, ARankAloneAndOtherUpdatesHaveNone) {
   EXPECT_FALSE(run().facts.contains("exchange_ms_per_step"));
 }
 
+TEST_F(ExchangeRuns, UpdatesWithAnotherSystemsNameSayHowTheyDiffer) {
+  const std::vector<double> losses = run().losses;
+  for (const char* update : {"distributed_all_reduce", "collective_all_reduce"}) {
+    config_.variable_update = update;
+    const RunResult result = run();
+    EXPECT_EQ(result.losses, losses) << update;
+    EXPECT_EQ(result.config.variable_update, update);
+    EXPECT_TRUE(notes(result, std::string(update) + ": ")) << update;
+  }
+}
+
 TEST_F(ExchangeRuns, AStopFromOutsideEndsAllRanks) {
   std::stop_source stop;
   class StopAtFive final : public RunListener {
