@@ -202,6 +202,34 @@ void set_local_parameter_device(RunConfig& config, const std::string& text) {
       config.device));
 }
 
+/// A step is always compiled. Devices that record it can also enqueue its kernels one by one.
+void set_xla(RunConfig& config, const std::string& text) {
+  const bool wanted = parse_flag(text, "--use-xla-compile");
+  const ComponentText device = parse_component(config.device);
+  const BackendEntry* const backend = match_entry(backend_table(), device.name);
+  const auto is_record = [](std::string_view name) { return name == "record"; };
+  const bool records =
+      backend != nullptr && std::ranges::any_of(backend->options, is_record, &OptionSpec::name);
+  if (!records || wanted) {
+    const char* const why =
+        !wanted
+            ? "a step is always compiled; with a stated --device gpu this flag is gpu:record=false"
+        : records ? "a step is compiled and recorded as one graph already"
+                  : "a step is compiled already";
+    fmt::print(stderr, "penstock: --{}use-xla-compile changes nothing with --device {}: {}\n",
+               wanted ? "" : "no", config.device, why);
+    return;
+  }
+  for (const auto& [option, value] : device.values) {
+    if (!is_record(option)) continue;
+    throw ConfigError(
+        fmt::format("--nouse-xla-compile sets the device's record, and --device {} does so too; "
+                    "leave one of them out",
+                    config.device));
+  }
+  config.device += fmt::format("{}record=false", device.values.empty() ? ":" : ",");
+}
+
 /// tf_cnn_benchmarks sets this by default, except if gradients have 16 bits already.
 void set_compact(RunConfig& config, const std::string& text) {
   if (!parse_flag(text, "--compact-gradient-transfer")) return;
@@ -260,18 +288,13 @@ constexpr TranslatedFlag kTranslated[] = {
        constexpr double kOneByte = 1.0 / (1 << 20);
        if (config.bucket_mib == 0) config.bucket_mib = kOneByte;
      }},
-    {"use_xla_compile", "xla_compile xla", true, "true",
-     "accepted and ignored: models are always compiled",
-     [](RunConfig&, const std::string& text) {
-       parse_flag(text, "--use-xla-compile");
-       fmt::print(stderr,
-                  "penstock: --use-xla-compile changes nothing: a model is always compiled for its "
-                  "device, on GPUs to one recorded graph of fused kernels a step\n");
-     }},
     {"no_cuda", "", true, "false", "same as --device cpu",
      [](RunConfig& config, const std::string& text) {
        if (parse_flag(text, "--no-cuda")) config.device = "cpu";
      }},
+    {"use_xla_compile", "xla_compile xla", true, "true",
+     "false: same as --device gpu:record=false; true changes nothing: steps are always compiled",
+     set_xla},
     {"variable_consistency", "", false, "strong",
      "strong, or relaxed: same as --variable-update replicated:consistency=relaxed",
      set_consistency},

@@ -74,8 +74,34 @@ TEST(CommandLine, TakesWhatTfCnnBenchmarksDoesToImages) {
 }
 
 TEST(CommandLine, CompilersMayBeAskedForAndAreThereAnyway) {
-  for (const char* flag : {"--use_xla_compile", "--xla", "--xla_compile=false"}) {
-    EXPECT_NO_THROW(parse({flag})) << flag;
+  const auto said = [](const char* device, const char* flag) {
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(parse({device, flag}).device, std::string(device).substr(9)) << flag;
+    return ::testing::internal::GetCapturedStderr();
+  };
+  for (const char* flag : {"--use_xla_compile", "--xla", "--xla_compile"}) {
+    EXPECT_EQ(said("--device=cpu", flag),
+              "penstock: --use-xla-compile changes nothing with --device cpu: a step is compiled "
+              "already\n");
+    EXPECT_EQ(said("--device=gpu:fused=on", flag),
+              "penstock: --use-xla-compile changes nothing with --device gpu:fused=on: a step is "
+              "compiled and recorded as one graph already\n");
+  }
+  for (const char* flag : {"--xla=false", "--noxla_compile", "--xla_compile=false"}) {
+    for (const std::string device : {"cpu", "auto"}) {
+      EXPECT_EQ(said(("--device=" + device).c_str(), flag),
+                "penstock: --nouse-xla-compile changes nothing with --device " + device +
+                    ": a step is always compiled; with a stated --device gpu this flag is "
+                    "gpu:record=false\n");
+    }
+  }
+}
+
+TEST(CommandLine, WithoutACompilerAGpusStepIsNotRecorded) {
+  for (const char* flag : {"--xla=false", "--noxla_compile", "--nouse_xla_compile"}) {
+    EXPECT_EQ(parse({flag, "--device=gpu"}).device, "gpu:record=false");
+    EXPECT_EQ(parse({flag, "--device=gpu:fused=off"}).device, "gpu:fused=off,record=false");
+    EXPECT_TRUE(says(error_of({flag, "--device=gpu:record=true"}), "leave one of them out"));
   }
 }
 

@@ -72,6 +72,8 @@ COMMANDS = (
      "use --num-gpus"),
     ("a compiler's switch says what it changes", MULTIGPU + "--fake-location gpu --variable-update=replicated "
      "--use-fp16 --batch 128 --use-xla-compile", 0, "--use-xla-compile changes nothing"),
+    ("a compiler that is switched off has another answer", "run --like tf_cnn_benchmarks --model=trivial "
+     "--noxla_compile " + SHORT, 0, "--nouse-xla-compile changes nothing with --device auto"),
     ("data of the CPU are copied", MULTIGPU + "--fake-location cpu --batch 4 --variable-update=parameter_server", 0,
      TOTAL),
     *((f"{place} feeds constant batches of Python", MULTIGPU + f"--fake-location {place} --batch 4", 0, TOTAL)
