@@ -81,7 +81,10 @@ bool evaluates_while_training(const RunConfig& config) {
 
 std::string format_header(const StepTableHeader& header) {
   const RunConfig& config = header.config;
-  const std::int64_t global = config.batch_size * all_devices(config);
+  // Without training the first device evaluates alone.
+  const std::int32_t batch =
+      config.eval && config.eval_batch_size > 0 ? config.eval_batch_size : config.batch_size;
+  const std::int64_t global = config.eval ? batch : batch * all_devices(config);
   const double epochs =
       static_cast<double>(config.num_batches * global) / header.examples_per_epoch;
   std::string text = line("Model:", config.model);
@@ -89,7 +92,7 @@ std::string format_header(const StepTableHeader& header) {
   text += line("Mode:", mode_of(config));
   text += line("SingleSess:", "False");
   text += line("Batch size:", fmt::format("{} global", global));
-  text += line("", fmt::format("{} per device", config.batch_size));
+  text += line("", fmt::format("{} per device", batch));
   text += line("Num batches:", fmt::format("{}", config.num_batches));
   text += line("Num epochs:", fmt::format("{:.2f}", epochs));
   text += line("Devices:", device_list(config));

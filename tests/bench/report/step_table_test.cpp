@@ -55,6 +55,21 @@ TEST(StepTable, TheHeaderSaysWhatTheRunDoes) {
   EXPECT_TRUE(has_line(report::format_header(cifar), "Dataset:     cifar10"));
 }
 
+TEST(StepTable, AnEvaluationAloneHasTheBatchesOfOneDevice) {
+  RunConfig config;
+  config.eval = true;
+  config.num_gpus = 2;
+  config.batch_size = 64;
+  config.num_batches = 4;
+  EXPECT_TRUE(has_line(report::format_header({.config = config, .examples_per_epoch = 256}),
+                       "Batch size:  64 global\n             64 per device\n"
+                       "Num batches: 4\nNum epochs:  1.00"));
+  config.eval_batch_size = 32;
+  EXPECT_TRUE(has_line(report::format_header({.config = config, .examples_per_epoch = 128}),
+                       "Batch size:  32 global\n             32 per device\n"
+                       "Num batches: 4\nNum epochs:  1.00"));
+}
+
 TEST(StepTable, LinesAboutVariablesAreThoseThatTheirUpdateHas) {
   const std::string staged = header_of("queue", "parameter_server:staged=true");
   EXPECT_TRUE(has_line(staged, "Staged vars: True"));
