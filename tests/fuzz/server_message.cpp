@@ -45,7 +45,8 @@ std::size_t server_message(std::span<const std::byte> input) {
   const std::size_t accepted = use_input(parse, message);
 
   ServerScript script(2);
-  script.begin(cluster::ServerRule::on_arrival, "sgd", {1, 2, 3, 4});
+  script.begin(cluster::ServerRule::on_arrival, "momentum:momentum=0.5,nesterov=false",
+               {1, 2, 3, 4});
   const std::size_t cut = std::min(message.size(), cluster::kHeaderBytes);
   const std::size_t frames = word >> 1 & 7;
   script.raw((word & 1) != 0 ? ServerScript::peer(1) : "stranger", message.first(cut),
