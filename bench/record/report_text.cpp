@@ -242,6 +242,7 @@ std::string format_estimate(const statistics::Estimate& estimate, int decimals) 
     return std::isfinite(value) ? format_fixed(value, decimals) : std::string("?");
   };
   if (estimate.is_spread && estimate.samples == 1) return text(estimate.value) + " (once)";
+  if (!std::isfinite(estimate.high)) return text(estimate.value) + " (interval unknown)";
   return fmt::format("{} ({}{}{})", text(estimate.value), text(estimate.low),
                      estimate.is_spread ? ".." : " to ", text(estimate.high));
 }

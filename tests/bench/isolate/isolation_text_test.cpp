@@ -103,7 +103,7 @@ TEST(IsolationText, RungsWithTheSameReasonShareALine) {
 
 TEST(IsolationText, EndsThatAreNotKnownAreQuestionMarks) {
   const double infinite = std::numeric_limits<double>::infinity();
-  EXPECT_EQ(format_estimate({43.21, -infinite, infinite, 1}, 1), "43.2 (? to ?)");
+  EXPECT_EQ(format_estimate({43.21, -infinite, infinite, 1}, 1), "43.2 (interval unknown)");
   EXPECT_EQ(format_estimate({43.21, 41.8, 44.5, 5}, 1), "43.2 (41.8 to 44.5)");
   EXPECT_EQ(format_estimate({43.21, 41.8, 44.5, 3, true}, 1), "43.2 (41.8..44.5)");
   EXPECT_EQ(format_estimate({25, 25, 25, 1, true}, 1), "25.0 (once)");
