@@ -16,8 +16,9 @@ LIMIT_S = 240
 
 def main():
     penstock, venv, page = (pathlib.Path(word).absolute() for word in sys.argv[1:])
-    if subprocess.run([venv / "bin" / "python", "-c", "import torchvision"], stderr=subprocess.DEVNULL,
-                      check=False).returncode != 0:
+    python = venv / "bin" / "python"
+    if not python.exists() or subprocess.run([python, "-c", "import torchvision"], stderr=subprocess.DEVNULL,
+                                             check=False).returncode != 0:
         print(f"skipped: no torchvision in {venv}; run `make interop`")
         sys.exit(77)
     section = re.search(r"^## Three commands\n(.*?)^## ", page.read_text(), re.S | re.M)[1]
@@ -31,7 +32,7 @@ def main():
         (folder / "my_loader.py").write_text(loader.replace('"/data/train"', f'"{folder / "train"}"'))
         for command in commands:
             verb = command.split()[1] + (" --vary" if "--vary" in command else "")
-            words = f"{command} {SHORT[verb]}".replace("venv/bin/python", str(venv / "bin" / "python")).split()
+            words = f"{command} {SHORT[verb]}".replace("venv/bin/python", str(python)).split()
             print("$", *words, flush=True)
             done = subprocess.run([penstock, *words[1:]], cwd=folder, text=True, timeout=LIMIT_S, stdout=subprocess.PIPE,
                                   check=False)

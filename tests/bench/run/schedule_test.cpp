@@ -26,8 +26,9 @@ class PreparedProcess final : public cluster::Processes {
                 .local_size = size},
         clock_(clock) {}
   const cluster::Launch& launch() const noexcept override { return launch_; }
+  /// Rank 0 says that its checkpoint has no bytes.
   std::vector<std::string> all_gather(std::string_view, Nanoseconds, std::string_view) override {
-    return {};
+    return std::vector<std::string>(static_cast<std::size_t>(launch_.size), "0 0");
   }
   std::unique_ptr<CollectiveGroup> make_group(const Exchange& exchange) override {
     const std::vector<Device*> devices(static_cast<std::size_t>(launch_.size), &exchange.device);
