@@ -41,6 +41,7 @@ void Stager::run(std::stop_token stop) noexcept {
   } catch (...) {
     device_ring_.fail(std::current_exception());
   }
+  settle(*stream_, *settled_);  // the host's slots may be freed from now on
 }
 
 void Stager::copy_all(std::stop_token stop) {

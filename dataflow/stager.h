@@ -37,7 +37,7 @@ class Stager {
   void count(StageCounters& stage, const Clock& clock);
 
   /// Runs until the host ring ends, the device ring closes, or a stop is requested. Passes the end
-  /// of data, or the failure, on to the device ring. Throws nothing.
+  /// of data, or the failure, on to the device ring, and waits for its copies. Throws nothing.
   void run(std::stop_token stop) noexcept;
 
  private:
