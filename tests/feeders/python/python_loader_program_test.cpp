@@ -37,7 +37,7 @@ TEST(PythonLoaderProgram, EveryPythonFeederFeedsARun) {
   }
 }
 
-/// A worker process of the loader has touched 64 MiB of its own.
+/// A worker process of the loader has touched 64 MiB.
 TEST(PythonLoaderProgram, TheMemoryOfWorkersIsInTheResult) {
   const TempFolder folder;
   write_text(folder / "loader.py", R"(

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// The times inside a DataLoader of PyTorch, with a stand-in for it: workers, the way from them, and
+// parts of the loader alone.
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dataflow/error.h"
+#include "tests/feeders/python/python_loader_fixture.h"
+#include "tests/support/thrown_by.h"
+
+namespace penstock {
+namespace {
+
+/// A stand-in for PyTorch's DataLoader: its fetcher, worker processes that are forked, and pinning.
+/// A sample takes 2 ms, a batch of two 1 ms more, 3 ms on its way and 1 ms for pinning.
+constexpr const char* kTorch = R"(
+import multiprocessing, os, sys, time, types
+
+def module(name):
+    made = sys.modules["torch.utils.data" + name] = types.ModuleType("torch.utils.data" + name)
+    return made
+
+data, fetching, working, pinning, loading = map(
+    module, ("", "._utils.fetch", "._utils.worker", "._utils.pin_memory", ".dataloader"))
+worker = None
+data.get_worker_info = lambda: worker
+
+class _MapDatasetFetcher:
+    def __init__(self, dataset, collate_fn):
+        self.dataset, self.collate_fn = dataset, collate_fn
+
+    def fetch(self, index):
+        return self.collate_fn([self.dataset[i] for i in index])
+
+def pin_memory(batch, device=None):
+    time.sleep(0.001)
+    return batch
+
+def _worker_loop(fetcher, out):
+    while True:
+        batch = fetcher.fetch([0, 1])
+        time.sleep(0.003)
+        out.send(batch)
+
+class _MultiProcessingDataLoaderIter:
+    def __init__(self, loader):
+        global worker
+        self.loader, self.pipes, self.turn = loader, [], 0
+        for number in range(loader.num_workers):
+            mine, childs = multiprocessing.Pipe(duplex=False)
+            if os.fork() == 0:
+                worker = types.SimpleNamespace(id=number)
+                working._worker_loop(loader.fetcher(), childs)
+            self.pipes.append(mine)
+
+    def __iter__(self):
+        return self
+
+    def _next_data(self):
+        batch = self.pipes[self.turn % len(self.pipes)].recv()
+        self.turn += 1
+        return pinning.pin_memory(batch, None) if self.loader.pin_memory else batch
+
+    def __next__(self):
+        return DataLoader.batch(self._next_data())
+
+fetching._MapDatasetFetcher = _MapDatasetFetcher
+working._worker_loop = _worker_loop
+pinning.pin_memory = pin_memory
+loading._MultiProcessingDataLoaderIter = _MultiProcessingDataLoaderIter
+
+class Samples:
+    def __getitem__(self, index):
+        time.sleep(0.002)
+        return index
+
+class Nested:
+    """A data set that has a loader, which loads in the worker."""
+    def __init__(self):
+        self.inner = _MapDatasetFetcher(Samples(), lambda samples: samples)
+
+    def __getitem__(self, index):
+        return self.inner.fetch([index])[0]
+
+def collate(samples):
+    time.sleep(0.001)
+    return samples
+
+class DataLoader:
+    prefetch_factor = 2
+
+    def __init__(self, num_workers, pin_memory, dataset):
+        self.num_workers, self.pin_memory, self.dataset = num_workers, pin_memory, dataset
+
+    def fetcher(self):
+        return _MapDatasetFetcher(self.dataset, collate)
+
+    def __iter__(self):
+        return _MultiProcessingDataLoaderIter(self) if self.num_workers else self.load_here()
+
+    def load_here(self):
+        fetcher = self.fetcher()
+        while True:
+            yield self.batch(fetcher.fetch([0, 1]))
+
+    @staticmethod
+    def batch(labels):
+        return memoryview(bytes(2 * 4 * 6 * 3)).cast("B", (2, 4, 6, 3)), list(labels)
+
+def make_loader(num_workers, pin_memory=False):
+    return DataLoader(num_workers, pin_memory, Samples())
+
+def nested(num_workers):
+    return DataLoader(num_workers, False, Nested())
+
+def generator(num_workers):
+    yield from make_loader(num_workers)
+)";
+
+class DataLoader : public PythonLoader {
+ protected:
+  DataLoader() { write_text(path_, kTorch); }
+  const std::string path_ = (folder_.path() / "torch_like.py").string();
+};
+
+/// Times are at least those that the loader sleeps. What `next` waits for its workers is a wait.
+TEST_F(DataLoader, TheWorkersOfADataLoaderAreStages) {
+  constexpr std::int64_t kBatches = 40, kMs = 1'000'000;
+  for (const char* function : {"make_loader", "generator"}) {
+    for (const int workers : {0, 3}) {
+      SCOPED_TRACE(std::string(function) + " with " + std::to_string(workers));
+      const std::unique_ptr<Probe> told =
+          probe_of("python:loader='" + path_ + ":" + function +
+                       "',args='num_workers=" + std::to_string(workers) + "'",
+                   kBatches);
+      Probe& probe = *told;
+      const std::string_view runs_it = workers == 0 ? "loader" : "loader workers";
+      const StageCounters &load = probe.stage({"load", runs_it, 0}),
+                          &collate = probe.stage({"collate", runs_it, 0}),
+                          &next = probe.stage({"get next", "loader", 0});
+      // A generator does not say how many workers it has; more than one may have begun.
+      EXPECT_GE(load.stage.threads, function[0] == 'm' ? std::max(workers, 1) : 1);
+      EXPECT_LE(load.stage.threads, std::max(workers, 1));
+      EXPECT_GE(load.images.value(), 2 * kBatches);
+      const std::int64_t timed = function[0] == 'm' || workers == 0 ? kBatches - 1 : kBatches / 4;
+      EXPECT_GE(load.wall_ns.value(), timed * 4 * kMs);
+      EXPECT_GE(collate.wall_ns.value(), timed * kMs);
+      EXPECT_LT(collate.wall_ns.value(), load.wall_ns.value());
+      EXPECT_LT(next.wall_ns.value(), kBatches * 4 * kMs) << "of it, samples and waits are apart";
+    }
+  }
+}
+
+TEST_F(DataLoader, TheWayFromWorkersAndPinningAreTimed) {
+  constexpr std::int64_t kBatches = 20, kMs = 1'000'000;
+  const auto told = [&](const std::string& function, const std::string& arguments) {
+    return probe_of("python:loader='" + path_ + ":" + function + "',args='" + arguments + "'",
+                    kBatches);
+  };
+  const auto has = [](const Probe& probe, std::string_view name) {
+    return std::ranges::any_of(probe.stages(),
+                               [&](const StageCounters& each) { return each.stage.name == name; });
+  };
+  const std::unique_ptr<Probe> pinned = told("make_loader", "num_workers=2,pin_memory=True");
+  const StageCounters &queue = pinned->stage({"queue", kOutside, 0}),
+                      &pin = pinned->stage({"pin", "pin thread", 0});
+  EXPECT_GE(queue.items.value(), kBatches);
+  EXPECT_GE(queue.wall_ns.value(), queue.items.value() * 3 * kMs);
+  EXPECT_GE(pin.wall_ns.value(), pin.items.value() * kMs);
+  EXPECT_EQ(pin.stage.threads, 1);
+  const std::unique_ptr<Probe> not_pinned = told("nested", "num_workers=2");
+  EXPECT_TRUE(has(*not_pinned, "queue"));
+  EXPECT_FALSE(has(*not_pinned, "pin"));
+  const std::unique_ptr<Probe> here = told("make_loader", "num_workers=0");
+  EXPECT_FALSE(has(*here, "queue"));
+}
+
+TEST_F(DataLoader, PartsOfALoaderRunAlone) {
+  constexpr std::int64_t kBatches = 40, kMs = 1'000'000;
+  const std::string loader = "python:loader='" + path_ + ":make_loader',args='num_workers=0',part=";
+  const auto wall_ns = [&](const std::string& part, std::string_view stage) {
+    return probe_of(loader + part, kBatches)->stage({stage, "loader", 0}).wall_ns.value();
+  };
+  EXPECT_GE(wall_ns("collate", "collate"), (kBatches - 1) * kMs);
+  EXPECT_LT(wall_ns("collate", "load"), kBatches * 2 * kMs) << "samples are loaded once";
+  EXPECT_GE(wall_ns("samples", "load"), (kBatches - 1) * 4 * kMs);
+  EXPECT_LT(wall_ns("samples", "collate"), kBatches * kMs / 2);
+  EXPECT_LT(wall_ns("handover", "get next"), kBatches * kMs) << "the loader does not run";
+  EXPECT_EQ(firsts(take(text("counting", "part=handover"), 3)), (std::vector{0, 1, 0, 1, 0, 1}));
+  EXPECT_TRUE(says(thrown_by<ConfigError>([&] { make(text("counting", "part=collate")); }),
+                   "is no DataLoader of PyTorch"));
+  EXPECT_TRUE(says(thrown_by<ConfigError>([&] { make(text("counting", "part=half")); }),
+                   "expected all, handover, collate or samples"));
+}
+
+}  // namespace
+}  // namespace penstock
