@@ -75,7 +75,8 @@ Table device_table(const Isolation& found) {
   for (std::size_t i = static_cast<std::size_t>(first_above) - kBelow; i < rates.size(); ++i) {
     if (table.rows.size() == kRows) break;
     const double rate = rates[i], trained = std::min(rate, supply.value);
-    table.rows.push_back({format_fixed(rate, 0), format_fixed(trained, 0),
+    const int decimals = supply.value < 10 ? 1 : 0;
+    table.rows.push_back({format_fixed(rate, decimals), format_fixed(trained, decimals),
                           format_fixed(100 * (1 - trained / rate), 0),
                           rate > supply.high  ? "the feeder"
                           : rate < supply.low ? "the device"

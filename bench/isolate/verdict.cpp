@@ -222,7 +222,7 @@ std::string loader_sentence(const Isolation& found) {
                       format_estimate(*found.supply_img_per_s, 0));
   if (const auto bytes = mean_fact(coupled, "child_memory_bytes")) {
     constexpr double kMb = 1e6;
-    text += fmt::format(" It holds {:.0f} MB", *bytes / kMb);
+    text += fmt::format(" The loader holds {:.0f} MB", *bytes / kMb);
     if (const auto worker = mean_fact(coupled, "worker_memory_bytes")) {
       text += fmt::format(", {:.0f} MB in each worker process", *worker / kMb);
     }

@@ -30,8 +30,7 @@ std::int32_t process_of(const std::vector<std::string>& words) {
   if (words.size() != 1) {
     throw ConfigError(
         fmt::format("`penstock doctor` got {} words; expected one process number or a command: "
-                    "`penstock doctor "
-                    "PID`, `penstock doctor -- COMMAND`",
+                    "`penstock doctor PID`, `penstock doctor -- COMMAND`",
                     words.size()));
   }
   const std::int64_t pid = parse_integer(words.front(), "PID");
