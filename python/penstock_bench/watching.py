@@ -16,7 +16,8 @@ at intervals and at exit: lines of JSON, which bench/watch/README.md describes. 
 PyTorch and of multiprocessing are not measured.
 
 If the training uses CUDA through PyTorch, two events around each `next`, in the loop's stream, also tell how long the GPU
-had no work until the batch came. They are read when they have passed, so that nothing waits for the GPU.
+had no work until the batch came. They are read when they have passed, so that nothing waits for the GPU. The GPU is the
+only one on which PyTorch has allocated memory. If there are several, no event is used.
 
 Threads: any thread may iterate a watched loader. A loop outside the main thread is marked.
 """
@@ -113,16 +114,20 @@ class Log:
 
 
 class GpuWaits:
-    """How long the GPU's stream had no work while a loop waited, by events of CUDA. One thread at a time."""
+    """How long a GPU's stream had no work while a loop waited, by events of CUDA. One thread at a time.
 
-    def __init__(self, cuda):
-        self.cuda = cuda
+    The GPU is made current for each call, because CUDA makes a context on the current one.
+    """
+
+    def __init__(self, cuda, gpu):
+        self.cuda, self.on_gpu = cuda, cuda.device(gpu)
         self.unused, self.pending = [], collections.deque()
 
     def mark(self):
         """An event that the stream passes when it has done all work so far."""
-        event = self.unused.pop() if self.unused else self.cuda.Event(enable_timing=True)
-        event.record()
+        with self.on_gpu:
+            event = self.unused.pop() if self.unused else self.cuda.Event(enable_timing=True)
+            event.record()
         return event
 
     def add(self, events, figures):
@@ -131,10 +136,11 @@ class GpuWaits:
 
     def read(self):
         """Enters the waits of those pairs that the stream has passed."""
-        while self.pending and self.pending[0][1].query():
-            begin, end, figures, place = self.pending.popleft()
-            figures[place] = min(int(begin.elapsed_time(end) * 1e6), figures[place - 4])
-            self.unused += (begin, end)
+        with self.on_gpu:
+            while self.pending and self.pending[0][1].query():
+                begin, end, figures, place = self.pending.popleft()
+                figures[place] = min(int(begin.elapsed_time(end) * 1e6), figures[place - 4])
+                self.unused += (begin, end)
 
 
 class Pass:
@@ -158,10 +164,7 @@ class Pass:
         if self.back is not None:
             # One call, so that a thread that writes sees whole rows.
             figures.extend((self.wait, self.wait + begin - self.back, self.images, self.is_first, -1))
-            if self.gpu is not None:
-                self.read_gpu(figures)
-            elif self.is_first and cuda_is_used():
-                self.gpu = GpuWaits(sys.modules["torch"].cuda)
+            self.read_gpu(figures)
             self.is_first = False
         if begin >= log.due or len(figures) >= MOST_KEPT:
             log.write()
@@ -194,10 +197,13 @@ class Pass:
 
     def read_gpu(self, figures):
         try:
-            if self.events and self.events[1]:
-                self.gpu.add(self.events, figures)
-            self.gpu.read()
-        except RuntimeError:
+            if self.gpu is not None:
+                if self.events and self.events[1]:
+                    self.gpu.add(self.events, figures)
+                self.gpu.read()
+            elif self.is_first:
+                self.gpu = gpu_waits()
+        except (AttributeError, RuntimeError):  # an old version of PyTorch, or an error of CUDA
             self.gpu = None
 
 
@@ -238,6 +244,17 @@ def cuda_is_used():
         return bool(sys.modules["torch"].cuda.is_initialized())
     except (AttributeError, KeyError, RuntimeError):
         return False
+
+
+def gpu_waits():
+    """Those of the only GPU on which PyTorch has allocated memory. None: there is no such GPU, or more than one."""
+    if not cuda_is_used():
+        return None
+    cuda = sys.modules["torch"].cuda
+    if cuda.get_allocator_backend() != "native":  # the others know no sizes, or call CUDA to learn them
+        return None
+    gpus = [gpu for gpu in range(cuda.device_count()) if cuda.memory_allocated(gpu)]
+    return GpuWaits(cuda, gpus[0]) if len(gpus) == 1 else None
 
 
 def place_of_loop():

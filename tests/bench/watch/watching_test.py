@@ -64,20 +64,52 @@ class Loader:
 
 
 class Cuda:
-    """torch.cuda with one stream of a GPU that works while the clock passes."""
+    """torch.cuda with a stream on each GPU, which works while the clock passes. Notes what would disturb a training."""
 
-    def __init__(self, clock):
-        self.clock, self.free_ns = clock, 0
+    def __init__(self, clock, memory=(1,)):
+        self.clock, self.memory = clock, memory  # allocated bytes of each GPU
+        self.current, self.backend = 0, "native"
+        self.free_ns = [0] * len(memory)
+        self.contexts = set()  # GPUs on which CUDA was called
 
     def is_initialized(self):
         return True
 
-    def enqueue(self, ms):
-        self.free_ns = max(self.free_ns, self.clock.ns) + int(ms * 1e6)
+    def get_allocator_backend(self):
+        return self.backend
+
+    def device_count(self):
+        return len(self.memory)
+
+    def memory_allocated(self, gpu):
+        return self.memory[gpu]
+
+    def device(self, gpu):
+        return Device(self, gpu)
+
+    def call(self):
+        """CUDA makes a context on the current GPU if it has none."""
+        self.contexts.add(self.current)
+
+    def enqueue(self, ms, gpu):
+        self.free_ns[gpu] = max(self.free_ns[gpu], self.clock.ns) + int(ms * 1e6)
 
     def Event(self, enable_timing):
         assert enable_timing
         return Event(self)
+
+
+class Device:
+    """Makes a GPU the current one within `with`, any number of times."""
+
+    def __init__(self, cuda, gpu):
+        self.cuda, self.gpu = cuda, gpu
+
+    def __enter__(self):
+        self.before, self.cuda.current = self.cuda.current, self.gpu
+
+    def __exit__(self, *_):
+        self.cuda.current = self.before
 
 
 class Event:
@@ -85,12 +117,15 @@ class Event:
         self.cuda, self.ns = cuda, 0
 
     def record(self):
-        self.ns = max(self.cuda.free_ns, self.cuda.clock.ns)
+        self.cuda.call()
+        self.ns = max(self.cuda.free_ns[self.cuda.current], self.cuda.clock.ns)
 
     def query(self):
+        self.cuda.call()
         return self.cuda.clock.ns >= self.ns
 
     def elapsed_time(self, end):
+        self.cuda.call()
         return (end.ns - self.ns) / 1e6
 
 
@@ -251,16 +286,14 @@ class Watching(unittest.TestCase):
     def train_in_child(self):
         self.train(watching.watch(Loader(self.clock), "child"))
 
-    def train_on_gpu(self, loader, host_ms, gpu_ms):
-        """The waits of a GPU that works gpu_ms on each step, which the loop enqueues in host_ms."""
-        torch = sys.modules["torch"] = types.SimpleNamespace(cuda=Cuda(self.clock))
-        try:
+    def train_on_gpu(self, loader, host_ms, gpu_ms, cuda=None):
+        """The waits of the last GPU, which works gpu_ms on each step, which the loop enqueues in host_ms."""
+        cuda = cuda or Cuda(self.clock)
+        with unittest.mock.patch.dict(sys.modules, torch=types.SimpleNamespace(cuda=cuda)):
             for _ in loader:
-                torch.cuda.enqueue(gpu_ms)
+                cuda.enqueue(gpu_ms, gpu=len(cuda.memory) - 1)
                 self.clock.pass_ms(host_ms)
             (line,) = self.lines()
-        finally:
-            del sys.modules["torch"]
         self.assertTrue(line["cuda"])
         return line
 
@@ -277,6 +310,23 @@ class Watching(unittest.TestCase):
         known = [wait for wait in line["gpu_wait_us"] if wait is not None]
         self.assertGreater(len(known), 20)  # the loop is ahead of the GPU: its last steps are not over
         self.assertEqual(set(known), {0})
+
+    def test_only_the_gpu_that_has_memory_is_asked(self):
+        cuda = Cuda(self.clock, memory=(0, 1))
+        loader = watching.watch(Loader(self.clock, batches=6, wait_ms=10), "train")
+        line = self.train_on_gpu(loader, host_ms=1, gpu_ms=4, cuda=cuda)
+        self.assertEqual(line["gpu_wait_us"], [None] + [7000] * 5)
+        self.assertEqual((cuda.contexts, cuda.current), ({1}, 0))
+
+    def test_no_gpu_is_asked_if_the_training_uses_none_or_several_or_another_allocator(self):
+        for memory, backend in (((0, 0), "native"), ((1, 1), "native"), ((0, 1), "cudaMallocAsync")):
+            cuda = Cuda(self.clock, memory)
+            cuda.backend = backend
+            loader = watching.watch(Loader(self.clock, batches=6), "train")
+            line = self.train_on_gpu(loader, host_ms=1, gpu_ms=4, cuda=cuda)
+            self.assertEqual(len(line["wait_us"]), 6)
+            self.assertNotIn("gpu_wait_us", line)
+            self.assertEqual(cuda.contexts, set())
 
     def test_events_that_fail_do_no_harm(self):
         loader = watching.watch(Loader(self.clock, batches=6), "train")
