@@ -19,7 +19,8 @@ If the training uses CUDA through PyTorch, two events around each `next`, in the
 had no work until the batch came. They are read when they have passed, so that nothing waits for the GPU. The GPU is the
 only one on which PyTorch has allocated memory. If there are several, no event is used.
 
-Threads: any thread may iterate a watched loader. A loop outside the main thread is marked.
+Threads: any thread may iterate a watched loader. A loop outside the main thread is marked, and uses no event of CUDA,
+because an event that one thread reads breaks a graph that another thread captures.
 """
 import array
 import atexit
@@ -63,7 +64,7 @@ class Log:
         self.lock = threading.Lock()
 
     def loop(self, name):
-        in_thread = threading.current_thread() is not threading.main_thread()
+        in_thread = not is_main_thread()
         rank()  # torch.distributed knows it only while its group exists
         name = str(name)[:LONGEST_NAME].encode(errors="replace").decode()
         with self.lock:
@@ -114,7 +115,7 @@ class Log:
 
 
 class GpuWaits:
-    """How long a GPU's stream had no work while a loop waited, by events of CUDA. One thread at a time.
+    """How long a GPU's stream had no work while a loop waited, by events of CUDA. For the main thread.
 
     The GPU is made current for each call, because CUDA makes a context on the current one.
     """
@@ -190,12 +191,14 @@ class Pass:
 
     def mark_gpu(self):
         try:
-            return self.gpu and self.gpu.mark()
+            return self.gpu.mark() if self.gpu is not None and is_main_thread() else None
         except RuntimeError:  # such as the end of the GPU's context: the script will say so
             self.gpu = None
             return None
 
     def read_gpu(self, figures):
+        if not is_main_thread():
+            return
         try:
             if self.gpu is not None:
                 if self.events and self.events[1]:
@@ -237,6 +240,10 @@ def rank():
     except (AttributeError, RuntimeError, ValueError):
         pass
     return LOG.rank
+
+
+def is_main_thread():
+    return threading.current_thread() is threading.main_thread()
 
 
 def cuda_is_used():

@@ -5,6 +5,7 @@
 Usage: watching_test.py SOURCE_DIRECTORY
 """
 import copy
+import itertools
 import json
 import multiprocessing
 import os
@@ -327,6 +328,20 @@ class Watching(unittest.TestCase):
             self.assertEqual(len(line["wait_us"]), 6)
             self.assertNotIn("gpu_wait_us", line)
             self.assertEqual(cuda.contexts, set())
+
+    def test_only_the_main_thread_asks_a_gpu(self):
+        for in_threads in ((True,), (False, True, False)):  # the iterator is made in the main thread
+            cuda = Cuda(self.clock)
+            iterator = iter(watching.watch(Loader(self.clock, batches=10), "train"))
+            for in_thread in in_threads:
+                cuda.contexts.clear()
+                train = threading.Thread(target=self.train_on_gpu, args=(itertools.islice(iterator, 3), 1, 4, cuda))
+                if in_thread:
+                    train.start()
+                    train.join()
+                else:
+                    train.run()
+                self.assertEqual(cuda.contexts, set() if in_thread else {0})
 
     def test_events_that_fail_do_no_harm(self):
         loader = watching.watch(Loader(self.clock, batches=6), "train")
