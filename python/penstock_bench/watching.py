@@ -117,7 +117,8 @@ class Log:
 class GpuWaits:
     """How long a GPU's stream had no work while a loop waited, by events of CUDA. For the main thread.
 
-    The GPU is made current for each call, because CUDA makes a context on the current one.
+    The GPU is made current for each call, because CUDA makes a context on the current one. No event is used while the
+    current stream captures a graph, because that breaks the graph. PyTorch does not tell whether another stream captures.
     """
 
     def __init__(self, cuda, gpu):
@@ -125,8 +126,10 @@ class GpuWaits:
         self.unused, self.pending = [], collections.deque()
 
     def mark(self):
-        """An event that the stream passes when it has done all work so far."""
+        """An event that the stream passes when it has done all work so far. None: the stream captures a graph."""
         with self.on_gpu:
+            if self.cuda.is_current_stream_capturing():
+                return None
             event = self.unused.pop() if self.unused else self.cuda.Event(enable_timing=True)
             event.record()
         return event
@@ -138,6 +141,8 @@ class GpuWaits:
     def read(self):
         """Enters the waits of those pairs that the stream has passed."""
         with self.on_gpu:
+            if self.cuda.is_current_stream_capturing():
+                return
             while self.pending and self.pending[0][1].query():
                 begin, end, figures, place = self.pending.popleft()
                 figures[place] = min(int(begin.elapsed_time(end) * 1e6), figures[place - 4])

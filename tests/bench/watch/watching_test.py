@@ -72,6 +72,8 @@ class Cuda:
         self.current, self.backend = 0, "native"
         self.free_ns = [0] * len(memory)
         self.contexts = set()  # GPUs on which CUDA was called
+        self.capturing = None  # the GPU whose current stream captures a graph
+        self.broken_graphs = 0
 
     def is_initialized(self):
         return True
@@ -89,8 +91,12 @@ class Cuda:
         return Device(self, gpu)
 
     def call(self):
-        """CUDA makes a context on the current GPU if it has none."""
+        """CUDA makes a context on the current GPU if it has none. The events of `watch` break a captured graph."""
         self.contexts.add(self.current)
+        self.broken_graphs += self.capturing is not None
+
+    def is_current_stream_capturing(self):
+        return self.capturing == self.current
 
     def enqueue(self, ms, gpu):
         self.free_ns[gpu] = max(self.free_ns[gpu], self.clock.ns) + int(ms * 1e6)
@@ -342,6 +348,19 @@ class Watching(unittest.TestCase):
                 else:
                     train.run()
                 self.assertEqual(cuda.contexts, set() if in_thread else {0})
+
+    def test_a_gpu_is_not_asked_while_its_stream_captures_a_graph(self):
+        cuda = Cuda(self.clock, memory=(0, 1))
+
+        def batches():
+            for batch in range(8):
+                cuda.capturing = 1 if batch in (2, 3) else None  # begins and ends within a `next`
+                self.clock.pass_ms(10)
+                yield Tensor(8)
+
+        line = self.train_on_gpu(watching.watch(batches(), "train"), host_ms=1, gpu_ms=4, cuda=cuda)
+        self.assertEqual(cuda.broken_graphs, 0)
+        self.assertEqual(line["gpu_wait_us"], [None, 7000, None, None, None, 7000, 7000, 7000])
 
     def test_events_that_fail_do_no_harm(self):
         loader = watching.watch(Loader(self.clock, batches=6), "train")
