@@ -113,6 +113,7 @@ lint: configure
 
 configure:
 	$(call install,$(RUN_PACKAGES))
+	@cmake/nvjpeg_from_pypi.sh $(BUILD)
 	cmake -S . -B $(BUILD) -G Ninja $(CMAKE_FLAGS) $(if $(CI),-DPENSTOCK_WERROR=ON)
 
 clean:

@@ -4,7 +4,8 @@
 #   PENSTOCK_WITH_CUDA           AUTO: if all of them are found; ON: an error if any is missing; OFF: never
 #   PENSTOCK_CUDA_ARCHITECTURES  compute capabilities to compile code and PTX for, such as 80;89;90;120
 #   sets PENSTOCK_CUDA           whether libpenstock_cuda.so is built
-#   penstock::nvjpeg             the headers for queue:engine=nvjpeg; not needed for libpenstock_cuda.so
+#   penstock::nvjpeg             the headers for queue:engine=nvjpeg, from the toolkit or nvjpeg_from_pypi.sh; not
+#                                needed for libpenstock_cuda.so
 #   penstock::cudnn penstock::nccl penstock::cupti   imported targets
 set(PENSTOCK_WITH_CUDA AUTO CACHE STRING "Build libpenstock_cuda.so: AUTO, ON or OFF")
 set_property(CACHE PENSTOCK_WITH_CUDA PROPERTY STRINGS AUTO ON OFF)
@@ -52,7 +53,8 @@ if(PENSTOCK_WITH_CUDA)
   set(missing "")
   if(CMAKE_CUDA_COMPILER)
     find_package(CUDAToolkit 13.0)
-    find_path(PENSTOCK_NVJPEG_INCLUDE nvjpeg.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ${PENSTOCK_CUDA_HINTS} PATH_SUFFIXES include)
+    find_path(PENSTOCK_NVJPEG_INCLUDE nvjpeg.h PATH_SUFFIXES include
+              HINTS ${CUDAToolkit_INCLUDE_DIRS} ${PENSTOCK_CUDA_HINTS} ${PROJECT_BINARY_DIR}/pypi/nvidia/cu${CUDAToolkit_VERSION_MAJOR})
     mark_as_advanced(PENSTOCK_NVJPEG_INCLUDE)
     if(CUDAToolkit_FOUND AND PENSTOCK_NVJPEG_INCLUDE)
       add_library(penstock::nvjpeg INTERFACE IMPORTED GLOBAL)

@@ -3,19 +3,21 @@
 # Packs what a GPU machine needs for a visit: the built programs, their scripts, and the shared
 # libraries that neither its system nor CUDA provides.
 #
-# Usage: bundle.sh OUT.tar.gz [--build DIR] [--without-cuda]
-#   --build         the build folder (default: build, beside bench)
-#   --without-cuda  if libpenstock_cuda.so was not built
+# Usage: bundle.sh OUT.tar.gz [--build DIR] [--without-cuda] [--without-nvjpeg]
+#   --build           the build folder (default: build, beside bench)
+#   --without-cuda    if libpenstock_cuda.so was not built
+#   --without-nvjpeg  if the program was built without nvjpeg.h
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 most=$((40 << 20))  # largest size of the archive, in bytes
-out='' build=$root/build cuda=1
+out='' build=$root/build cuda=1 nvjpeg=1
 while [ $# -gt 0 ]; do
   case $1 in
     --build) build=$2; shift ;;
-    --without-cuda) cuda='' ;;
-    -*) sed -n 's/^# \{0,1\}//; 6,8p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
+    --without-cuda) cuda='' nvjpeg='' ;;
+    --without-nvjpeg) nvjpeg='' ;;
+    -*) sed -n 's/^# \{0,1\}//; 6,9p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
     *) out=$1 ;;
   esac
   shift
@@ -60,6 +62,16 @@ while read -r name place missing; do
   cp -L "$place" "$top/lib/$name"
   strip --strip-unneeded "$top/lib/$name" 2> /dev/null || true
 done < <(closure)
+
+# The program opens nvJPEG by its name, and the machine need not have it.
+if [ -n "$nvjpeg" ]; then
+  if grep -qaF 'was built without nvjpeg.h' "$build/penstock"; then
+    fail "$build/penstock has no engine=nvjpeg: run make configure, which gets nvjpeg.h, and build again, or pack --without-nvjpeg"
+  fi
+  place=$(find "$build/pypi" "${CUDA_HOME:-/usr/local/cuda}/" -name libnvjpeg.so.13 -print -quit 2> /dev/null) || true
+  [ -n "$place" ] || fail "libnvjpeg.so.13 is neither in $build/pypi nor in the CUDA toolkit: run make configure, or pack --without-nvjpeg"
+  cp -L "$place" "$top/lib/"
+fi
 
 cp "$here"/*.sh "$here"/*.py "$here/README.md" "$top/bench/gpu/"
 cp "$root"/bench/peers/*.py "$top/bench/peers/"

@@ -1,31 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2054,SC2154  # shares names with visit.sh; flags' lists have commas
 # The steps of a visit for visit.sh, most valuable first: call, step, time limit in seconds. `here`: the step
-# prepares the machine, so each machine runs it. With those steps, the limits of a call add up to less than 560 s.
+# prepares the machine, so each machine runs it. With those steps, the limits add up to 530, 530, 250 and 475 s.
 table="\
 1 machine         10 here
 1 libraries       50 here
 1 device          45
-1 kernels         60
-1 graphs          60
-1 torch           60 here
+1 first_light     40
+1 torch           60
 1 gradients       90
 1 autotune        90
-1 rates           90
-2 convolutions    80
-2 patterns        50
-2 peer           150
-2 alternate      110
-2 trace           45
-3 dataset         30 here
-3 feeders        200
-3 decode          40
-3 updates         80
-3 ceilings        30
-3 precisions      50
+1 rates           75
+1 ceilings        25
+1 trace           45
+2 dataset         20 here
+2 feeders        150
+2 peer           140
+2 alternate       90
+2 updates         70
+3 kernels         30
+3 graphs          30
+3 convolutions    30
+3 patterns        20
+3 decode          30
+3 losses          30
 4 profile         85
+4 precisions      50
 4 gradients_rest  70
-4 losses          55
 4 tuned           55
 4 memcheck        45
 4 racecheck       45
@@ -62,9 +63,10 @@ is_done() { [ "$(awk -F '\t' -v name="$1" '$1 == name { last = $2 } END { print 
 # Patterns that identify a failed recording, and an illegal access.
 recording_failed='(^penstock: |penstock run exits with ).*(gpu:record=false|cudaErrorStreamCapture|cudaGraph)'
 illegal='cudaErrorIllegal|cudaErrorMisaligned|cudaErrorLaunchFailure|cudaErrorInvalidPc|cudaErrorHardwareStackError|illegal memory access'
+# gpu_answers SECONDS: waits at most that long.
 gpu_answers() {
   [ -n "$dry" ] || ! is_done libraries || PENSTOCK_LIBRARIES=$(cat "$state/libraries") \
-    timeout -k 5 40 "${check[@]}" device --driver gpu > "$work/logs/answer.log" 2>&1 < /dev/null
+    timeout -k 1 "$1" "${check[@]}" device --driver gpu > "$work/logs/answer.log" 2>&1 < /dev/null
 }
 
 # watched FILE COMMAND...: writes the output to the log and to LINES_FILE, and the standard output to FILE.
@@ -241,6 +243,14 @@ print("%s: %s on %s, %s, batch %d: %.1f img/s, %s" % (sys.argv[1], of["model"], 
     "$1" < "$TURNS/$1.json" | headline
 }
 
+# The first rates, with the library's first engines. It shows early whether steps can be recorded.
+step_first_light() {
+  local rc=0
+  measure unfused 25 "$(gpu autotune=false fused=off)" fp16 30 || rc=$?
+  measure fused 25 "$(gpu autotune=false fused=on)" fp16 30 || rc=$?
+  return "$rc"
+}
+
 step_autotune() {
   need_gpu
   local begin=$SECONDS
@@ -378,7 +388,7 @@ step_updates() {
   if [ -n "$dry" ]; then
     sweep_twice "${updates[@]}" --device cpu --num-gpus 1,2 "${on_cpu[@]}"
   else
-    sweep_twice "${updates[@]}" --device "$(tuned replicas=4)" --num-gpus 1,4 --model resnet50_v1.5 --precision fp16 --batch-size 64 \
+    sweep_twice "${updates[@]}" --device "$(gpu autotune=false replicas=4)" --num-gpus 1,4 --model resnet50_v1.5 --precision fp16 --batch-size 64 \
       --num-batches 30
   fi
 }

@@ -9,7 +9,7 @@
 #   --dry      runs at small sizes the parts that need no GPU
 #   --out      folder for the results (default: visit)
 #   --resume   the state.tar.gz of the previous call, for a machine that has no state of a visit yet
-#   --budget   seconds after which no step begins, and running steps end (default: 550)
+#   --budget   seconds after which no step begins, and running steps end (default: 530)
 #   --only     runs only these steps, of any call
 #   --again    repeats this call's finished steps
 #   --state    folder that this machine keeps between calls (default: ~/.cache/penstock-visit)
@@ -19,7 +19,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 usage() { sed -n 's/^# \{0,1\}//; 7,15p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 fail() { echo "visit.sh: $*" >&2; exit 2; }
 
-call='' dry='' out=visit resume='' budget=550 only='' again='' state='' NAME=''
+call='' dry='' out=visit resume='' budget=530 only='' again='' state='' NAME=''
 while [ $# -gt 0 ]; do
   case $1 in
     [1-4]) call=$1 ;;
@@ -209,7 +209,8 @@ run_step() {
   record "$name" "$verdict" "$rc" $((SECONDS - begun)) "$note"
   find "$work/logs" -name '*.cudnn.*' -empty -delete
   for log in "$work/logs/$name."*log; do cut_log "$log"; done
-  if [ "$rc" -ne 0 ] && [ "$rc" -ne 77 ] && ! gpu_answers; then
+  left=$((budget - SECONDS))
+  if [[ ! $rc =~ ^(0|77|124)$ ]] && [ "$left" -ge 15 ] && ! gpu_answers $((left < 40 ? left : 40)); then
     lost="the GPU does not answer since step $name"
     echo "$lost" >> "$work/steps/$name.headline"
   fi

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A dry visit that is killed at random times leaves complete results. On a fresh machine it continues from them
-without repeating a finished step or turn.
+without repeating a finished step or turn. The first call has a rate soon after its start.
 
 Usage: visit_kill_test.py SOURCE_DIRECTORY PROGRAMS
 """
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 
 SOURCE, PROGRAMS = pathlib.Path(sys.argv[1]), sys.argv[2]
 # Checks, turns, sweeps, and steps that each machine repeats.
@@ -21,8 +22,8 @@ OF_THE_MACHINE = {"machine", "dataset"}
 KILLS, LONGEST, DEADLINE = 3, 8.0, 200
 
 
-def start(folder, resume):
-    command = [SOURCE / "bench/gpu/visit.sh", "3", "--dry", "--only", ",".join(STEPS), "--out", folder / "out", "--state", folder / "state"]
+def start(folder, resume, call=("3", "--only", ",".join(STEPS))):
+    command = [SOURCE / "bench/gpu/visit.sh", *call, "--dry", "--out", folder / "out", "--state", folder / "state"]
     environment = os.environ | {"PENSTOCK_PROGRAMS": PROGRAMS, "PYTHON": sys.executable, "CUDA_VISIBLE_DEVICES": ""}
     with open(folder / "output", "w") as output:
         return subprocess.Popen(command + (["--resume", resume] if resume else []), env=environment, stdout=output,
@@ -98,7 +99,24 @@ def visit(seed, folder):
     print(f"seed {seed}: done after {kills} kills", flush=True)
 
 
+def kill_after_first_light(folder):
+    process, results, deadline = start(folder, None, "1"), {}, time.monotonic() + DEADLINE
+    try:
+        while "first_light/fused" not in results:
+            assert process.poll() is None and time.monotonic() < deadline, (folder / "output").read_text()
+            time.sleep(0.1)
+            if (folder / "out/results.json").exists():
+                results = json.loads((folder / "out/results.json").read_text())["results"]
+    finally:
+        end_session(process.pid)
+    assert process.wait(60) == -signal.SIGKILL
+    assert results["first_light/unfused"]["img_per_s"] > 0 and results["first_light/fused"]["img_per_s"] > 0, results
+    assert not {"gradients", "autotune/run", "rates/tuned_1"} & set(results), "other steps came first"
+
+
 def main():
+    with tempfile.TemporaryDirectory() as folder:
+        kill_after_first_light(pathlib.Path(folder))
     for seed in (1, 2):
         with tempfile.TemporaryDirectory() as folder:
             visit(seed, pathlib.Path(folder))
