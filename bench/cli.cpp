@@ -32,54 +32,59 @@ void print_error(std::string_view message) {
 }
 
 /// A standard stream whose writes never fail for the code that prints. It keeps the first error for
-/// the end of the program, so that a closed or full output does not end a run.
+/// the end of the program, so that a closed or full output does not end a run. The stream is never
+/// closed: libraries that are opened during a run, such as cuBLAS, keep it and flush it at exit.
 class StandardStream {
  public:
   /// Replaces `stream`, which is stdout or stderr. A closed descriptor is opened on /dev/null, so
   /// that no other file gets its number.
-  StandardStream(std::FILE*& stream, int descriptor, int mode) : descriptor_(descriptor) {
+  StandardStream(std::FILE*& stream, int descriptor, int mode)
+      : place_(stream), original_(stream), output_(new Output{descriptor}) {
     if (fcntl(descriptor, F_GETFD) < 0) {
-      closed_ = errno;
+      output_->closed = errno;
       static_cast<void>(open("/dev/null", O_RDWR));  // gets the lowest free number
     }
     std::fflush(stream);
     cookie_io_functions_t functions{};
     functions.write = [](void* self, const char* text, std::size_t size) {
-      return static_cast<StandardStream*>(self)->write(text, size);
+      return static_cast<Output*>(self)->write(text, size);
     };
-    stream_ = fopencookie(this, "w", functions);
-    if (stream_ == nullptr) return;
-    setvbuf(stream_, nullptr, isatty(descriptor) != 0 && mode == _IOFBF ? _IOLBF : mode, BUFSIZ);
-    original_ = std::exchange(stream, stream_);
-    place_ = &stream;
+    std::FILE* const replacement = fopencookie(output_, "w", functions);
+    if (replacement == nullptr) return;
+    setvbuf(replacement, nullptr, isatty(descriptor) != 0 && mode == _IOFBF ? _IOLBF : mode,
+            BUFSIZ);
+    stream = replacement;
   }
   StandardStream(const StandardStream&) = delete;
   StandardStream& operator=(const StandardStream&) = delete;
   ~StandardStream() {
-    if (stream_ == nullptr) return;
-    *place_ = original_;
-    std::fclose(stream_);
+    std::fflush(place_);
+    place_ = original_;
   }
   /// The errno of the first write that lost text; 0: no text was lost.
-  int error() const noexcept { return error_; }
+  int error() const noexcept { return output_->error; }
 
  private:
-  ssize_t write(const char* text, std::size_t size) {
-    if (closed_ != 0) error_ = closed_;
-    for (std::size_t done = 0; done < size && error_ == 0;) {
-      const ssize_t count = ::write(descriptor_, text + done, size - done);
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) error_ = errno;
-      if (count > 0) done += static_cast<std::size_t>(count);
+  struct Output {
+    ssize_t write(const char* text, std::size_t size) {
+      if (closed != 0) error = closed;
+      for (std::size_t done = 0; done < size && error == 0;) {
+        const ssize_t count = ::write(descriptor, text + done, size - done);
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0) error = errno;
+        if (count > 0) done += static_cast<std::size_t>(count);
+      }
+      return static_cast<ssize_t>(size);
     }
-    return static_cast<ssize_t>(size);
-  }
 
-  const int descriptor_;
-  int closed_ = 0;  // the error, if the descriptor was closed
-  std::atomic<int> error_{0};
-  std::FILE *stream_ = nullptr, *original_ = nullptr;
-  std::FILE** place_ = nullptr;
+    const int descriptor;
+    int closed = 0;  // the error, if the descriptor was closed
+    std::atomic<int> error{0};
+  };
+
+  std::FILE*& place_;
+  std::FILE* const original_;
+  Output* const output_;  // lives as long as the stream: until the process ends
 };
 
 /// Standard output and standard error while the program runs. std::cout writes to the first.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -57,6 +58,13 @@ testing::AssertionResult ended(const ChildExit& exit, int code, std::string_view
 TEST_F(CudaProgram, TrainsOnAGpu) {
   EXPECT_TRUE(ended(run(""), 0, ""));
   EXPECT_EQ(results().at("losses").size(), 30U);
+}
+
+TEST_F(CudaProgram, LeavesStandardStreamsOpenForLibrariesThatPrintAtExit) {
+  ASSERT_EQ(setenv("PENSTOCK_FAKE_FAREWELL", "yes", 1), 0);
+  const ChildExit exit = run("");
+  unsetenv("PENSTOCK_FAKE_FAREWELL");
+  EXPECT_TRUE(ended(exit, 0, "fake CUDA: farewell"));
 }
 
 TEST_F(CudaProgram, TrainsOnTwoGpus) {
