@@ -1,29 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2054,SC2154  # shares names with visit.sh; flags' lists have commas
 # The steps of a visit for visit.sh, most valuable first: call, step, time limit in seconds. `here`: the step
-# prepares the machine, so each machine runs it. With those steps, the limits add up to 530, 530, 250 and 475 s.
+# prepares the machine, so each machine runs it. With those steps, the limits add up to 515, 520, 230 and 465 s.
 table="\
 1 machine         10 here
-1 libraries       50 here
-1 device          45
+1 libraries       40 here
+1 device          25
 1 first_light     40
-1 torch           60
-1 gradients       90
+1 torch           40
+1 gradients       60
 1 autotune        90
-1 rates           75
+1 rates          140
 1 ceilings        25
 1 trace           45
-2 dataset         20 here
+2 dataset         15 here
 2 feeders        150
-2 peer           140
-2 alternate       90
-2 updates         70
-3 kernels         30
-3 graphs          30
-3 convolutions    30
-3 patterns        20
-3 decode          30
-3 losses          30
+2 peer           170
+2 alternate       75
+2 updates         60
+3 kernels         35
+3 graphs          20
+3 convolutions    40
+3 patterns        15
+3 decode          15
+3 losses          40
 4 profile         85
 4 precisions      50
 4 gradients_rest  70
@@ -63,6 +63,10 @@ is_done() { [ "$(awk -F '\t' -v name="$1" '$1 == name { last = $2 } END { print 
 # Patterns that identify a failed recording, and an illegal access.
 recording_failed='(^penstock: |penstock run exits with ).*(gpu:record=false|cudaErrorStreamCapture|cudaGraph)'
 illegal='cudaErrorIllegal|cudaErrorMisaligned|cudaErrorLaunchFailure|cudaErrorInvalidPc|cudaErrorHardwareStackError|illegal memory access'
+# What must stay the same for results and plans to hold on another machine.
+gpu_name() {
+  if [ -n "$dry" ]; then echo dry; else nvidia-smi --query-gpu=name --format=csv,noheader 2> /dev/null | head -n 1; fi
+}
 # gpu_answers SECONDS: waits at most that long.
 gpu_answers() {
   [ -n "$dry" ] || ! is_done libraries || PENSTOCK_LIBRARIES=$(cat "$state/libraries") \
@@ -269,7 +273,7 @@ step_rates() {
   measure tuned_2 25 "$(tuned)" fp16 100 || rc=$?
   measure first_engines 25 "$(gpu autotune=false)" fp16 100 || rc=$?
   measure tuned_3 25 "$(tuned)" fp16 100 || rc=$?
-  measure reduced_precision 80 "$(tuned reduced_precision=true)" fp16 100 || rc=$?
+  measure reduced_precision 60 "$(tuned reduced_precision=true)" fp16 100 || rc=$?
   return "$rc"
 }
 step_precisions() {
@@ -343,7 +347,7 @@ sweep() {
     watched /dev/stdout "${penstock[@]}" sweep --out "$folder" --data-dir "$data/train" --time-budget "$2s" "${@:3}" || rc=$?
     if [ "$rc" -eq 0 ]; then mkdir -p "$TURNS" && cp "$folder/results.json" "$file.new" && mv "$file.new" "$file"; fi
   fi
-  [ ! -s "$folder/results.md" ] || { echo "$1:"; grep '^|' "$folder/results.md"; } | headline
+  [ ! -s "$folder/results.md" ] || { echo "$1:"; awk '/^\|/ { print; seen = 1; next } seen { exit }' "$folder/results.md"; } | headline
   return "$rc"
 }
 # Each combination runs once first, for an early table, and then three times, for intervals.
@@ -375,7 +379,7 @@ import json, sys
 libjpeg, nvjpeg = (json.load(open(name)) for name in sys.argv[1:])
 off = max(abs(a[key] - b[key]) for a, b in zip(libjpeg["channels"], nvjpeg["channels"]) for key in ("mean", "deviation"))
 left = nvjpeg["counters"].get("images_by_another_engine", 0)
-print(f"nvJPEG's means and deviations of channels differ from libjpeg's by {off:.3f} at most; libjpeg decoded {left} of {nvjpeg['images']} images")
+print(f"nvJPEG's means and deviations of channels differ from libjpeg's by {off:.2g} at most; libjpeg decoded {left} of {nvjpeg['images']} images")
 if off > 1 or left > nvjpeg["images"] // 10:
     sys.exit("FAIL: expected at most 1, and a tenth of the images")
 COMPARE

@@ -71,9 +71,14 @@ if [ -n "$resume" ] && [ ! -e "$journal" ]; then
 elif [ -n "$resume" ]; then
   echo "this machine has a visit's state in $work: $resume is not needed"
 fi
+if [ -e "$work/gpu" ] && [ "$(gpu_name)" != "$(cat "$work/gpu")" ]; then
+  echo "earlier calls ran on another GPU ($(cat "$work/gpu")): all steps run again on this one ($(gpu_name))"
+  rm -rf "$work"
+fi
 mkdir -p "$out" "$work"/{logs,results,steps,profile} || exit 2
 out=$(cd "$out" && pwd)
 touch "$journal"
+gpu_name > "$work/gpu"
 rm -f "$out"/*.new
 
 declare -A verdicts=()

@@ -104,6 +104,15 @@ esac""")
         self.assertEqual(len(self.called("penstock run")), 3, "those of precisions")
         self.assertIn("rates/tuned_1", self.results)
 
+    def test_measures_again_on_another_gpu(self):
+        self.program("tools/nvidia-smi", "echo 'GPU A'")
+        self.visit("rates")
+        self.visit("rates")
+        self.assertEqual(len(self.called("penstock run")), 7)
+        self.program("tools/nvidia-smi", "echo 'GPU B'")
+        self.visit("rates")
+        self.assertEqual(len(self.called("penstock run")), 14)
+
     def test_runs_a_check_with_an_illegal_access_under_memcheck_and_blames_no_other(self):
         self.program("tools/compute-sanitizer", "echo '========= Invalid __global__ write of size 4 bytes'; echo '========= ERROR SUMMARY: 1 error'")
         self.program("bin/penstock_gpu_check", f"""[ "$verb" = kernels ] || {{ echo "$verb: 1 passed"; exit; }}
@@ -130,8 +139,8 @@ exit 8""")
     def test_runs_no_step_once_the_gpu_does_not_answer(self):
         self.visit("libraries")
         self.program("bin/penstock_gpu_check", "exit 1")
-        steps, _ = self.visit("kernels,graphs,rates")
-        self.assertEqual([steps[name]["verdict"] for name in ("kernels", "graphs", "rates")], ["FAILED", "not run", "not run"])
+        steps, _ = self.visit("kernels,graphs,patterns")
+        self.assertEqual([steps[name]["verdict"] for name in ("kernels", "graphs", "patterns")], ["FAILED", "not run", "not run"])
         self.assertIn("does not answer since step kernels", steps["graphs"]["note"])
 
     def test_ends_with_its_budget_and_continues_what_was_cut_off(self):

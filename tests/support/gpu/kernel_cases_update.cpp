@@ -215,7 +215,7 @@ void update(KernelCase& k, const Rule& rule, const Hyper& hyper, bool asks, bool
       .constants = {rule.constants[0], rule.constants[1], rule.constants[2]},
       .weights = arena(-1, 1),
       .gradients = k.floats(kWeights, -8, 8),
-      .state = {arena(-1, 1), arena(0.5, 1)},
+      .state = {arena(rule.rule == UpdateRule::rmsprop ? 0 : -1, 1), arena(0.5, 1)},  // squares
       .gradient_scale = kGradientScale,
       .chunks = chunk_table(k),
       .chunk_count = kChunkCount,
