@@ -36,7 +36,8 @@ inline constexpr OptionSpec kOptions[] = {
      "gradient exchange: copies (built-in sums, also for ranks that share a GPU), nccl (one GPU "
      "per rank), host (through host memory) or auto (nccl if available)"},
     {"nccl_timeout", "60s", "how long a rank waits for the others in an exchange, such as 60s"},
-    {"deterministic", "true", "use only engines whose results are bit-identical in every run"},
+    {"deterministic", "false",
+     "use only engines whose results are bit-identical in every run; none of them fuses sums"},
     {"reduced_precision", "false", "allow engines that sum in less than fp32"},
 };
 

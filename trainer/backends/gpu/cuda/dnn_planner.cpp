@@ -84,6 +84,15 @@ void take_notes(const Descriptor& engine, Candidate& candidate) {
       std::ranges::find(behaviour, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) != behaviour.end();
 }
 
+/// Sums over channels are added up in the order in which tiles finish. The library's notes do not
+/// tell (cuDNN 9.19 on an H200: most such engines differ from run to run).
+bool sums_channels(const DnnGraph& graph) {
+  return std::ranges::any_of(graph.operations, [](const DnnOperation& operation) {
+    return std::holds_alternative<DnnGenerateStatistics>(operation) ||
+           std::holds_alternative<DnnBatchNormBackwardWeights>(operation);
+  });
+}
+
 bool multiplies_f32(const DnnGraph& graph) {
   const auto is_f32 = [&](DnnTensorId id) { return graph.tensor(id).dtype == DType::f32; };
   struct Operand {
@@ -157,6 +166,7 @@ std::vector<Candidate> DnnPlanner::candidates(const DnnGraph& graph, const PlanR
   const std::lock_guard lock(mutex_);
   const auto operations = std::make_shared<const OperationGraph>(graph, handle_);
   const bool no_tensor_cores = !rules.allow_tf32 && multiplies_f32(graph);
+  const bool any_order = sums_channels(graph);
   std::vector<EngineChoice> asked;
   std::vector<Candidate> found;
   std::vector<std::pair<Candidate, Descriptor>> compiled;
@@ -168,6 +178,7 @@ std::vector<Candidate> DnnPlanner::candidates(const DnnGraph& graph, const PlanR
     Candidate candidate{.choice = choice};
     Descriptor engine = make_engine(*operations, choice.engine, device());
     take_notes(engine, candidate);
+    candidate.deterministic = candidate.deterministic && !any_order;
     if ((no_tensor_cores && candidate.tensor_cores) ||
         (rules.deterministic && !candidate.deterministic) ||
         (!rules.reduced_precision && candidate.reduced_precision)) {
