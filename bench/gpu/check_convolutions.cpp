@@ -63,6 +63,7 @@ std::vector<Layer> layers_of(std::span<const std::string_view> models, DType dty
       const auto same = [&](const Layer& other) { return key_of(other.shape) == key_of(shape); };
       if (std::ranges::none_of(all, same) && std::ranges::none_of(known, same)) {
         all.push_back({shape, reads_padded_image(graph, node)});
+        if (can_read_blocks(graph, node)) all.push_back({over_blocks(shape), true});
       }
     }
   }

@@ -112,6 +112,16 @@ NodeId preactivated(Graph& graph, NodeId first) {
   return norm_relu(graph, "final", node);
 }
 
+/// A stem that may be computed over blocks of 2x2 pixels.
+void add_stem(std::vector<SmallGraph>& graphs, std::string name, const ImageShape& image,
+              bool bias) {
+  Graph graph(image);
+  const NodeId conv = graph.add("stem", Conv2d{8, {7, 7, 2, 3, 3, 3, 3}, 1, bias}, {Graph::kInput});
+  const NodeId relu = norm_relu(graph, "stem", conv);
+  graph.add("logits", Linear{3}, {relu});
+  graphs.push_back({std::move(name), 3, std::move(graph)});
+}
+
 void add_convolutions(std::vector<SmallGraph>& graphs) {
   const auto add = [&](std::string name, std::int32_t images, const ImageShape& image,
                        std::int32_t channels, const Op& op) {
@@ -135,6 +145,8 @@ void add_convolutions(std::vector<SmallGraph>& graphs) {
   const NodeId conv = stem.add("stem", Conv2d{8, {7, 7, 2, 3, 3, 3, 3}}, {Graph::kInput});
   stem.add("logits", Linear{3}, {conv});
   graphs.push_back({"conv_on_the_image", 2, std::move(stem)});
+  add_stem(graphs, "stem_of_even_sides", {12, 8, 3}, false);
+  add_stem(graphs, "stem_of_grey_images", {6, 10, 1}, true);
 }
 
 void add_pools(std::vector<SmallGraph>& graphs) {

@@ -79,6 +79,13 @@ void collect(const Normalise& call, Collector& to) {
   to.read(call.scalars);
   to.write(call.to, pixels * size(call.padded_channels), call.type);
 }
+void collect(const ReorderStem& call, Collector& to) {
+  const std::size_t filters = size(call.filters);
+  const std::size_t stem = filters * kStemKernel * kStemKernel * size(call.channels);
+  const std::size_t blocks = filters * kBlockKernel * kBlockKernel * 4 * kBlockChannels;
+  to.read(call.from, call.to_blocks ? stem : blocks, call.type);
+  to.write(call.to, call.to_blocks ? blocks : stem, call.type);
+}
 void collect(const ScaleShift& call, Collector& to) {
   to.read(call.x, elements(call), call.type);
   to.read(call.residual, elements(call), call.type);

@@ -18,7 +18,7 @@ std::unique_ptr<Backend> make(const gpu::HostMachineOptions& machine, const Opti
 constexpr auto kFusedOptions = [] {
   std::array options = std::to_array(gpu::kOptions);
   for (OptionSpec& option : options) {
-    if (option.name == "fused") option.fallback = "on";
+    if (option.name == "fused" || option.name == "stem_blocks") option.fallback = "on";
   }
   return options;
 }();

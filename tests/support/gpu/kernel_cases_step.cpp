@@ -16,7 +16,7 @@ namespace {
 
 struct Pixels {
   std::int32_t images, height, width, channels, padded, valid;
-  bool planar = false;
+  bool planar = false, blocks = false;
 };
 
 void normalise(KernelCase& k, DType from, DType type, const Pixels& p) {
@@ -34,6 +34,7 @@ void normalise(KernelCase& k, DType from, DType type, const Pixels& p) {
                        .channels = p.channels,
                        .padded_channels = p.padded,
                        .planar = p.planar,
+                       .blocks_width = p.blocks ? p.width : 0,
                        .factor = {0.017F, -0.018F, 0.0174F, 1},
                        .offset = {-2.1F, 2.0F, -1.8F, 4},
                        .scalars = k.scalars(p.valid)};
@@ -48,7 +49,50 @@ void normalise(KernelCase& k, DType from, DType type, const Pixels& p) {
       const double scaled =
           counts ? value(call.pixels, from, element) * double{call.factor[of]} : 0;
       const double offset = counts ? double{call.offset[of]} : 0;
-      r.rounded(call.to, type, i, scaled + offset, std::abs(scaled) + std::abs(offset));
+      // In the order [N, H / 2, W / 2, 2, 2, padded_channels].
+      const std::size_t width = static_cast<std::size_t>(p.width), row = pixel / width,
+                        column = pixel % width;
+      const std::size_t block = row / 2 * (width / 2) + column / 2;
+      const std::size_t to = p.blocks ? block * 4 + row % 2 * 2 + column % 2 : pixel;
+      r.rounded(call.to, type, to * padded + c, scaled + offset,
+                std::abs(scaled) + std::abs(offset));
+    }
+  };
+}
+
+/// Both kernels as functions of the pixel under them, 8x8 pixels with a first row and column of
+/// zeros.
+void reorder_stem(KernelCase& k, DType type, std::int32_t filters, std::int32_t channels,
+                  bool to_blocks) {
+  const auto own = static_cast<std::size_t>(filters * 49 * channels);
+  const auto blocks = static_cast<std::size_t>(filters * 256);
+  const ReorderStem call{.from = k.input(type, to_blocks ? own : blocks),
+                         .to = k.output(type, to_blocks ? blocks : own),
+                         .type = type,
+                         .filters = filters,
+                         .channels = channels,
+                         .to_blocks = to_blocks};
+  k.call = call;
+  k.formula = [=](Results& r) {
+    const auto expect = [&](std::int32_t to, double expected) {
+      r.rounded(call.to, type, static_cast<std::size_t>(to), expected, 0);
+    };
+    for (std::int32_t i = 0; i < filters * 64; ++i) {
+      const std::int32_t filter = i / 64, row = i / 8 % 8, column = i % 8;
+      const bool is_own = row > 0 && column > 0;
+      const std::int32_t pixel = (filter * 7 + row - 1) * 7 + column - 1;
+      const std::int32_t block = filter * 16 + row / 2 * 4 + column / 2;
+      const std::int32_t in_blocks = block * 4 + row % 2 * 2 + column % 2;
+      const auto from = [&](std::int32_t at) {
+        return value(call.from, type, static_cast<std::size_t>(at));
+      };
+      for (std::int32_t c = 0; to_blocks && c < 4; ++c) {
+        const bool exists = is_own && c < channels;
+        expect(in_blocks * 4 + c, exists ? from(pixel * channels + c) : 0);
+      }
+      for (std::int32_t c = 0; !to_blocks && is_own && c < channels; ++c) {
+        expect(pixel * channels + c, c < 4 ? from(in_blocks * 4 + c) : 0);
+      }
     }
   };
 }
@@ -247,13 +291,25 @@ void add_step_cases(std::vector<NamedCase>& cases, DType type) {
        {Pixels{2, 224, 224, 3, 4, 2}, Pixels{3, 17, 15, 3, 8, 2}, Pixels{2, 9, 7, 1, 1, 2},
         Pixels{2, 5, 5, 3, 3, 1}, Pixels{1, 4, 3, 17, 17, 1}, Pixels{4, 7, 4, 3, 4, 3},
         Pixels{4, 1, 7, 3, 4, 3}, Pixels{4, 30, 10, 1, 8, 3}, Pixels{3, 17, 16, 3, 8, 2, true},
-        Pixels{4, 7, 4, 3, 4, 3, true}}) {
+        Pixels{4, 7, 4, 3, 4, 3, true}, Pixels{2, 224, 224, 3, 4, 2, false, true},
+        Pixels{3, 6, 8, 3, 4, 2, false, true}, Pixels{2, 4, 10, 3, 4, 2, false, true},
+        Pixels{3, 10, 6, 1, 4, 2, false, true}, Pixels{2, 6, 12, 3, 4, 1, true, true}}) {
     for (const DType from : {DType::u8, DType::f16, DType::bf16, DType::f32}) {
-      add(fmt::format("Normalise{} {}_to_{} {}x{}x{}x{}_{}", p.planar ? "_planar" : "",
-                      name_of_type(from), type_name, p.images, p.height, p.width, p.channels,
-                      p.padded),
+      add(fmt::format("Normalise{}{} {}_to_{} {}x{}x{}x{}_{}", p.planar ? "_planar" : "",
+                      p.blocks ? "_blocks" : "", name_of_type(from), type_name, p.images, p.height,
+                      p.width, p.channels, p.padded),
           static_cast<std::size_t>(p.images * p.height * p.width * p.padded),
           [=](KernelCase& k) { normalise(k, from, type, p); });
+    }
+  }
+  for (const auto& [filters, channels] : {std::pair(64, 4), std::pair(64, 8), std::pair(3, 3)}) {
+    for (const bool to_blocks : {true, false}) {
+      add(fmt::format("ReorderStem{} {} {}x{}", to_blocks ? "" : "_back", type_name, filters,
+                      channels),
+          static_cast<std::size_t>(filters * 256),
+          [=, filters = filters, channels = channels](KernelCase& k) {
+            reorder_stem(k, type, filters, channels, to_blocks);
+          });
     }
   }
   for (const auto& [images, shape] :

@@ -30,11 +30,12 @@ std::int32_t count_of(const Options& options, std::string_view name, std::int64_
   return static_cast<std::int32_t>(value);
 }
 
-FusionMode fusion_of(const std::string& text) {
-  if (text == "auto") return FusionMode::automatic;
-  if (text == "on") return FusionMode::on;
-  if (text == "off") return FusionMode::off;
-  throw ConfigError(fmt::format("gpu:fused is '{}'; expected auto, on or off", text));
+FormMode mode_of(const Options& options, std::string_view name) {
+  const std::string& text = options.text(name);
+  if (text == "auto") return FormMode::automatic;
+  if (text == "on") return FormMode::on;
+  if (text == "off") return FormMode::off;
+  throw ConfigError(fmt::format("gpu:{} is '{}'; expected auto, on or off", name, text));
 }
 
 }  // namespace
@@ -52,7 +53,7 @@ GpuBackend::GpuBackend(std::shared_ptr<DriverLibrary> library, const Options& op
              .workspace_limit =
                  static_cast<std::size_t>(count_of(options, "workspace_mib", 1 << 20)) << 20,
              .autotune = options.flag("autotune")},
-      fusion_(fusion_of(options.text("fused"))),
+      forms_{.fused = mode_of(options, "fused"), .stem_blocks = mode_of(options, "stem_blocks")},
       watch_(nvml != nullptr ? std::make_unique<GpuWatch>(*nvml) : nullptr) {}
 
 /// Distributes ranks over the GPUs in turn, so that a few ranks get one GPU each.
@@ -90,7 +91,7 @@ std::unique_ptr<Executable> GpuBackend::compile(const Graph& graph, const Execut
   PlanRules rules = rules_;
   rules.allow_tf32 = spec.precision == Precision::tf32;
   auto executable =
-      std::make_unique<GpuExecutable>(graph, spec, on, rules, fusion_, *gpu.book, gpu.budget);
+      std::make_unique<GpuExecutable>(graph, spec, on, rules, forms_, *gpu.book, gpu.budget);
   const std::lock_guard lock(facts_mutex_);
   facts_["activation_mib"] += static_cast<double>(executable->activation_bytes()) / (1 << 20);
   facts_["parameter_mib"] += static_cast<double>(executable->parameter_bytes()) / (1 << 20);

@@ -31,6 +31,9 @@ inline constexpr OptionSpec kOptions[] = {
     {"fused", "auto",
      "fuse fp16 convolutions with batch norms around them: auto (if faster), on (if an engine "
      "exists) or off"},
+    {"stem_blocks", "auto",
+     "compute a 7x7 stem with stride 2 over blocks of 2x2 pixels: auto (if faster), on (if an "
+     "engine exists) or off"},
     {"record", "true", "record each step as a CUDA graph and replay it; false: enqueue each step"},
     {"exchange", "auto",
      "gradient exchange: copies (built-in sums, also for ranks that share a GPU), nccl (one GPU "
@@ -100,7 +103,7 @@ class GpuBackend final : public Backend {
   const Exchange exchange_;
   const Nanoseconds nccl_timeout_;
   PlanRules rules_;
-  const FusionMode fusion_;
+  const FormModes forms_;
   std::map<Device*, std::int32_t> gpu_of_;
   std::map<std::int32_t, Gpu> compilers_;  // by GPU; complete before the first rank compiles
   std::mutex facts_mutex_;                 // guards facts_ while ranks compile

@@ -135,7 +135,7 @@ ValueId Builder::output(NodeId node) {
   return outputs_[node];
 }
 
-ValueId Builder::image(std::int32_t channels) {
+ValueId Builder::image(std::int32_t channels, bool blocks) {
   const BatchSpec& batch = spec_.batch;
   Normalise normalise{.from = batch.pixel,
                       .type = type_,
@@ -143,7 +143,8 @@ ValueId Builder::image(std::int32_t channels) {
                       .pixels_per_image = std::int64_t{batch.image.height} * batch.image.width,
                       .channels = batch.image.channels,
                       .padded_channels = channels,
-                      .planar = batch.planar};
+                      .planar = batch.planar,
+                      .blocks_width = blocks ? batch.image.width : 0};
   for (std::int32_t c = 0; c < 4; ++c) {
     const auto [factor, offset] = channel_scale(std::min(c, batch.image.channels - 1), batch);
     normalise.factor[c] = factor;

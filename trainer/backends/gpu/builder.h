@@ -37,7 +37,7 @@ WidenGradients widen_gradients(const Homes& homes, DType type, std::size_t first
 
 class Builder : compiler::GraphBuilder {
  public:
-  /// Borrows all arguments. `fusion` is empty except for training in f16.
+  /// Borrows all arguments. `fusion` fuses nothing except for training in f16.
   Builder(const Graph& graph, const ExecutableSpec& spec, Phase phase, const Layouts& layouts,
           const FusionPlan& fusion, Schedule& schedule);
   void build();
@@ -89,6 +89,11 @@ class Builder : compiler::GraphBuilder {
   void convolve_backward(NodeId node, const ConvolutionShape& shape, bool bias, ValueId x,
                          ValueId w);
   void add_bias_gradient(NodeId node, ValueId dy);
+  ValueId new_stem_weights(const ConvolutionShape& shape);
+  /// Changes the weights' order to that for an image in blocks of pixels, or back. `own` has the
+  /// parameter's order.
+  void reorder_stem(NodeId node, ValueId own, ValueId blocks, bool to_blocks);
+  bool reads_blocks(NodeId node) const { return fusion_.stem == node; }
 
   // convolution.cpp: with the batch norms around them
   /// The fusion of the first reader of `last`: it may compute `last` or take over its backward
@@ -152,8 +157,9 @@ class Builder : compiler::GraphBuilder {
   ValueId new_floats(std::size_t count) { return schedule_.add_value(count * sizeof(float)); }
   ValueId new_mask(NodeId node);
   ValueId output(NodeId node);
-  /// The image in the type of the precision, with `channels` channels.
-  ValueId image(std::int32_t channels);
+  /// The image in the type of the precision, with `channels` channels; `blocks`: as blocks of 2x2
+  /// pixels.
+  ValueId image(std::int32_t channels, bool blocks = false);
   PoolShape pool_shape(NodeId node, const Window& window) const;
 
   // Gradients.

@@ -11,7 +11,8 @@
 namespace penstock::gpu {
 
 void Builder::visit(NodeId node, const Conv2d& op) {
-  convolve(node, convolution_shape(graph_, node, spec_.batch.images, type_), op.bias);
+  const ConvolutionShape shape = convolution_shape(graph_, node, spec_.batch.images, type_);
+  convolve(node, reads_blocks(node) ? over_blocks(shape) : shape, op.bias);
 }
 
 void Builder::visit(NodeId node, const Linear&) {
@@ -28,7 +29,11 @@ void Builder::compute(DnnGraph graph, const std::vector<Operand>& operands) {
 
 void Builder::convolve(NodeId node, const ConvolutionShape& shape, bool bias) {
   const NodeFusion fusion = fusion_.of(node);
-  const ValueId w = parameter(node, Role::weight, short_ ? Home::short_weights : Home::weights);
+  ValueId w = parameter(node, Role::weight, short_ ? Home::short_weights : Home::weights);
+  if (reads_blocks(node)) {
+    const ValueId own = std::exchange(w, new_stem_weights(shape));
+    reorder_stem(node, own, w, true);
+  }
   const ValueId y = new_activation(node);
   ValueId x = kNoValue;
   if (fusion.normalises) {
@@ -36,8 +41,9 @@ void Builder::convolve(NodeId node, const ConvolutionShape& shape, bool bias) {
   } else if (fusion.ends_block) {
     x = convolve_block_end(node, shape, w, y);
   } else {
-    x = reads_padded_image(graph_, node) ? image(static_cast<std::int32_t>(shape.channels))
-                                         : output(input_of(node));
+    x = reads_blocks(node)                 ? image(kBlockChannels, true)
+        : reads_padded_image(graph_, node) ? image(static_cast<std::int32_t>(shape.channels))
+                                           : output(input_of(node));
     if (fusion.statistics) {
       convolve_with_statistics(node, shape, x, w, y);
     } else {
@@ -65,7 +71,9 @@ void Builder::convolve_backward(NodeId node, const ConvolutionShape& shape, bool
     normalised_backward_filter(node, shape, dy, dw);
   } else {
     DnnPattern filter = conv_backward_filter(shape);
-    compute(std::move(filter.graph), {{filter.x, x}, {filter.dy, dy}, {filter.dw, dw}});
+    const ValueId to = reads_blocks(node) ? new_stem_weights(shape) : dw;
+    compute(std::move(filter.graph), {{filter.x, x}, {filter.dy, dy}, {filter.dw, to}});
+    if (reads_blocks(node)) reorder_stem(node, dw, to, false);
   }
   completes(node, Role::weight);
   if (bias) add_bias_gradient(node, dy);
@@ -78,6 +86,28 @@ void Builder::convolve_backward(NodeId node, const ConvolutionShape& shape, bool
   const Target dx = target(input);
   DnnPattern data = conv_backward_data(shape, dx.accumulate ? 1.F : 0.F);
   compute(std::move(data.graph), {{data.dy, dy}, {data.w, w}, {data.dx, dx.value}});
+}
+
+ValueId Builder::new_stem_weights(const ConvolutionShape& shape) {
+  const Window& window = shape.window;
+  return schedule_.add_value(static_cast<std::size_t>(shape.filters * shape.channels) *
+                             static_cast<std::size_t>(window.kernel_h * window.kernel_w) *
+                             size_of(type_));
+}
+
+/// The gradient of the row, the column and the channel that only blocks have stays behind.
+void Builder::reorder_stem(NodeId node, ValueId own, ValueId blocks, bool to_blocks) {
+  const ParameterLayout& layout = layouts_.parameters[layouts_.index_of(node, Role::weight)];
+  const ReorderStem shape{.type = type_,
+                          .filters = graph_.shape(node).channels,
+                          .channels = static_cast<std::int32_t>(layout.padded_channels),
+                          .to_blocks = to_blocks};
+  schedule_.add([=](const Addresses& at) {
+    ReorderStem call = shape;
+    call.from = at(to_blocks ? own : blocks);
+    call.to = at(to_blocks ? blocks : own);
+    return call;
+  });
 }
 
 void Builder::add_bias_gradient(NodeId node, ValueId dy) {

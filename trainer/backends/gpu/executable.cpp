@@ -25,13 +25,13 @@ constexpr double kLaunchMicroseconds = 2;
 }  // namespace
 
 GpuExecutable::GpuExecutable(Graph graph, const ExecutableSpec& spec, GpuDevice& device,
-                             const PlanRules& rules, FusionMode fusion, PlanBook& book,
+                             const PlanRules& rules, const FormModes& forms, PlanBook& book,
                              std::size_t memory_budget)
     : graph_(std::move(graph)),
       spec_(spec),
       device_(device),
       rules_(rules),
-      fusion_(fusion),
+      forms_(forms),
       book_(book),
       memory_budget_(memory_budget),
       layouts_(make_layouts(graph_, dtype_of(spec.precision))) {
@@ -74,14 +74,20 @@ std::unique_ptr<Schedule> GpuExecutable::build(Phase phase, const ExecutableSpec
 }
 
 FusionPlan GpuExecutable::plan_fusion_of(Phase phase, const ExecutableSpec& spec) const {
-  if (phase != Phase::train || spec.precision != Precision::f16 || fusion_ == FusionMode::off) {
-    return {};
+  const std::int32_t images = spec.batch.images;
+  FusionPlan plan;
+  if (phase == Phase::train && spec.precision == Precision::f16 && forms_.fused != FormMode::off) {
+    plan = plan_fusion(graph_, images, costs_for(forms_.fused));
   }
-  return plan_fusion(graph_, spec.batch.images, fusion_costs());
+  if (forms_.stem_blocks != FormMode::off) {
+    const DType dtype = dtype_of(spec.precision);
+    plan.stem = plan_stem(graph_, images, dtype, costs_for(forms_.stem_blocks));
+  }
+  return plan;
 }
 
 /// An engine that fails counts as missing: another form of the same place may work.
-FusionCosts GpuExecutable::fusion_costs() const {
+FusionCosts GpuExecutable::costs_for(FormMode mode) const {
   const auto find = [this](const DnnGraph& graph) -> std::optional<PlanChoice> {
     if (spec_.progress) spec_.progress(0, 0);  // the total is unknown: it depends on costs
     try {
@@ -93,7 +99,7 @@ FusionCosts GpuExecutable::fusion_costs() const {
       return std::nullopt;
     }
   };
-  if (fusion_ == FusionMode::on || !rules_.autotune) {
+  if (mode == FormMode::on || !rules_.autotune) {
     return fuse_all([find](const DnnGraph& graph) { return find(graph).has_value(); });
   }
   return {.graph =
@@ -117,10 +123,13 @@ std::size_t GpuExecutable::fixed_bytes() const {
 
 /// Bytes without workspaces and with every possible fusion.
 std::size_t GpuExecutable::least_planned_bytes() const {
+  const FusionCosts all = fuse_all([](const DnnGraph&) { return true; });
   FusionPlan fusion;
-  if (spec_.precision == Precision::f16 && fusion_ != FusionMode::off) {
-    fusion =
-        plan_fusion(graph_, spec_.batch.images, fuse_all([](const DnnGraph&) { return true; }));
+  if (spec_.precision == Precision::f16 && forms_.fused != FormMode::off) {
+    fusion = plan_fusion(graph_, spec_.batch.images, all);
+  }
+  if (forms_.stem_blocks != FormMode::off) {
+    fusion.stem = plan_stem(graph_, spec_.batch.images, dtype_of(spec_.precision), all);
   }
   Schedule schedule;
   Builder(graph_, spec_, Phase::train, layouts_, fusion, schedule).build();

@@ -21,9 +21,13 @@
 
 namespace penstock::gpu {
 
-/// Which convolutions of an f16 training step take over the batch norms around them. automatic:
-/// those that become faster (without timings: all that can). on: all that can. off: none.
-enum class FusionMode : std::uint8_t { automatic, on, off };
+/// Where a step uses a form of its operators. automatic: where it is faster (without timings: where
+/// engines exist). on: where engines exist. off: nowhere.
+enum class FormMode : std::uint8_t { automatic, on, off };
+struct FormModes {
+  FormMode fused = FormMode::automatic;  ///< f16 convolutions take over the batch norms around them
+  FormMode stem_blocks = FormMode::automatic;  ///< the stem reads blocks of 2x2 pixels
+};
 
 class GpuExecutable final : public Executable {
  public:
@@ -31,7 +35,7 @@ class GpuExecutable final : public Executable {
   /// take. Throws ConfigError with a batch that fits if they need more, and Unavailable if an
   /// operator has no engine.
   GpuExecutable(Graph graph, const ExecutableSpec& spec, GpuDevice& device, const PlanRules& rules,
-                FusionMode fusion, PlanBook& book, std::size_t memory_budget);
+                const FormModes& forms, PlanBook& book, std::size_t memory_budget);
 
   const ParameterSet& parameters() const noexcept override { return set_; }
   void run(Phase phase, const Batch& batch, Stream& stream, const GradientReady& ready,
@@ -60,7 +64,7 @@ class GpuExecutable final : public Executable {
   std::unique_ptr<Schedule> build(Phase phase, const ExecutableSpec& spec, const FusionPlan& fusion,
                                   Plans& plans, std::size_t& done) const;
   FusionPlan plan_fusion_of(Phase phase, const ExecutableSpec& spec) const;
-  FusionCosts fusion_costs() const;
+  FusionCosts costs_for(FormMode mode) const;
   std::size_t fixed_bytes() const;
   std::size_t least_planned_bytes() const;
   [[noreturn]] void refuse(std::size_t planned_bytes);
@@ -74,7 +78,7 @@ class GpuExecutable final : public Executable {
   const ExecutableSpec spec_;
   GpuDevice& device_;
   PlanRules rules_;
-  const FusionMode fusion_;
+  const FormModes forms_;
   PlanBook& book_;
   const std::size_t memory_budget_;
   const Layouts layouts_;

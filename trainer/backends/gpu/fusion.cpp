@@ -2,6 +2,7 @@
 #include "trainer/backends/gpu/fusion.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -184,6 +185,22 @@ FusionPlan plan_fusion(const Graph& graph, std::int32_t images, const FusionCost
     }
   }
   return FusionPlan(std::move(nodes));
+}
+
+std::optional<NodeId> plan_stem(const Graph& graph, std::int32_t images, DType dtype,
+                                const FusionCosts& costs) {
+  for (std::size_t index = 0; index < graph.nodes().size(); ++index) {
+    const auto node = static_cast<NodeId>(index);
+    if (!can_read_blocks(graph, node)) continue;
+    const auto cost_of = [&](const ConvolutionShape& shape) {
+      return costs.graph(conv_forward(shape).graph) +
+             costs.graph(conv_backward_filter(shape).graph);
+    };
+    const ConvolutionShape plain = convolution_shape(graph, node, images, dtype);
+    const double cost = cost_of(over_blocks(plain));
+    return std::isfinite(cost) && cost <= cost_of(plain) ? std::optional(node) : std::nullopt;
+  }
+  return std::nullopt;
 }
 
 FusionCosts fuse_all(std::function<bool(const DnnGraph& graph)> has_engine) {

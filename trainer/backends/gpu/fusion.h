@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides which convolutions and max pools of a training step are computed together with the batch
-// norms around them. Each place has several forms with equal results up to rounding; the plan takes
-// the cheapest. Needs no device: the caller gives the cost of a graph.
+// norms around them, and whether the stem reads blocks of pixels. Each place has several forms with
+// equal results up to rounding; the plan takes the cheapest. Needs no device: the caller gives the
+// cost of a graph.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -36,6 +38,8 @@ class FusionPlan {
   FusionPlan() = default;
   /// `nodes` is indexed by node.
   explicit FusionPlan(std::vector<NodeFusion> nodes) : nodes_(std::move(nodes)) {}
+  /// The convolution that is computed over blocks of 2x2 pixels.
+  std::optional<NodeId> stem{};
   /// Graph::kInput has no fusion.
   NodeFusion of(NodeId node) const {
     const auto index = static_cast<std::size_t>(node);
@@ -58,6 +62,11 @@ struct FusionCosts {
 
 /// Plans an f16 training step.
 FusionPlan plan_fusion(const Graph& graph, std::int32_t images, const FusionCosts& costs);
+
+/// The first convolution that can be computed over blocks of pixels, if its two graphs then cost no
+/// more than in the plain order. In any phase and precision.
+std::optional<NodeId> plan_stem(const Graph& graph, std::int32_t images, DType dtype,
+                                const FusionCosts& costs);
 
 /// Costs that fuse every place that can be fused: a graph costs nothing if `has_engine`, and a
 /// kernel costs its bytes.

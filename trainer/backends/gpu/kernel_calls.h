@@ -51,6 +51,8 @@ struct AdaptLossScale {
 /// Converts pixels [N, H, W, channels], or [N, channels, H, W] if planar, of u8, f16, bf16 or f32
 /// to [N, H, W, padded_channels] of `type`: pixel * factor[c] + offset[c]. Padding and images
 /// beyond scalars->valid become 0. Channels after the fourth use the fourth's factor and offset.
+/// With `blocks_width`, the even width of images of even height, `to` has their blocks of 2x2
+/// pixels as pixels: [N, H / 2, W / 2, 2, 2, padded_channels].
 struct Normalise {
   const void* pixels = nullptr;
   DType from = DType::u8;
@@ -60,8 +62,22 @@ struct Normalise {
   std::int64_t pixels_per_image = 0;
   std::int32_t channels = 0, padded_channels = 0;
   bool planar = false;
+  std::int32_t blocks_width = 0;  ///< 0: pixels stay in their order
   float factor[4] = {1, 1, 1, 1}, offset[4] = {};
   const StepScalars* scalars = nullptr;
+};
+
+/// A 7x7 kernel for an image, [filters, 7, 7, channels], and the 4x4 kernel that computes the same
+/// from blocks of 2x2 pixels, [filters, 4, 4, 2, 2, kBlockChannels]. It has a first row and column
+/// more, which are 0. `to_blocks`: from the former to the latter; else back, without them. Channels
+/// that `from` lacks become 0.
+constexpr std::int32_t kStemKernel = 7, kBlockKernel = 4, kBlockChannels = 4;
+struct ReorderStem {
+  const void* from = nullptr;
+  void* to = nullptr;
+  DType type = DType::f32;
+  std::int32_t filters = 0, channels = 0;
+  bool to_blocks = true;
 };
 
 /// y = x * multiplier[c] + addend[c] + residual * residual_multiplier[c] + residual_addend[c],
@@ -412,7 +428,7 @@ struct WidenSums {
 };
 
 using KernelCall =
-    std::variant<SetStep, SetHyper, Normalise, ScaleShift, ReluBackward, BatchNormSums,
+    std::variant<SetStep, SetHyper, Normalise, ReorderStem, ScaleShift, ReluBackward, BatchNormSums,
                  BatchNormFinish, BatchNormFromRunning, BatchNormBackwardSums,
                  BatchNormBackwardFinish, BatchNormBackwardApply, ColumnSums, ColumnFinish,
                  MaxPoolForward, MaxPoolBackward, AvgPoolForward, AvgPoolBackward, CopyChannels,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "dataflow/error.h"
+#include "trainer/backends/gpu/kernel_calls.h"
 
 namespace penstock::gpu {
 namespace {
@@ -55,6 +56,26 @@ bool reads_padded_image(const Graph& graph, NodeId node) {
   const auto* const convolution = std::get_if<Conv2d>(&reader.op);
   return std::holds_alternative<Linear>(reader.op) ||
          (convolution != nullptr && convolution->groups == 1);
+}
+
+bool can_read_blocks(const Graph& graph, NodeId node) {
+  const Node& reader = graph.nodes()[static_cast<std::size_t>(node)];
+  const auto* const op = std::get_if<Conv2d>(&reader.op);
+  if (op == nullptr || !reads_padded_image(graph, node)) return false;
+  const ImageShape image = graph.input_shape();
+  const Window& window = op->window;
+  return window.kernel_h == kStemKernel && window.kernel_w == kStemKernel && window.stride == 2 &&
+         window.top == 3 && window.left == 3 && window.bottom == 3 && window.right == 3 &&
+         image.channels <= kBlockChannels && image.height % 2 == 0 && image.width % 2 == 0;
+}
+
+ConvolutionShape over_blocks(const ConvolutionShape& shape) {
+  ConvolutionShape blocks = shape;
+  blocks.channels = 4 * kBlockChannels;
+  blocks.height /= 2;
+  blocks.width /= 2;
+  blocks.window = {kBlockKernel, kBlockKernel, 1, 2, 2, 1, 1};
+  return blocks;
 }
 
 void ParameterLayout::to_own(std::span<const float> plain, std::span<float> own) const {

@@ -33,6 +33,14 @@ Layouts make_layouts(const Graph& graph, DType type);
 /// True if the node reads the image and is computed with padded channels.
 bool reads_padded_image(const Graph& graph, NodeId node);
 
+/// True for a convolution of the image that can be computed over blocks of 2x2 pixels: 7x7 with
+/// stride 2 and padding 3, at most kBlockChannels channels, even sides.
+bool can_read_blocks(const Graph& graph, NodeId node);
+/// Its shape over the blocks, each a pixel of 4 * kBlockChannels channels: 4x4 without stride. Row
+/// r of the 7x7 kernel for output y reads the row 2 * y + r - 3 of the image. That is row (r + 1) %
+/// 2 of block y - 2 + (r + 1) / 2, so two blocks of padding come before the image and one after it.
+ConvolutionShape over_blocks(const ConvolutionShape& shape);
+
 /// The shape of a Conv2d or Linear as it is computed, with padded image channels.
 ConvolutionShape convolution_shape(const Graph& graph, NodeId node, std::int32_t images,
                                    DType dtype);

@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -149,6 +150,40 @@ TEST(Fusion, OddChannelsAreLeftAlone) {
   EXPECT_EQ(plan.of(Graph::kInput), NodeFusion{});
 }
 
+/// ResNet-50's stem over blocks of pixels, if its graphs cost `blocks` and those of the plain order
+/// `plain`.
+std::optional<NodeId> stem_at(double plain, double blocks, const Graph& graph) {
+  const FusionCosts costs{
+      .graph = [=](const DnnGraph& of) { return of.tensor(0).shape[1] == 16 ? blocks : plain; },
+      .kernel = [](double) { return 0; }};
+  return plan_stem(graph, 2, DType::f16, costs);
+}
+
+TEST(Fusion, Stem_ReadsBlocksOfPixelsUnlessThatCostsMore) {
+  const Graph graph = graph_of_model("resnet50");
+  EXPECT_EQ(stem_at(2, 1, graph), NodeId{0});
+  EXPECT_EQ(stem_at(1, 1, graph), NodeId{0});
+  EXPECT_EQ(stem_at(1, 2, graph), std::nullopt);
+  EXPECT_EQ(stem_at(kNone, 2, graph), NodeId{0});
+  EXPECT_EQ(stem_at(kNone, kNone, graph), std::nullopt);
+}
+
+TEST(Fusion, Stem_OtherFirstConvolutionsStayPlain) {
+  const auto chosen = [](const ImageShape& image, const Conv2d& convolution) {
+    Graph graph(image);
+    graph.add("stem", convolution, {Graph::kInput});
+    return stem_at(2, 1, graph).has_value();
+  };
+  EXPECT_TRUE(chosen({8, 6, 3}, {8, {7, 7, 2, 3, 3, 3, 3}}));
+  EXPECT_FALSE(chosen({7, 6, 3}, {8, {7, 7, 2, 3, 3, 3, 3}}));
+  EXPECT_FALSE(chosen({8, 5, 3}, {8, {7, 7, 2, 3, 3, 3, 3}}));
+  EXPECT_FALSE(chosen({8, 6, 5}, {8, {7, 7, 2, 3, 3, 3, 3}}));
+  EXPECT_FALSE(chosen({8, 6, 3}, {8, {7, 7, 1, 3, 3, 3, 3}}));
+  EXPECT_FALSE(chosen({8, 6, 3}, {8, {7, 7, 2, 2, 2, 3, 3}}));
+  EXPECT_FALSE(chosen({8, 6, 3}, {8, {3, 3, 2, 1, 1, 1, 1}}));
+  EXPECT_FALSE(chosen({8, 6, 3}, {9, {7, 7, 2, 3, 3, 3, 3}, 3}));
+}
+
 struct Counts {
   int statistics = 0, normalises = 0, ends_block = 0, masks_gradient = 0;
   bool operator==(const Counts&) const = default;
@@ -172,6 +207,7 @@ TEST(Fusion, ResNet50_FusesEveryBatchNormButTheStems) {
     const StepOnPaper step(graph, 256, fuse_all([](const DnnGraph&) { return true; }));
     EXPECT_EQ(counts_of(graph, step.fusion), (Counts{52, 33, 15, 47})) << name;
     const std::map<std::string, int> kernels = step.kernels();
+    EXPECT_EQ(kernels.at("ReorderStem"), 2) << name;
     EXPECT_EQ(kernels.at("BatchNormSums"), 1) << name;
     EXPECT_EQ(kernels.at("BatchNormFinish"), 53) << name;
     // One at the last block's end, and one for the bias of the logits.

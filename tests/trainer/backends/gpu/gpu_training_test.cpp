@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests training on the gpu backend without a GPU, through the rings and replicas of a real run:
 // what a recorded step computes when it is launched again.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -15,6 +16,7 @@
 #include "tests/support/plain_net.h"
 #include "tests/support/small_graphs.h"
 #include "tests/support/tolerance.h"
+#include "trainer/backends/gpu/backend.h"
 #include "trainer/optimizer.h"
 #include "trainer/update_strategy.h"
 #include "trainer/wire_format.h"
@@ -34,10 +36,10 @@ const SmallGraph& graph_named(std::string_view name) {
 class RecordedStep {
  public:
   RecordedStep(const SmallGraph& small, std::string_view optimizer, Precision precision,
-               DType stored = DType::f32)
+               DType stored = DType::f32, const BackendEntry& entry = gpu_on_host_backend)
       : small_(small),
         options_(optimizer, find_entry(optimizer_table(), optimizer).options, {}),
-        compiled_(gpu_on_host_backend, small.graph, spec_for(small.graph, small.images, precision)),
+        compiled_(entry, small.graph, spec_for(small.graph, small.images, precision)),
         optimizer_(compiled_.backend().make_optimizer(
             {find_entry(optimizer_table(), optimizer), options_, stored},
             spec_for(small.graph, small.images, precision), compiled_.device())),
@@ -109,6 +111,63 @@ TEST(GpuTraining, ARecordedStepSeesNewBatchesRatesAndSteps) {
     EXPECT_LE(distance(trained[i], weights.parameters[i]),
               1e-4 * norm(weights.parameters[i]) + 1e-6)
         << small.graph.parameters()[i].name;
+  }
+}
+
+/// The gpu backend on the host with gpu:stem_blocks=on or off.
+template <bool kBlocks>
+constexpr auto kStemOptions = [] {
+  std::array options = std::to_array(gpu::kOptions);
+  for (OptionSpec& option : options) {
+    if (option.name == "stem_blocks") option.fallback = kBlocks ? "on" : "off";
+  }
+  return options;
+}();
+template <bool kBlocks>
+BackendEntry with_stem() {
+  BackendEntry entry = gpu_on_host_backend;
+  entry.options = kStemOptions<kBlocks>;
+  return entry;
+}
+
+TEST(GpuTraining, AStemOverBlocksOfPixelsTrainsAsInThePlainOrder) {
+  for (const std::string_view name : {"stem_of_even_sides", "stem_of_grey_images"}) {
+    const SmallGraph& small = graph_named(name);
+    const std::vector<ParameterSpec> specs = small.graph.parameters();
+    for (const Precision precision :
+         {Precision::f32, Precision::tf32, Precision::f16, Precision::bf16}) {
+      SCOPED_TRACE(fmt::format("{} in {}", name, to_string(precision)));
+      RecordedStep plain(small, "momentum", precision, DType::f32, with_stem<false>());
+      RecordedStep blocks(small, "momentum", precision, DType::f32, with_stem<true>());
+      const auto operations = [](RecordedStep& step) {
+        return step.compiled().backend().facts().at("operations_per_step");
+      };
+      EXPECT_EQ(operations(blocks), operations(plain) + 2);  // they reorder weights and gradient
+      const PlainWeights weights = uneven_weights(small.graph, 3);
+      for (RecordedStep* const step : {&plain, &blocks}) step->compiled().set_weights(weights);
+      const Tolerance tolerance = tolerance_for(small.graph, small.images, precision);
+      for (std::int64_t number = 0; number < 3; ++number) {
+        const PlainBatch batch = random_batch(small.graph.input_shape(), small.images,
+                                              small.classes(), static_cast<std::uint64_t>(number));
+        const Hyper hyper{.learning_rate = 0.01F, .weight_decay = 0.01F, .step = number};
+        EXPECT_NEAR(blocks.step(batch, hyper).loss, plain.step(batch, hyper).loss,
+                    tolerance.forward)
+            << number;
+        const PlainTensors expected = plain.compiled().gradients();
+        const PlainTensors gradients = blocks.compiled().gradients();
+        const std::vector<double> scales = scales_of(expected);
+        for (std::size_t i = 0; i < specs.size(); ++i) {
+          EXPECT_LE(distance(gradients[i], expected[i]), tolerance.gradient * scales[i])
+              << specs[i].name << ", step " << number;
+        }
+      }
+      const PlainTensors trained = blocks.compiled().weights();
+      const PlainTensors expected = plain.compiled().weights();
+      for (std::size_t i = 0; i < specs.size(); ++i) {
+        EXPECT_LE(distance(trained[i], expected[i]), tolerance.gradient * norm(expected[i]))
+            << specs[i].name;
+      }
+    }
   }
 }
 

@@ -50,7 +50,7 @@ inline double bytes_of(const DnnGraph& graph) {
 class StepOnPaper {
  public:
   StepOnPaper(const Graph& graph, std::int32_t images, const FusionCosts& costs)
-      : StepOnPaper(graph, images, plan_fusion(graph, images, costs)) {}
+      : StepOnPaper(graph, images, planned(graph, images, costs)) {}
   StepOnPaper(const Graph& graph, std::int32_t images, FusionPlan plan)
       : graph_(graph), layouts_(make_layouts(graph_, DType::f16)), fusion(std::move(plan)) {
     const ExecutableSpec spec{.batch = {.images = images,
@@ -101,6 +101,11 @@ class StepOnPaper {
   }
 
  private:
+  static FusionPlan planned(const Graph& graph, std::int32_t images, const FusionCosts& costs) {
+    FusionPlan plan = plan_fusion(graph, images, costs);
+    plan.stem = plan_stem(graph, images, DType::f16, costs);
+    return plan;
+  }
   void visit(const std::function<void(const KernelCall&)>& kernel,
              const std::function<void(const DnnGraph&, std::span<std::byte* const>)>& dnn,
              const std::function<void(std::size_t)>& completed = {}) const {

@@ -16,5 +16,6 @@ PENSTOCK_LAUNCHES(DropoutApply)
 PENSTOCK_LAUNCHES(LrnForward)
 PENSTOCK_LAUNCHES(LrnBackward)
 PENSTOCK_LAUNCHES(Normalise)
+PENSTOCK_LAUNCHES(ReorderStem)
 
 }  // namespace penstock::gpu

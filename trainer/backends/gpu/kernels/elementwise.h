@@ -263,8 +263,16 @@ void select(const DropoutApply& call, const Launch& launch) {
 
 PENSTOCK_HOST_DEVICE inline float to_float(std::uint8_t value) { return value; }
 
+/// The element of Normalise::to at which the pixel begins.
+PENSTOCK_HOST_DEVICE inline std::int64_t place_of(const Normalise& call, std::int64_t pixel) {
+  if (call.blocks_width == 0) return pixel * call.padded_channels;
+  const std::int64_t row = pixel / call.blocks_width, column = pixel - row * call.blocks_width;
+  const std::int64_t block = row / 2 * (call.blocks_width / 2) + column / 2;
+  return (block * 4 + row % 2 * 2 + column % 2) * call.padded_channels;
+}
+
 /// Converts byte images of three channels to four channels of a short type. A thread converts four
-/// pixels: it reads 12 bytes and writes 32.
+/// pixels of a row: it reads 12 bytes and writes twice 16, side by side or to two blocks.
 template <class T>
 struct NormaliseBytesBody {
   static constexpr std::int32_t kThreads = kBlockThreads, kPerMultiprocessor = 8;
@@ -290,7 +298,8 @@ struct NormaliseBytesBody {
       PENSTOCK_UNROLL
       for (int w = 0; w < kChannels; ++w) words[w].words[0] = load_word(from + 4 * w);
     }
-    T* const to = static_cast<T*>(call.to) + pixel * kPadded;
+    T* const to = static_cast<T*>(call.to) + place_of(call, pixel);
+    const int next = call.blocks_width == 0 ? kWide : 2 * kWide;
     PENSTOCK_UNROLL
     for (int half = 0; half < 2; ++half) {
       Lanes<kWide> lanes = {};
@@ -301,7 +310,7 @@ struct NormaliseBytesBody {
         const std::uint32_t value = words[byte / 4].words[0] >> (byte % 4 * 8) & 0xffU;
         lanes.of[k] = static_cast<float>(value) * call.factor[c] + call.offset[c];
       }
-      store_lanes(to + half * kWide, lanes);
+      store_lanes(to + half * next, lanes);
     }
   }
   /// `from` is aligned to four bytes.
@@ -334,7 +343,7 @@ struct NormaliseAnyBody {
                                  (call.planar ? pixel + pixel / plane * (call.channels - 1) * plane
                                               : pixel * call.channels);
         const std::int64_t next = call.planar ? plane : 1;
-        T* const to = static_cast<T*>(call.to) + pixel * call.padded_channels;
+        T* const to = static_cast<T*>(call.to) + place_of(call, pixel);
         for (std::int32_t c = 0; c < call.padded_channels; ++c) {
           const std::int32_t of = smaller(c, 3);
           const bool counts = c < call.channels && pixel < valid;
@@ -363,7 +372,7 @@ template <class Launch>
 void select(const Normalise& call, const Launch& launch) {
   const std::int64_t pixels = call.images * call.pixels_per_image;
   const bool bytes = call.from == DType::u8 && !call.planar && call.channels == 3 &&
-                     call.padded_channels == 4 && pixels % 4 == 0;
+                     call.padded_channels == 4 && pixels % 4 == 0 && call.blocks_width % 4 == 0;
   with_type(call.type, [&]<class T>(T) {
     if (bytes) {
       launch(Selected<NormaliseBytesBody<T>>{}, linear_geometry(pixels / 4, 8 * kMultiprocessors),
@@ -372,6 +381,60 @@ void select(const Normalise& call, const Launch& launch) {
       select_from<T>(call, launch);
     }
   });
+}
+
+/// One thread per element of the result.
+template <class T>
+struct ReorderStemBody {
+  static constexpr std::int32_t kThreads = kBlockThreads, kPerMultiprocessor = 4;
+
+  template <class Block>
+  static PENSTOCK_DEVICE void run(Block& block, const ReorderStem& call) {
+    const std::int32_t side = call.to_blocks ? 2 * kBlockKernel : kStemKernel;
+    const std::int32_t channels = call.to_blocks ? kBlockChannels : call.channels;
+    const std::int32_t count = call.filters * side * side * channels;
+    block.for_each_thread([&](std::int32_t thread) {
+      std::int32_t i = block.row_block() * block.threads() + thread;
+      for (; i < count; i += block.row_blocks() * block.threads()) {
+        if (call.to_blocks) {
+          write(call, i, stem_element(call, i));
+        } else {
+          write(call, i, block_element(call, i));
+        }
+      }
+    });
+  }
+
+ private:
+  static PENSTOCK_DEVICE void write(const ReorderStem& call, std::int32_t i, std::int32_t from) {
+    static_cast<T*>(call.to)[i] =
+        from < 0 ? from_float<T>(0) : static_cast<const T*>(call.from)[from];
+  }
+  /// The element that belongs to element `i` of the kernel for blocks; -1: none.
+  static PENSTOCK_DEVICE std::int32_t stem_element(const ReorderStem& call, std::int32_t i) {
+    const std::int32_t c = i % kBlockChannels, pixel = i / kBlockChannels;
+    const std::int32_t block = pixel / 4;
+    const std::int32_t row = block / kBlockKernel % kBlockKernel * 2 + pixel / 2 % 2 - 1;
+    const std::int32_t column = block % kBlockKernel * 2 + pixel % 2 - 1;
+    const std::int32_t filter = block / (kBlockKernel * kBlockKernel);
+    if (row < 0 || column < 0 || c >= call.channels) return -1;
+    return ((filter * kStemKernel + row) * kStemKernel + column) * call.channels + c;
+  }
+  /// The reverse.
+  static PENSTOCK_DEVICE std::int32_t block_element(const ReorderStem& call, std::int32_t i) {
+    const std::int32_t c = i % call.channels, pixel = i / call.channels;
+    const std::int32_t column = pixel % kStemKernel + 1;
+    const std::int32_t row = pixel / kStemKernel % kStemKernel + 1;
+    const std::int32_t filter = pixel / (kStemKernel * kStemKernel);
+    if (c >= kBlockChannels) return -1;
+    const std::int32_t block = (filter * kBlockKernel + row / 2) * kBlockKernel + column / 2;
+    return (block * 4 + row % 2 * 2 + column % 2) * kBlockChannels + c;
+  }
+};
+template <class Launch>
+void select(const ReorderStem& call, const Launch& launch) {
+  const std::int64_t pixels = std::int64_t{call.filters} * kStemKernel * kStemKernel;
+  select_typed<ReorderStemBody>(call, linear_geometry(pixels * kBlockChannels), launch);
 }
 
 }  // namespace penstock::gpu
