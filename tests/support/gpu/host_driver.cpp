@@ -166,14 +166,15 @@ void HostDriver::copy(StreamHandle stream, std::byte* to, const std::byte* from,
   const std::lock_guard lock(machine_->mutex);
   enter("copy");
   const HostMemory& memory = machine_->memory;
-  machine_->streams.enqueue(stream,
-                            {.name = "copy",
-                             .pageable = memory.find(to) == nullptr || memory.find(from) == nullptr,
-                             .accesses =
-                                 [=] {
-                                   return Accesses{{{from, bytes}}, {{to, bytes}}};
-                                 },
-                             .run = [=] { std::memcpy(to, from, bytes); }});
+  const bool pageable = memory.find(to) == nullptr || memory.find(from) == nullptr;
+  if (pageable) pageable_bytes_ += bytes;
+  machine_->streams.enqueue(stream, {.name = "copy",
+                                     .pageable = pageable,
+                                     .accesses =
+                                         [=] {
+                                           return Accesses{{{from, bytes}}, {{to, bytes}}};
+                                         },
+                                     .run = [=] { std::memcpy(to, from, bytes); }});
 }
 
 void HostDriver::launch(StreamHandle stream, const KernelCall& call) {

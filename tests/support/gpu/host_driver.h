@@ -102,6 +102,8 @@ class HostDriver final : public Driver {
 
   /// The number of candidates that each call asked the planner for.
   const std::vector<std::size_t>& asked_for() const noexcept { return planner_->asked_for(); }
+  /// Bytes copied from or to memory that no driver knows.
+  std::size_t pageable_bytes() const noexcept { return pageable_bytes_; }
   /// Makes the nth call from now (the first is 1) throw DeviceError. `call` is the function's name;
   /// launches of recordings are "launch_graph".
   void fail_at(std::string_view call, std::int32_t nth);
@@ -122,6 +124,7 @@ class HostDriver final : public Driver {
   DeviceFacts facts_;
   std::unique_ptr<HostPlanner> planner_;
   std::size_t used_ = 0;  ///< bytes of device memory
+  std::size_t pageable_bytes_ = 0;
   std::map<std::string, std::int32_t, std::less<>> failures_;
 };
 

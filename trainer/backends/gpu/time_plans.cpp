@@ -24,7 +24,7 @@ constexpr int kRounds = 3;  ///< rounds of the finalists; their medians count
 /// Drops a candidate if its second run takes longer than the best one's by this factor.
 constexpr double kHopeless = 2;
 constexpr std::size_t kAlignment = 256;
-/// Host memory from which the operands are copied repeatedly.
+/// Bytes that are copied from the host; the rest of the operands repeats them.
 constexpr std::size_t kPatternBytes = std::size_t{4} << 20;
 /// Larger than the caches, but a small part of the device's memory.
 constexpr std::size_t kCopyBytes = std::size_t{128} << 20, kCopyShare = 64;
@@ -110,8 +110,12 @@ std::size_t aligned(std::size_t bytes) {
 
 void fill(Driver& driver, StreamHandle stream, std::byte* data, std::size_t bytes) {
   static const std::vector<std::byte> pattern = random_pattern();
-  for (std::size_t done = 0; done < bytes; done += pattern.size()) {
-    driver.copy(stream, data + done, pattern.data(), std::min(pattern.size(), bytes - done));
+  std::size_t done = std::min(pattern.size(), bytes);
+  driver.copy(stream, data, pattern.data(), done);
+  while (done < bytes) {
+    const std::size_t next = std::min(done, bytes - done);
+    driver.copy(stream, data + done, data, next);
+    done += next;
   }
 }
 

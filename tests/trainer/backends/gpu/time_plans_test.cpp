@@ -66,6 +66,18 @@ TEST_F(TimedPlans, TheHostsTimeToEnqueueACopyDoesNotCount) {
   EXPECT_NEAR(time_copies(driver), 1000, 0.1);
 }
 
+TEST_F(TimedPlans, OperandsAreFilledFromFewBytesOfTheHost) {
+  constexpr std::size_t kBytes = std::size_t{16} << 20, kRuns = 27;
+  std::size_t moved = 0;
+  HostDriver driver({.memory_bytes = 64 * kBytes, .cost = [&](std::size_t bytes) {
+                       moved += bytes;
+                       return nanoseconds(bytes + 1);
+                     }});
+  time_copies(driver);
+  EXPECT_EQ(driver.pageable_bytes(), std::size_t{4} << 20);
+  EXPECT_EQ(moved, 2 * kBytes * (1 + kRuns)) << "each byte is written once before the runs";
+}
+
 TEST_F(TimedPlans, TheHostsTimeToEnqueueARunDoesNotCount) {
   const auto driver = driver_of(
       1, [](std::int64_t) { return microseconds(30); }, microseconds(20));
