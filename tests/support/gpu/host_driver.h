@@ -53,7 +53,7 @@ struct HostMachineOptions {
   /// The time of one run of a plan, by its engine. Engine 0 comes first, then 2 and higher; engine
   /// 1 computes in tf32. Empty: uses `cost`.
   std::function<Nanoseconds(std::int64_t engine)> engine_cost{};
-  Nanoseconds enqueueing{0};  ///< time that the host takes to enqueue one operation
+  Nanoseconds enqueueing{0};  ///< time that the host takes to enqueue one operation or recording
 };
 
 /// The state shared by drivers that may use each other's events and memory.

@@ -51,7 +51,8 @@ GpuBackend::GpuBackend(std::shared_ptr<DriverLibrary> library, const Options& op
              .reduced_precision = options.flag("reduced_precision"),
              .workspace_limit =
                  static_cast<std::size_t>(count_of(options, "workspace_mib", 1 << 20)) << 20,
-             .autotune = options.flag("autotune")},
+             .autotune = options.flag("autotune"),
+             .record = record_},
       fusion_(fusion_of(options.text("fused"))),
       watch_(nvml != nullptr ? std::make_unique<GpuWatch>(*nvml) : nullptr) {}
 

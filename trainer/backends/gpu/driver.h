@@ -69,6 +69,7 @@ struct PlanRules {
   bool reduced_precision = false;  ///< also engines that sum in less than f32
   std::size_t workspace_limit = std::size_t{256} << 20;
   bool autotune = true;  ///< time candidates instead of taking the first
+  bool record = true;    ///< runs of candidates may be recorded while they are timed
 };
 
 /// An executable form of a DnnGraph.

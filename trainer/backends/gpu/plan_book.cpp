@@ -22,7 +22,7 @@ using Json = nlohmann::json;
 
 /// Version of the file's format. Change it when the fields of a choice, the meaning of a graph's
 /// text or the way of timing change.
-constexpr int kFormat = 3;
+constexpr int kFormat = 4;
 /// Time between two writes of a growing book.
 constexpr Nanoseconds kSavePeriod = std::chrono::seconds(2);
 /// Limit of candidates for one graph: more than cuDNN 9 has for any graph.
@@ -259,7 +259,9 @@ std::optional<PlanChoice> find_plan(const DnnGraph& graph, const PlanRules& rule
     return std::nullopt;
   }
   PlanChoice choice{candidates.front().choice, candidates.front().workspace_bytes, 0};
-  if (rules.autotune) choice = fastest_of(graph, std::move(candidates), driver, book);
+  if (rules.autotune) {
+    choice = fastest_of(graph, std::move(candidates), driver, book, rules.record);
+  }
   book.add(graph, rules, choice);
   return choice;
 }

@@ -74,8 +74,8 @@ TEST_F(PlanBookTest, KeepsWhatWasChosen) {
 TEST_F(PlanBookTest, AFileOfAnotherVersionOrDevice_CountsAsNotThereAndIsWrittenAnew) {
   const std::string text = good();
   for (const std::string& other :
-       {with(text, "\"format\": 3", "\"format\": 2"),
-        with(text, "\"format\": 3", "\"format\": \"3\""),
+       {with(text, "\"format\": 4", "\"format\": 3"),
+        with(text, "\"format\": 4", "\"format\": \"4\""),
         with(text, "\"dnn_version\": \"host\"", "\"dnn_version\": \"9.99\""),
         with(text, "host 0 sm_90", "host 0 sm_91")}) {
     write(other);
