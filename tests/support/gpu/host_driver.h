@@ -49,7 +49,8 @@ struct HostMachineOptions {
   bool pins_foreign_memory = true;
   /// The time of an operation by its bytes; 1 GB/s by default.
   HostStreams::Cost cost = [](std::size_t bytes) { return Nanoseconds(bytes + 1); };
-  std::int64_t engines = 1;  ///< number of the DNN library's engines for each graph
+  std::int64_t engines = 1;         ///< number of the DNN library's engines for each graph
+  std::size_t first_workspace = 0;  ///< bytes that engine 0 needs in addition to the others
   /// The time of one run of a plan, by its engine. Engine 0 comes first, then 2 and higher; engine
   /// 1 computes in tf32. Empty: uses `cost`.
   std::function<Nanoseconds(std::int64_t engine)> engine_cost{};

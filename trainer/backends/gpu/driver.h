@@ -87,6 +87,8 @@ struct Candidate {
   bool tensor_cores = false;       ///< for f32 this means the precision of tf32
   bool reduced_precision = false;  ///< sums in less than f32
   bool compiled_at_run_time = false;
+  /// Workspace of the engine that the heuristics name first, if the limit excludes it; else 0.
+  std::size_t excluded_bytes = 0;
   /// The finalised plan; null: Driver::build makes it. It must be destroyed before the driver.
   std::shared_ptr<const DnnPlan> plan{};
 };

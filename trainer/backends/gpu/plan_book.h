@@ -24,7 +24,8 @@ namespace penstock::gpu {
 struct PlanChoice {
   EngineChoice engine;
   std::size_t workspace_bytes = 0;
-  double microseconds = 0;  ///< 0: not timed
+  double microseconds = 0;         ///< 0: not timed
+  std::size_t excluded_bytes = 0;  ///< as of the candidates
 };
 
 /// The contents of a book on disk.
@@ -52,6 +53,7 @@ class PlanBook {
   /// Saves the book.
   ~PlanBook() { save(); }
 
+  /// Empty also if the choice was made under a lower limit, which excluded the first engine.
   std::optional<PlanChoice> find(const DnnGraph& graph, const PlanRules& rules) const;
   void add(const DnnGraph& graph, const PlanRules& rules, const PlanChoice& choice);
   /// True if no engine that can run keeps the rules.
