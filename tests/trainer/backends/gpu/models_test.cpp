@@ -123,7 +123,7 @@ TEST(EveryModelOnH200, HasEnginesWithinTheWorkspace) {
   }
   const auto check_all = [&](std::int32_t images, Precision precision) {
     for (const auto& [text, graph] : graphs_of_all_models(images, precision)) {
-      const PlanRules rules{.allow_tf32 = precision == Precision::tf32, .reduced_precision = true};
+      const PlanRules rules{.allow_tf32 = precision == Precision::tf32};
       EXPECT_FALSE(planner->candidates(graph, rules, 1).empty()) << text;
     }
   };
