@@ -102,6 +102,7 @@ interop: configure
 	cmake --build $(BUILD)
 	python3 -m venv $(BUILD)/interop
 	$(BUILD)/interop/bin/pip install --quiet -r tests/interop/requirements.txt
+	$(BUILD)/interop/bin/pip install --quiet --upgrade --no-deps nvidia-cudnn-cu13
 	cd $(BUILD) && ctest --output-on-failure --no-tests=error -L interop
 
 # clang-tidy over the sources of the program. Takes minutes.

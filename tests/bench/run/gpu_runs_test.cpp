@@ -25,7 +25,7 @@ namespace {
 
 constexpr int kFailingStep = 8;
 
-/// One GPU, which fails when the given step is launched.
+/// One GPU, which fails when the given step is launched. Timing engines launches recordings, too.
 constexpr BackendEntry kFailing{
     .name = "gpu",
     .options = gpu::kOptions,
@@ -170,7 +170,7 @@ TEST_F(GpuRuns, ThroughNccl_GradientsAreExchangedDuringBackwardAndTheRecordSaysW
 }
 
 TEST_F(GpuRuns, ACallThatFailsInMidRun_ExitsWith8AndKeepsTheStepsBeforeIt) {
-  const RunResult result = run_on(kFailing);
+  const RunResult result = run_on(kFailing, 1, "gpu:autotune=false");
   EXPECT_EQ(result.status, Status::failed);
   EXPECT_EQ(result.exit_code, 8);
   EXPECT_EQ(result.reason, "in step 8: launch_graph failed on host 0, as the test wants it to");
@@ -195,7 +195,7 @@ TEST_F(GpuRuns, AStopRequest_EndsTheCompilation) {
 }
 
 TEST_F(GpuRuns, ARankThatFails_EndsTheOthersToo) {
-  const RunResult result = run_on(kFailing, 3);
+  const RunResult result = run_on(kFailing, 3, "gpu:autotune=false,replicas=3");
   EXPECT_EQ(result.exit_code, 8);
   EXPECT_TRUE(says(result.reason, "in step 8: launch_graph failed")) << result.reason;
   EXPECT_LT(result.step_ms.size(), std::size_t{kFailingStep});

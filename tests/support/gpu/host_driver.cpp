@@ -58,8 +58,9 @@ HostDriver::HostDriver(const HostMachineOptions& options)
 HostDriver::HostDriver(std::shared_ptr<HostMachine> machine, std::int32_t ordinal)
     : machine_(std::move(machine)),
       ordinal_(ordinal),
-      planner_(
-          std::make_unique<HostPlanner>(machine_->options.has_engine, machine_->options.engines)) {
+      planner_(std::make_unique<HostPlanner>(machine_->options.has_engine,
+                                             machine_->options.engines,
+                                             machine_->options.first_workspace)) {
   facts_ = {.name = fmt::format("host {}", ordinal),
             .capability = 90,
             .multiprocessors = 132,
@@ -166,14 +167,15 @@ void HostDriver::copy(StreamHandle stream, std::byte* to, const std::byte* from,
   const std::lock_guard lock(machine_->mutex);
   enter("copy");
   const HostMemory& memory = machine_->memory;
-  machine_->streams.enqueue(stream,
-                            {.name = "copy",
-                             .pageable = memory.find(to) == nullptr || memory.find(from) == nullptr,
-                             .accesses =
-                                 [=] {
-                                   return Accesses{{{from, bytes}}, {{to, bytes}}};
-                                 },
-                             .run = [=] { std::memcpy(to, from, bytes); }});
+  const bool pageable = memory.find(to) == nullptr || memory.find(from) == nullptr;
+  if (pageable) pageable_bytes_ += bytes;
+  machine_->streams.enqueue(stream, {.name = "copy",
+                                     .pageable = pageable,
+                                     .accesses =
+                                         [=] {
+                                           return Accesses{{{from, bytes}}, {{to, bytes}}};
+                                         },
+                                     .run = [=] { std::memcpy(to, from, bytes); }});
 }
 
 void HostDriver::launch(StreamHandle stream, const KernelCall& call) {
@@ -269,7 +271,8 @@ void HostDriver::destroy(GraphHandle graph) noexcept {
 std::unique_ptr<DnnPlan> HostDriver::build(const DnnGraph& graph, const EngineChoice& choice) {
   const std::lock_guard lock(machine_->mutex);
   enter("build");
-  return std::make_unique<HostPlan>(graph, choice, machine_->options.engines);
+  return std::make_unique<HostPlan>(graph, choice, machine_->options.engines,
+                                    machine_->options.first_workspace);
 }
 
 void HostDriver::fail_at(std::string_view call, std::int32_t nth) {

@@ -49,11 +49,12 @@ struct HostMachineOptions {
   bool pins_foreign_memory = true;
   /// The time of an operation by its bytes; 1 GB/s by default.
   HostStreams::Cost cost = [](std::size_t bytes) { return Nanoseconds(bytes + 1); };
-  std::int64_t engines = 1;  ///< number of the DNN library's engines for each graph
+  std::int64_t engines = 1;         ///< number of the DNN library's engines for each graph
+  std::size_t first_workspace = 0;  ///< bytes that engine 0 needs in addition to the others
   /// The time of one run of a plan, by its engine. Engine 0 comes first, then 2 and higher; engine
   /// 1 computes in tf32. Empty: uses `cost`.
   std::function<Nanoseconds(std::int64_t engine)> engine_cost{};
-  Nanoseconds enqueueing{0};  ///< time that the host takes to enqueue one operation
+  Nanoseconds enqueueing{0};  ///< time that the host takes to enqueue one operation or recording
 };
 
 /// The state shared by drivers that may use each other's events and memory.
@@ -102,6 +103,8 @@ class HostDriver final : public Driver {
 
   /// The number of candidates that each call asked the planner for.
   const std::vector<std::size_t>& asked_for() const noexcept { return planner_->asked_for(); }
+  /// Bytes copied from or to memory that no driver knows.
+  std::size_t pageable_bytes() const noexcept { return pageable_bytes_; }
   /// Makes the nth call from now (the first is 1) throw DeviceError. `call` is the function's name;
   /// launches of recordings are "launch_graph".
   void fail_at(std::string_view call, std::int32_t nth);
@@ -122,6 +125,7 @@ class HostDriver final : public Driver {
   DeviceFacts facts_;
   std::unique_ptr<HostPlanner> planner_;
   std::size_t used_ = 0;  ///< bytes of device memory
+  std::size_t pageable_bytes_ = 0;
   std::map<std::string, std::int32_t, std::less<>> failures_;
 };
 

@@ -63,26 +63,33 @@ std::vector<Candidate> HostPlanner::candidates(const DnnGraph& graph, const Plan
                                                std::size_t most) {
   check(graph);
   asked_for_.push_back(most);
-  if (workspace_of(graph) > rules.workspace_limit || (has_engine_ && !has_engine_(graph)))
-    return {};
+  if (has_engine_ && !has_engine_(graph)) return {};
   const bool wide = has_f32_products(graph);
   std::vector<Candidate> found;
-  for (std::int64_t engine = 0; found.size() < std::min<std::size_t>(most, engines_); ++engine) {
+  std::size_t excluded_bytes = 0;
+  for (std::int64_t engine = 0; engine <= engines_ && found.size() < most; ++engine) {
     if (engine == (wide && rules.allow_tf32 ? kExact : kTf32)) continue;
     const EngineChoice choice{.engine = engine, .knobs = {}};
+    auto plan = std::make_shared<const HostPlan>(graph, choice, engines_, first_workspace_);
+    if (const std::size_t bytes = plan->workspace; bytes > rules.workspace_limit) {
+      if (found.empty() && excluded_bytes == 0) excluded_bytes = bytes;
+      continue;
+    }
     found.push_back({.choice = choice,
-                     .workspace_bytes = workspace_of(graph),
+                     .workspace_bytes = plan->workspace,
                      .tensor_cores = !wide || rules.allow_tf32,
-                     .plan = std::make_shared<const HostPlan>(graph, choice, engines_)});
+                     .excluded_bytes = excluded_bytes,
+                     .plan = std::move(plan)});
   }
   return found;
 }
 
-HostPlan::HostPlan(const DnnGraph& of, const EngineChoice& choice, std::int64_t engines)
+HostPlan::HostPlan(const DnnGraph& of, const EngineChoice& choice, std::int64_t engines,
+                   std::size_t first_workspace)
     : graph(std::make_shared<const DnnGraph>(of)),
       engine(choice.engine),
       products(engine == kTf32 ? F32Products::tf32 : F32Products::exact),
-      workspace(workspace_of(of)) {
+      workspace(workspace_of(of) + (engine == kExact ? first_workspace : 0)) {
   check(of);
   if (engine < 0 || engine > engines || !choice.knobs.empty()) {
     throw DeviceError("cannot build a plan with engine " + std::to_string(engine) +

@@ -27,9 +27,11 @@ bool has_f32_products(const DnnGraph& graph);
 
 class HostPlanner final : public Planner {
  public:
-  /// `engines` is the number of engines of each graph.
-  explicit HostPlanner(HasEngine has_engine = {}, std::int64_t engines = 1)
-      : has_engine_(std::move(has_engine)), engines_(engines) {}
+  /// `engines` is the number of engines of each graph. `first_workspace`: bytes that engine 0 needs
+  /// in addition to the others.
+  explicit HostPlanner(HasEngine has_engine = {}, std::int64_t engines = 1,
+                       std::size_t first_workspace = 0)
+      : has_engine_(std::move(has_engine)), engines_(engines), first_workspace_(first_workspace) {}
   /// Throws what check() throws.
   std::vector<Candidate> candidates(const DnnGraph& graph, const PlanRules& rules,
                                     std::size_t most) override;
@@ -40,12 +42,14 @@ class HostPlanner final : public Planner {
  private:
   const HasEngine has_engine_;
   const std::int64_t engines_;
+  const std::size_t first_workspace_;
   std::vector<std::size_t> asked_for_;
 };
 
 struct HostPlan final : DnnPlan {
   /// Throws DeviceError for an engine that the planner does not offer.
-  HostPlan(const DnnGraph& of, const EngineChoice& choice, std::int64_t engines = 1);
+  HostPlan(const DnnGraph& of, const EngineChoice& choice, std::int64_t engines = 1,
+           std::size_t first_workspace = 0);
   std::size_t workspace_bytes() const noexcept override { return workspace; }
 
   std::shared_ptr<const DnnGraph> graph;  ///< enqueued work may keep it longer than the plan lives

@@ -109,6 +109,7 @@ void HostStreams::enqueue(StreamHandle handle, HostOperation operation) {
   Stream& stream = of(handle);
   Recording* const recording = recording_of(stream);
   if (recording == nullptr) {
+    host_now_ += enqueueing_;
     push(stream, std::make_shared<const HostOperation>(std::move(operation)));
     return;
   }
@@ -118,7 +119,6 @@ void HostStreams::enqueue(StreamHandle handle, HostOperation operation) {
 }
 
 void HostStreams::push(Stream& stream, Operation operation) {
-  host_now_ += enqueueing_;
   stream.queue.push_back({.operation = std::move(operation),
                           .moment = order_.enqueue(stream.component),
                           .earliest = host_now_});
@@ -329,6 +329,7 @@ void HostStreams::launch(StreamHandle handle, GraphHandle graph) {
   rethrow_failure();
   forbid_in_capture("the launch of another recording");
   PENSTOCK_ASSERT(recording_of(stream) == nullptr);
+  host_now_ += enqueueing_;
   for (const Recording::Item& item : reinterpret_cast<const Graph*>(graph)->recording->items) {
     if (item.operation != nullptr) {
       push(stream, item.operation);

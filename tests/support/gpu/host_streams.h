@@ -45,7 +45,7 @@ class HostStreams {
   /// The time of an operation, by the number of bytes that it reads and writes.
   using Cost = std::function<Nanoseconds(std::size_t bytes)>;
 
-  /// `enqueueing`: the host's time for one operation.
+  /// `enqueueing`: the host's time for one operation, or for the launch of one recording.
   HostStreams(Timing timing, std::uint64_t seed, Cost cost, Nanoseconds enqueueing,
               HostMemory& memory, HappensBefore& order);
   HostStreams(const HostStreams&) = delete;

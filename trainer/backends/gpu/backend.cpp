@@ -38,6 +38,12 @@ FormMode mode_of(const Options& options, std::string_view name) {
   throw ConfigError(fmt::format("gpu:{} is '{}'; expected auto, on or off", name, text));
 }
 
+/// In bytes; 0: automatic.
+std::size_t workspace_of(const Options& options) {
+  if (options.text("workspace_mib") == "auto") return 0;
+  return static_cast<std::size_t>(count_of(options, "workspace_mib", 1 << 20)) << 20;
+}
+
 }  // namespace
 
 GpuBackend::GpuBackend(std::shared_ptr<DriverLibrary> library, const Options& options,
@@ -50,9 +56,9 @@ GpuBackend::GpuBackend(std::shared_ptr<DriverLibrary> library, const Options& op
       nccl_timeout_(options.duration("nccl_timeout")),
       rules_{.deterministic = options.flag("deterministic"),
              .reduced_precision = options.flag("reduced_precision"),
-             .workspace_limit =
-                 static_cast<std::size_t>(count_of(options, "workspace_mib", 1 << 20)) << 20,
-             .autotune = options.flag("autotune")},
+             .workspace_limit = workspace_of(options),
+             .autotune = options.flag("autotune"),
+             .record = record_},
       forms_{.fused = mode_of(options, "fused"), .stem_blocks = mode_of(options, "stem_blocks")},
       watch_(nvml != nullptr ? std::make_unique<GpuWatch>(*nvml) : nullptr) {}
 
@@ -97,6 +103,9 @@ std::unique_ptr<Executable> GpuBackend::compile(const Graph& graph, const Execut
   facts_["parameter_mib"] += static_cast<double>(executable->parameter_bytes()) / (1 << 20);
   facts_["fused_operators"] = static_cast<double>(executable->fused_count());
   facts_["operations_per_step"] = static_cast<double>(executable->operation_count());
+  const std::string note = executable->workspace_note();
+  const bool is_new = std::ranges::find(notes_, note) == notes_.end();
+  if (!note.empty() && is_new) notes_.push_back(note);  // once for all ranks
   return executable;
 }
 

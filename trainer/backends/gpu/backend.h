@@ -27,7 +27,8 @@ namespace penstock::gpu {
 inline constexpr OptionSpec kOptions[] = {
     {"replicas", "1", "replicas per GPU; --num-gpus counts replicas"},
     {"autotune", "true", "time the cuDNN engines once per machine; false: use the first one"},
-    {"workspace_mib", "256", "scratch memory of one engine in MiB, at most"},
+    {"workspace_mib", "auto",
+     "limit of one engine's scratch memory in MiB, or auto (by batch and GPU memory)"},
     {"fused", "auto",
      "fuse fp16 convolutions with batch norms around them: auto (if faster), on (if an engine "
      "exists) or off"},
@@ -106,7 +107,7 @@ class GpuBackend final : public Backend {
   const FormModes forms_;
   std::map<Device*, std::int32_t> gpu_of_;
   std::map<std::int32_t, Gpu> compilers_;  // by GPU; complete before the first rank compiles
-  std::mutex facts_mutex_;                 // guards facts_ while ranks compile
+  std::mutex facts_mutex_;                 // guards facts_ and notes_ while ranks compile
   std::map<std::string, double> facts_;
   std::unique_ptr<GpuWatch> watch_;
   std::optional<Sampler> sampler_;  // set when there is a GPU to watch

@@ -69,6 +69,7 @@ struct PlanRules {
   bool reduced_precision = false;  ///< also engines that sum in less than f32
   std::size_t workspace_limit = std::size_t{256} << 20;
   bool autotune = true;  ///< time candidates instead of taking the first
+  bool record = true;    ///< runs of candidates may be recorded while they are timed
 };
 
 /// An executable form of a DnnGraph.
@@ -86,6 +87,8 @@ struct Candidate {
   bool tensor_cores = false;       ///< for f32 this means the precision of tf32
   bool reduced_precision = false;  ///< sums in less than f32
   bool compiled_at_run_time = false;
+  /// Workspace of the engine that the heuristics name first, if the limit excludes it; else 0.
+  std::size_t excluded_bytes = 0;
   /// The finalised plan; null: Driver::build makes it. It must be destroyed before the driver.
   std::shared_ptr<const DnnPlan> plan{};
 };

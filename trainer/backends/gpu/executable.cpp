@@ -21,8 +21,25 @@ constexpr std::array kPhaseList = {Phase::train, Phase::evaluate, Phase::forward
 constexpr std::size_t kOptimizerSlots = 2;
 /// The time of a Penstock kernel in addition to moving its bytes.
 constexpr double kLaunchMicroseconds = 2;
+/// The part of the memory that one workspace may take.
+constexpr std::size_t kWorkspaceShare = 16;
 
 }  // namespace
+
+std::size_t automatic_workspace(const Graph& graph, std::int32_t images, DType type,
+                                std::size_t memory_bytes) {
+  std::size_t largest = 0;
+  for (std::size_t index = 0; index < graph.nodes().size(); ++index) {
+    if (graph.nodes()[index].forward_macs == 0) continue;
+    const ConvolutionShape shape =
+        convolution_shape(graph, static_cast<NodeId>(index), images, type);
+    std::size_t bytes = 0;
+    for (const DnnTensor& tensor : conv_forward(shape).graph.tensors) bytes += tensor.bytes();
+    largest = std::max(largest, bytes);
+  }
+  return std::max(PlanRules{}.workspace_limit,
+                  std::min(largest + largest / 16, memory_bytes / kWorkspaceShare));
+}
 
 GpuExecutable::GpuExecutable(Graph graph, const ExecutableSpec& spec, GpuDevice& device,
                              const PlanRules& rules, const FormModes& forms, PlanBook& book,
@@ -35,6 +52,10 @@ GpuExecutable::GpuExecutable(Graph graph, const ExecutableSpec& spec, GpuDevice&
       book_(book),
       memory_budget_(memory_budget),
       layouts_(make_layouts(graph_, dtype_of(spec.precision))) {
+  if (rules_.workspace_limit == 0) {
+    rules_.workspace_limit = automatic_workspace(
+        graph_, spec.batch.images, dtype_of(spec.precision), device_.driver().facts().memory_bytes);
+  }
   // Check before engines are timed, which takes memory and time.
   if (const std::size_t least = least_planned_bytes(); least + fixed_bytes() > memory_budget_) {
     refuse(least);
@@ -58,19 +79,35 @@ GpuExecutable::GpuExecutable(Graph graph, const ExecutableSpec& spec, GpuDevice&
 /// Chooses and builds the plans of the phase's graphs; reuses those that are in `plans` already.
 std::unique_ptr<Schedule> GpuExecutable::build(Phase phase, const ExecutableSpec& spec,
                                                const FusionPlan& fusion, Plans& plans,
-                                               std::size_t& done) const {
+                                               std::size_t& done) {
   auto schedule = std::make_unique<Schedule>();
   Builder(graph_, spec, phase, layouts_, fusion, *schedule).build();
   std::size_t total = done;
   schedule->for_each_dnn_call([&](Schedule::DnnCall&) { ++total; });
   schedule->for_each_dnn_call([&](Schedule::DnnCall& call) {
     auto& plan = plans[to_text(call.graph)];
-    if (plan == nullptr) plan = make_plan(call.graph, rules_, device_.driver(), book_);
+    if (plan == nullptr) {
+      plan = make_plan(call.graph, rules_, device_.driver(), book_);
+      const std::optional<PlanChoice> choice = book_.find(call.graph, rules_);
+      if (choice && choice->excluded_bytes > 0) {
+        ++graphs_without_first_engine_;
+        excluded_bytes_ = std::max(excluded_bytes_, choice->excluded_bytes);
+      }
+    }
     call.plan = plan;
     if (spec.progress) spec.progress(++done, total);
   });
   schedule->plan();
   return schedule;
+}
+
+std::string GpuExecutable::workspace_note() const {
+  if (graphs_without_first_engine_ == 0) return {};
+  return fmt::format(
+      "for {} of the model's graphs, the engine that cuDNN recommends needs up to {} MiB of "
+      "workspace; the limit is {} MiB, so they use other engines: raise gpu:workspace_mib",
+      graphs_without_first_engine_, (excluded_bytes_ + (1 << 20) - 1) >> 20,
+      rules_.workspace_limit >> 20);
 }
 
 FusionPlan GpuExecutable::plan_fusion_of(Phase phase, const ExecutableSpec& spec) const {

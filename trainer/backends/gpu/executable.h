@@ -29,11 +29,17 @@ struct FormModes {
   FormMode stem_blocks = FormMode::automatic;  ///< the stem reads blocks of 2x2 pixels
 };
 
+/// The limit of gpu:workspace_mib=auto. Engines copy the operands of a convolution to another
+/// layout, so it is the size of the largest convolution and a little more, but at most a sixteenth
+/// of the memory.
+std::size_t automatic_workspace(const Graph& graph, std::int32_t images, DType type,
+                                std::size_t memory_bytes);
+
 class GpuExecutable final : public Executable {
  public:
   /// Borrows `device` and `book`. `memory_budget`: bytes that this executable and its optimiser may
-  /// take. Throws ConfigError with a batch that fits if they need more, and Unavailable if an
-  /// operator has no engine.
+  /// take. `rules` with a workspace limit of 0 get the automatic one. Throws ConfigError with a
+  /// batch that fits if they need more, and Unavailable if an operator has no engine.
   GpuExecutable(Graph graph, const ExecutableSpec& spec, GpuDevice& device, const PlanRules& rules,
                 const FormModes& forms, PlanBook& book, std::size_t memory_budget);
 
@@ -49,6 +55,9 @@ class GpuExecutable final : public Executable {
   std::size_t activation_bytes() const noexcept { return block_.bytes().size(); }
   std::size_t parameter_bytes() const noexcept { return set_.weights.count * sizeof(float); }
   std::size_t fused_count() const noexcept { return fused_; }
+  /// Says how many graphs do without the library's first engine because of the workspace limit.
+  /// Empty: none.
+  std::string workspace_note() const;
   std::size_t operation_count() const noexcept {
     const std::size_t widening = short_gradients_.bytes().empty() ? 0 : group_ends_.size();
     return schedule(Phase::train).operation_count() + widening;
@@ -62,7 +71,7 @@ class GpuExecutable final : public Executable {
     return *schedules_[static_cast<std::size_t>(phase)];
   }
   std::unique_ptr<Schedule> build(Phase phase, const ExecutableSpec& spec, const FusionPlan& fusion,
-                                  Plans& plans, std::size_t& done) const;
+                                  Plans& plans, std::size_t& done);
   FusionPlan plan_fusion_of(Phase phase, const ExecutableSpec& spec) const;
   FusionCosts costs_for(FormMode mode) const;
   std::size_t fixed_bytes() const;
@@ -83,6 +92,7 @@ class GpuExecutable final : public Executable {
   const std::size_t memory_budget_;
   const Layouts layouts_;
   std::size_t fused_ = 0;  // operators that take over batch norms
+  std::size_t graphs_without_first_engine_ = 0, excluded_bytes_ = 0;
   std::array<std::unique_ptr<Schedule>, kPhases> schedules_;
   Buffer weights_, gradients_, running_, short_weights_, short_gradients_, tables_, block_;
   ParameterSet set_;

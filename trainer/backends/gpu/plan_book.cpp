@@ -22,7 +22,7 @@ using Json = nlohmann::json;
 
 /// Version of the file's format. Change it when the fields of a choice, the meaning of a graph's
 /// text or the way of timing change.
-constexpr int kFormat = 3;
+constexpr int kFormat = 4;
 /// Time between two writes of a growing book.
 constexpr Nanoseconds kSavePeriod = std::chrono::seconds(2);
 /// Limit of candidates for one graph: more than cuDNN 9 has for any graph.
@@ -52,6 +52,7 @@ Json to_json(const PlanChoice& choice) {
   Json json = to_json(choice.engine);
   json["workspace_bytes"] = choice.workspace_bytes;
   json["us"] = choice.microseconds;
+  json["excluded_bytes"] = choice.excluded_bytes;
   return json;
 }
 
@@ -82,7 +83,8 @@ EngineChoice engine_from(const Json& json) {
 PlanChoice choice_from(const Json& json) {
   return {.engine = engine_from(json),
           .workspace_bytes = static_cast<std::size_t>(whole(json.at("workspace_bytes"))),
-          .microseconds = json.at("us").get<double>()};
+          .microseconds = json.at("us").get<double>(),
+          .excluded_bytes = static_cast<std::size_t>(whole(json.at("excluded_bytes")))};
 }
 
 }  // namespace
@@ -137,11 +139,15 @@ PlanBookContents parse_plan_book(std::string_view text, std::string_view device,
 
 std::optional<PlanChoice> PlanBook::find(const DnnGraph& graph, const PlanRules& rules) const {
   const auto found = contents_.choices.find(key_of(graph, rules));
-  if (found == contents_.choices.end() || found->second.workspace_bytes > rules.workspace_limit ||
-      has_failed(graph, found->second.engine)) {
+  if (found == contents_.choices.end()) return {};
+  const PlanChoice& choice = found->second;
+  const bool limit_rose =
+      choice.excluded_bytes > 0 && choice.excluded_bytes <= rules.workspace_limit;
+  if (choice.workspace_bytes > rules.workspace_limit || limit_rose ||
+      has_failed(graph, choice.engine)) {
     return {};
   }
-  return found->second;
+  return choice;
 }
 
 void PlanBook::add(const DnnGraph& graph, const PlanRules& rules, const PlanChoice& choice) {
@@ -258,8 +264,12 @@ std::optional<PlanChoice> find_plan(const DnnGraph& graph, const PlanRules& rule
     book.add_lack(graph, rules);
     return std::nullopt;
   }
-  PlanChoice choice{candidates.front().choice, candidates.front().workspace_bytes, 0};
-  if (rules.autotune) choice = fastest_of(graph, std::move(candidates), driver, book);
+  const std::size_t excluded_bytes = candidates.front().excluded_bytes;
+  PlanChoice choice{candidates.front().choice, candidates.front().workspace_bytes};
+  if (rules.autotune) {
+    choice = fastest_of(graph, std::move(candidates), driver, book, rules.record);
+  }
+  choice.excluded_bytes = excluded_bytes;
   book.add(graph, rules, choice);
   return choice;
 }

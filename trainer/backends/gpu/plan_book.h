@@ -24,7 +24,8 @@ namespace penstock::gpu {
 struct PlanChoice {
   EngineChoice engine;
   std::size_t workspace_bytes = 0;
-  double microseconds = 0;  ///< 0: not timed
+  double microseconds = 0;         ///< 0: not timed
+  std::size_t excluded_bytes = 0;  ///< as of the candidates
 };
 
 /// The contents of a book on disk.
@@ -52,6 +53,7 @@ class PlanBook {
   /// Saves the book.
   ~PlanBook() { save(); }
 
+  /// Empty also if the choice was made under a lower limit, which excluded the first engine.
   std::optional<PlanChoice> find(const DnnGraph& graph, const PlanRules& rules) const;
   void add(const DnnGraph& graph, const PlanRules& rules, const PlanChoice& choice);
   /// True if no engine that can run keeps the rules.
@@ -85,12 +87,13 @@ class PlanBook {
 };
 
 /// Runs every candidate on random operands and returns the fastest, with the time of one run. The
-/// best few take turns, so that a change of the clock rate favours none of them. Candidates that
-/// fail to build or to run are entered in the book and skipped. Throws DeviceError if all fail, and
-/// DeviceLost if the device stops working after a failure. Allocates memory for the operands while
-/// it runs.
+/// best few take turns, so that a change of the clock rate favours none of them. With `records`,
+/// runs that are shorter than the host's time to enqueue them are launched as a recording.
+/// Candidates that fail to build or to run are entered in the book and skipped. Throws DeviceError
+/// if all fail, and DeviceLost if the device stops working after a failure. Allocates memory for
+/// the operands while it runs.
 PlanChoice fastest_of(const DnnGraph& graph, std::vector<Candidate> candidates, Driver& driver,
-                      PlanBook& book);
+                      PlanBook& book, bool records = true);
 
 /// Bytes that a copy inside the device's memory reads and writes in a microsecond. Allocates memory
 /// for the copy while it runs.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -23,8 +24,10 @@ constexpr std::size_t kFinalists = 3;
 constexpr int kRounds = 3;  ///< rounds of the finalists; their medians count
 /// Drops a candidate if its second run takes longer than the best one's by this factor.
 constexpr double kHopeless = 2;
+/// The host needs 10 to 25 us to enqueue a run. It is slower than the device only in shorter runs.
+constexpr double kShortMicroseconds = 100;
 constexpr std::size_t kAlignment = 256;
-/// Host memory from which the operands are copied repeatedly.
+/// Bytes that are copied from the host; the rest of the operands repeats them.
 constexpr std::size_t kPatternBytes = std::size_t{4} << 20;
 /// Larger than the caches, but a small part of the device's memory.
 constexpr std::size_t kCopyBytes = std::size_t{128} << 20, kCopyShare = 64;
@@ -47,39 +50,42 @@ class Block {
 
 class Timer {
  public:
-  explicit Timer(Driver& driver)
-      : driver_(driver),
-        stream(driver.make_stream()),
-        begin_(driver.make_event()),
-        end_(driver.make_event()) {}
-  Timer(const Timer&) = delete;
-  Timer& operator=(const Timer&) = delete;
-  ~Timer() {
-    driver_.destroy(begin_);
-    driver_.destroy(end_);
-    driver_.destroy(stream);
-  }
+  /// `records`: short runs may be recorded.
+  explicit Timer(Driver& driver, bool records = false)
+      : stream(driver, records), begin_(driver), end_(driver) {}
+
   /// The mean time of one of `runs`. An additional run before them keeps the device busy until the
   /// host has enqueued the first.
   template <typename Work>
   double microseconds(const Work& work, int runs = kRuns) {
     work();
-    driver_.record(stream, begin_);
+    stream.record(begin_);
     for (int run = 0; run < runs; ++run) work();
-    driver_.record(stream, end_);
-    driver_.wait_until(end_, Time::max());
-    const std::chrono::duration<double, std::micro> time = driver_.elapsed(begin_, end_);
+    stream.record(end_);
+    end_.wait_until(Time::max());
+    const std::chrono::duration<double, std::micro> time = end_.since(begin_);
     return time.count() / runs;
   }
 
- private:
-  Driver& driver_;
+  /// The same for runs that the device may finish faster than the host enqueues them: the host
+  /// launches all of them at once. Runs that cannot be recorded are enqueued one by one.
+  template <typename Work>
+  double short_microseconds(const Work& work) {
+    std::unique_ptr<Program> all;
+    try {
+      all = stream.capture([&] {
+        for (int run = 0; run < kRuns; ++run) work();
+      });
+    } catch (const DeviceError&) {
+      return microseconds(work);
+    }
+    return microseconds([&] { all->launch(stream); }, 1) / kRuns;
+  }
 
- public:
-  const StreamHandle stream;
+  GpuStream stream;
 
  private:
-  const EventHandle begin_, end_;
+  GpuEvent begin_, end_;
 };
 
 using Rounds = std::array<double, kRounds>;
@@ -110,8 +116,12 @@ std::size_t aligned(std::size_t bytes) {
 
 void fill(Driver& driver, StreamHandle stream, std::byte* data, std::size_t bytes) {
   static const std::vector<std::byte> pattern = random_pattern();
-  for (std::size_t done = 0; done < bytes; done += pattern.size()) {
-    driver.copy(stream, data + done, pattern.data(), std::min(pattern.size(), bytes - done));
+  std::size_t done = std::min(pattern.size(), bytes);
+  driver.copy(stream, data, pattern.data(), done);
+  while (done < bytes) {
+    const std::size_t next = std::min(done, bytes - done);
+    driver.copy(stream, data + done, data, next);
+    done += next;
   }
 }
 
@@ -152,20 +162,24 @@ std::size_t largest_workspace(std::span<const Candidate> candidates) {
 /// Finds the fastest of the candidates for one graph.
 class Contest {
  public:
-  Contest(const DnnGraph& graph, std::size_t workspace, Driver& driver, PlanBook& book)
+  Contest(const DnnGraph& graph, std::size_t workspace, Driver& driver, PlanBook& book,
+          bool records)
       : graph_(graph),
         driver_(driver),
         book_(book),
-        timer_(driver),
-        operands_(graph, workspace, driver, timer_.stream) {}
+        timer_(driver, records),
+        operands_(graph, workspace, driver, timer_.stream.handle()) {}
 
   /// Times the candidate and keeps it if it is among the best.
   void enter(Candidate candidate) {
     attempt(candidate.choice, [&] {
       if (candidate.plan == nullptr) candidate.plan = driver_.build(graph_, candidate.choice);
-      const double first = time(candidate, 1);
-      if (!best_.empty() && first > kHopeless * best_.front().microseconds) return;
-      best_.push_back({candidate, time(candidate, kRuns)});
+      const double first = timer_.microseconds([&] { run(candidate); }, 1);
+      if (!best_.empty() &&
+          first > kHopeless * std::max(best_.front().microseconds, kShortMicroseconds)) {
+        return;
+      }
+      best_.push_back({candidate, time(candidate, first)});
       std::ranges::sort(best_, {}, &Entry::microseconds);
       if (best_.size() > kFinalists) best_.pop_back();
     });
@@ -186,11 +200,14 @@ class Contest {
     Rounds rounds{};
   };
 
-  double time(const Candidate& candidate, int runs) {
-    const auto run = [&] {
-      driver_.execute(timer_.stream, *candidate.plan, operands_.tensors(), operands_.workspace());
-    };
-    return timer_.microseconds(run, runs);
+  void run(const Candidate& candidate) {
+    driver_.execute(timer_.stream.handle(), *candidate.plan, operands_.tensors(),
+                    operands_.workspace());
+  }
+  /// `about`: an earlier measurement of the same.
+  double time(const Candidate& candidate, double about) {
+    const auto work = [&] { run(candidate); };
+    return about < kShortMicroseconds ? timer_.short_microseconds(work) : timer_.microseconds(work);
   }
 
   /// Returns false if it failed.
@@ -202,7 +219,8 @@ class Contest {
     } catch (const DeviceError& error) {
       failure_ =
           fmt::format("engine {} for '{}': {}", choice.engine, to_text(graph_), error.what());
-      expect_alive(driver_, DeviceError(failure_), timer_.stream);  // runs of its plan end first
+      // Runs of its plan end first.
+      expect_alive(driver_, DeviceError(failure_), timer_.stream.handle());
       book_.add_failure(graph_, choice);
       return false;
     }
@@ -212,7 +230,7 @@ class Contest {
     for (std::size_t round = 0; round < kRounds; ++round) {
       std::erase_if(best_, [&](Entry& entry) {
         return !attempt(entry.candidate.choice,
-                        [&] { entry.rounds[round] = time(entry.candidate, kRuns); });
+                        [&] { entry.rounds[round] = time(entry.candidate, entry.microseconds); });
       });
     }
     for (Entry& entry : best_) entry.microseconds = median_of(entry.rounds);
@@ -231,8 +249,8 @@ class Contest {
 }  // namespace
 
 PlanChoice fastest_of(const DnnGraph& graph, std::vector<Candidate> candidates, Driver& driver,
-                      PlanBook& book) {
-  Contest contest(graph, largest_workspace(candidates), driver, book);
+                      PlanBook& book, bool records) {
+  Contest contest(graph, largest_workspace(candidates), driver, book, records);
   for (Candidate& candidate : candidates) contest.enter(std::move(candidate));
   return contest.fastest();
 }
@@ -241,10 +259,11 @@ double time_copies(Driver& driver) {
   const std::size_t bytes = std::min(kCopyBytes, driver.facts().memory_bytes / kCopyShare);
   const Block from(driver, bytes), to(driver, bytes);
   Timer timer(driver);
-  fill(driver, timer.stream, from.data(), bytes);
+  const StreamHandle stream = timer.stream.handle();
+  fill(driver, stream, from.data(), bytes);
   Rounds rounds{};
   for (double& us : rounds) {
-    us = timer.microseconds([&] { driver.copy(timer.stream, to.data(), from.data(), bytes); });
+    us = timer.microseconds([&] { driver.copy(stream, to.data(), from.data(), bytes); });
   }
   return 2 * static_cast<double>(bytes) / median_of(rounds);
 }

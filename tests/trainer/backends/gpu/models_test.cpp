@@ -12,6 +12,7 @@
 #include "tests/support/gpu/dnn_interpreter.h"
 #include "tests/support/text_files.h"
 #include "trainer/backends/gpu/builder.h"
+#include "trainer/backends/gpu/executable.h"
 #include "trainer/backends/gpu/library.h"
 #include "trainer/model.h"
 
@@ -88,6 +89,19 @@ TEST(ResNet50OnGpu, KeepsWhatBackwardReads) {
   EXPECT_LT(per_image, 50);
 }
 
+TEST(ResNet50OnGpu, ItsWorkspaceLimitGrowsWithTheBatchUpToAPartOfTheMemory) {
+  const ModelEntry& model = find_entry(model_table(), "resnet50_v1.5");
+  const Graph graph = build_graph(model, model.image, model.classes);
+  const auto mib = [&](std::int32_t images, DType type, std::size_t memory_gib) {
+    return automatic_workspace(graph, images, type, memory_gib << 30) >> 20;
+  };
+  EXPECT_EQ(mib(1, DType::f16, 80), 256U);
+  EXPECT_EQ(mib(400, DType::f16, 80), 976U);
+  EXPECT_EQ(mib(400, DType::f32, 80), 1952U);
+  EXPECT_EQ(mib(400, DType::f16, 8), 512U);
+  EXPECT_EQ(mib(400, DType::f16, 2), 256U);
+}
+
 /// The distinct graphs of all models.
 std::map<std::string, DnnGraph> graphs_of_all_models(std::int32_t images, Precision precision) {
   std::map<std::string, DnnGraph> graphs;
@@ -109,7 +123,7 @@ TEST(EveryModelOnH200, HasEnginesWithinTheWorkspace) {
   }
   const auto check_all = [&](std::int32_t images, Precision precision) {
     for (const auto& [text, graph] : graphs_of_all_models(images, precision)) {
-      const PlanRules rules{.allow_tf32 = precision == Precision::tf32, .reduced_precision = true};
+      const PlanRules rules{.allow_tf32 = precision == Precision::tf32};
       EXPECT_FALSE(planner->candidates(graph, rules, 1).empty()) << text;
     }
   };

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -74,8 +75,8 @@ TEST_F(PlanBookTest, KeepsWhatWasChosen) {
 TEST_F(PlanBookTest, AFileOfAnotherVersionOrDevice_CountsAsNotThereAndIsWrittenAnew) {
   const std::string text = good();
   for (const std::string& other :
-       {with(text, "\"format\": 3", "\"format\": 2"),
-        with(text, "\"format\": 3", "\"format\": \"3\""),
+       {with(text, "\"format\": 4", "\"format\": 3"),
+        with(text, "\"format\": 4", "\"format\": \"4\""),
         with(text, "\"dnn_version\": \"host\"", "\"dnn_version\": \"9.99\""),
         with(text, "host 0 sm_90", "host 0 sm_91")}) {
     write(other);
@@ -227,9 +228,10 @@ TEST_F(PlanBookTest, ABookThatGrows_IsSavedEveryTwoSeconds) {
 /// Compiles two convolutions in f16.
 class Compilation {
  public:
-  explicit Compilation(std::filesystem::path cache, const HostMachineOptions& machine = {})
+  explicit Compilation(std::filesystem::path cache, const HostMachineOptions& machine = {},
+                       const std::string& device = "gpu")
       : backend_(std::make_shared<HostDriverLibrary>(machine),
-                 Options("gpu", kOptions, parse_component("gpu"))),
+                 Options("gpu", kOptions, parse_component(device))),
         device_(backend_.open(0)) {
     spec.batch = {.images = 2, .image = {4, 4, 8}, .classes = 4};
     spec.precision = Precision::f16;
@@ -240,6 +242,7 @@ class Compilation {
     find_entry(model_table(), "tiny_cnn").build(graph, 4);
     backend_.compile(graph, spec, *device_);
   }
+  std::vector<std::string> notes() const { return backend_.notes(); }
   ExecutableSpec spec;
 
  private:
@@ -257,6 +260,45 @@ TEST_F(PlanBookTest, ACompilationThatIsStopped_KeepsItsPlans) {
     EXPECT_THROW(compilation.run(), Error);
   }
   EXPECT_EQ(size(), 2U);
+}
+
+// ---- the limit of workspaces
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+const HostMachineOptions kLargeFirst{.engines = 2, .first_workspace = 2 * kMiB};
+
+TEST_F(PlanBookTest, AChoiceUnderALowLimit_IsMadeAnewWhenTheLimitAllowsTheFirstEngine) {
+  HostDriver driver(kLargeFirst);
+  PlanRules low = kFirst, higher = kFirst;
+  low.workspace_limit = kMiB;
+  higher.workspace_limit = 2 * kMiB;  // the engine needs a little more
+  {
+    PlanBook book(driver.facts(), folder_.path());
+    const std::optional<PlanChoice> choice = find_plan(graph_of(8), low, driver, book);
+    ASSERT_TRUE(choice);
+    EXPECT_EQ(choice->engine.engine, 2);
+    EXPECT_GT(choice->excluded_bytes, 2 * kMiB);
+  }
+  PlanBook book(driver.facts(), folder_.path());
+  EXPECT_EQ(book.find(graph_of(8), higher)->engine.engine, 2);
+  EXPECT_FALSE(book.find(graph_of(8), kFirst));
+  EXPECT_EQ(find_plan(graph_of(8), kFirst, driver, book)->engine.engine, 0);
+  EXPECT_EQ(book.find(graph_of(8), kFirst)->excluded_bytes, 0U);
+}
+
+TEST_F(PlanBookTest, ALimitThatExcludesTheFirstEngine_IsNotedInEachRun) {
+  for (int run = 0; run < 2; ++run) {
+    Compilation limited(folder_.path(), kLargeFirst, "gpu:workspace_mib=1");
+    limited.run();
+    limited.run();  // of another rank
+    ASSERT_EQ(limited.notes().size(), 1U);
+    EXPECT_NE(limited.notes()[0].find("needs up to 3 MiB of workspace; the limit is 1 MiB"),
+              std::string::npos)
+        << limited.notes()[0];
+  }
+  Compilation automatic(folder_.path(), kLargeFirst);
+  automatic.run();
+  EXPECT_TRUE(automatic.notes().empty());
 }
 
 TEST_F(PlanBookTest, ADeviceThatIsLostWhileFormsAreCompared_EndsTheCompilation) {

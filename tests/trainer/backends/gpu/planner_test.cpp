@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests whether cuDNN has engines for an H200. It asks cuDNN itself, which plans from the
-// description of the device in h200.json and needs no GPU.
+// Tests whether cuDNN has engines for an H200 and an H100 under the rules of a run. It asks cuDNN
+// itself, which plans from the description of a device and needs no GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,6 +20,7 @@
 #include "tests/trainer/backends/gpu/step_on_paper.h"
 #include "trainer/backends/gpu/dnn_patterns.h"
 #include "trainer/backends/gpu/driver.h"
+#include "trainer/backends/gpu/executable.h"
 #include "trainer/backends/gpu/layouts.h"
 #include "trainer/backends/gpu/library.h"
 #include "trainer/graph.h"
@@ -63,27 +65,53 @@ constexpr std::array<std::string_view, 2> kResNets{"resnet50", "resnet50_v1.5"};
 /// Only this layer has so few channels.
 bool reads_image(const ConvolutionShape& shape) { return shape.channels <= 8; }
 
-class PlannerForH200 : public testing::Test {
+struct Card {
+  const char* name;
+  std::size_t memory_bytes;
+  nlohmann::json differences;  ///< from the H200's description
+};
+const Card kH200{"H200", 150'754'820'096, nlohmann::json::object()};
+const Card kH100{"H100",
+                 85'029'158'912,
+                 {{"deviceName", "NVIDIA H100 80GB HBM3"},
+                  {"l2CacheSize", 50 << 20},
+                  {"memClockRateKHz", 2'619'000},
+                  {"memoryBusWidth", 5120},
+                  {"totalGlobalMem", 85'029'158'912}}};
+
+class HopperPlans : public testing::Test {
  protected:
-  void SetUp() override {
+  /// Skips the test without the CUDA library.
+  void plan_for(const Card& card) {
+    memory_bytes_ = card.memory_bytes;
+    nlohmann::json description = nlohmann::json::parse(read_text(PENSTOCK_H200));
+    description.update(card.differences);
     try {
-      planner_ = driver_library().make_planner(read_text(PENSTOCK_H200));
+      planner_ = driver_library().make_planner(description.dump());
     } catch (const Unavailable& error) {
       GTEST_SKIP() << error.what();
     }
   }
 
+  /// The rules of a run that sets no option.
+  PlanRules rules_for(const DnnGraph& graph, bool allow_tf32) const {
+    static const Graph model = graph_of_model(kResNets[0]);
+    const DnnTensor& x = graph.tensors.front();
+    const auto images = static_cast<std::int32_t>(x.shape[0]);
+    return {.allow_tf32 = allow_tf32,
+            .workspace_limit = automatic_workspace(model, images, x.dtype, memory_bytes_)};
+  }
   /// The first engine; empty if there is none.
   std::optional<Candidate> engine_for(const DnnGraph& graph, bool allow_tf32 = false) {
-    const PlanRules rules{
-        .allow_tf32 = allow_tf32, .deterministic = false, .reduced_precision = true};
-    const std::vector<Candidate> found = planner_->candidates(graph, rules, 1);
+    const std::vector<Candidate> found =
+        planner_->candidates(graph, rules_for(graph, allow_tf32), 1);
     return found.empty() ? std::nullopt : std::optional(found.front());
   }
   void expect_engine(const DnnGraph& graph, bool allow_tf32 = false) {
     const std::optional<Candidate> engine = engine_for(graph, allow_tf32);
     EXPECT_TRUE(engine) << "none for " << to_text(graph);
     EXPECT_FALSE(engine && engine->compiled_at_run_time) << to_text(graph);
+    EXPECT_EQ(engine ? engine->excluded_bytes : 0, 0U) << "the limit excludes " << to_text(graph);
   }
 
   void expect_all_convolutions(DType dtype, bool allow_tf32 = false) {
@@ -100,23 +128,36 @@ class PlannerForH200 : public testing::Test {
   }
 
   std::unique_ptr<Planner> planner_;
+  std::size_t memory_bytes_ = 0;
 };
 
-TEST_F(PlannerForH200, HasEnginesForEveryConvolutionInF16) { expect_all_convolutions(DType::f16); }
+class PlannerForHopper : public HopperPlans, public testing::WithParamInterface<Card> {
+ protected:
+  void SetUp() override { plan_for(GetParam()); }
+};
 
-TEST_F(PlannerForH200, HasEnginesForEveryConvolutionInBf16) {
+INSTANTIATE_TEST_SUITE_P(Cards, PlannerForHopper, testing::Values(kH200, kH100),
+                         [](const auto& of) { return std::string(of.param.name); });
+
+TEST_P(PlannerForHopper, HasEnginesForEveryConvolutionInF16) {
+  expect_all_convolutions(DType::f16);
+}
+
+TEST_P(PlannerForHopper, HasEnginesForEveryConvolutionInBf16) {
   expect_all_convolutions(DType::bf16);
 }
 
-TEST_F(PlannerForH200, HasEnginesForEveryConvolutionInF32) { expect_all_convolutions(DType::f32); }
+TEST_P(PlannerForHopper, HasEnginesForEveryConvolutionInF32) {
+  expect_all_convolutions(DType::f32);
+}
 
-TEST_F(PlannerForH200, HasEnginesForEveryConvolutionInTf32) {
+TEST_P(PlannerForHopper, HasEnginesForEveryConvolutionInTf32) {
   expect_all_convolutions(DType::f32, true);
 }
 
 /// Under the rules of a run, without workspace in f16. In the plain order, the weight gradient
 /// needs 196 MiB at batch 256.
-TEST_F(PlannerForH200, HasEnginesForTheStemOverBlocksWithinTheRules) {
+TEST_P(PlannerForHopper, HasEnginesForTheStemOverBlocksWithinTheRules) {
   const Graph graph = graph_of_model("resnet50_v1.5");
   for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
     for (const std::int64_t batch : kBatches) {
@@ -136,7 +177,7 @@ TEST_F(PlannerForH200, HasEnginesForTheStemOverBlocksWithinTheRules) {
   }
 }
 
-TEST_F(PlannerForH200, HasFusedForwardEnginesInF16) {
+TEST_P(PlannerForHopper, HasFusedForwardEnginesInF16) {
   for (ConvolutionShape shape : convolutions_of(kResNets, true)) {
     for (const std::int64_t batch : kBatches) {
       shape.images = batch;
@@ -151,7 +192,7 @@ TEST_F(PlannerForH200, HasFusedForwardEnginesInF16) {
   }
 }
 
-TEST_F(PlannerForH200, HasFusedBackwardEnginesInF16) {
+TEST_P(PlannerForHopper, HasFusedBackwardEnginesInF16) {
   for (ConvolutionShape shape : convolutions_of(kResNets, true)) {
     for (const std::int64_t batch : kBatches) {
       shape.images = batch;
@@ -174,14 +215,18 @@ constexpr ConvolutionShape kMiddle{.images = 32,
                                    .filters = 128,
                                    .window = {3, 3, 1, 1, 1, 1, 1}};
 
-TEST_F(PlannerForH200, HasNoFusedEnginesWithStrideBehindABlocksEnd) {
+TEST_P(PlannerForHopper, HasNoFusedEnginesWithStrideBehindABlocksEnd) {
   ConvolutionShape shape = kMiddle;
   shape.window = {1, 1, 2, 0, 0, 0, 0};
-  EXPECT_FALSE(engine_for(residual_normalised_conv_statistics(shape, false).graph));
-  EXPECT_FALSE(engine_for(conv_backward_data_batch_norm(shape, true, Shortcut::tensor).graph));
+  for (const DnnGraph& graph :
+       {residual_normalised_conv_statistics(shape, false).graph,
+        conv_backward_data_batch_norm(shape, true, Shortcut::tensor).graph}) {
+    const std::optional<Candidate> engine = engine_for(graph);
+    EXPECT_TRUE(!engine || engine->compiled_at_run_time) << to_text(graph);
+  }
 }
 
-TEST_F(PlannerForH200, KeepsF32AwayFromTensorCoresUnlessTf32IsAllowed) {
+TEST_P(PlannerForHopper, KeepsF32AwayFromTensorCoresUnlessTf32IsAllowed) {
   ConvolutionShape shape = kMiddle;
   shape.dtype = DType::f32;
   const auto on_tensor_cores = [](const Candidate& candidate) { return candidate.tensor_cores; };
@@ -193,7 +238,7 @@ TEST_F(PlannerForH200, KeepsF32AwayFromTensorCoresUnlessTf32IsAllowed) {
   }
 }
 
-TEST_F(PlannerForH200, GivesNoMoreCandidatesThanAskedForAndEachOnce) {
+TEST_P(PlannerForHopper, GivesNoMoreCandidatesThanAskedForAndEachOnce) {
   const DnnGraph graph = conv_forward(kMiddle).graph;
   const std::vector<Candidate> all = planner_->candidates(graph, {}, 100);
   const std::vector<Candidate> some = planner_->candidates(graph, {}, 8);
@@ -205,15 +250,37 @@ TEST_F(PlannerForH200, GivesNoMoreCandidatesThanAskedForAndEachOnce) {
   }
 }
 
-TEST_F(PlannerForH200, HasEnginesForDepthwiseConvolutions) {
+TEST_P(PlannerForHopper, HasEnginesForDepthwiseConvolutions) {
   ConvolutionShape shape = kMiddle;
   shape.groups = shape.channels;
   EXPECT_TRUE(engine_for(conv_forward(shape).graph));
 }
 
+/// Engines of the stem's weight gradient copy the images to eight channels.
+TEST_P(PlannerForHopper, ReportsTheFirstEngineThatALimitExcludes) {
+  const ConvolutionShape stem{.images = 512,
+                              .channels = 4,
+                              .height = 224,
+                              .width = 224,
+                              .filters = 64,
+                              .window = {7, 7, 2, 3, 3, 3, 3}};
+  const DnnGraph graph = conv_backward_filter(stem).graph;
+  const std::vector<Candidate> within = planner_->candidates(graph, {}, 100);
+  ASSERT_FALSE(within.empty());
+  for (const Candidate& candidate : within) {
+    EXPECT_GT(candidate.excluded_bytes, PlanRules{}.workspace_limit) << candidate.choice.engine;
+  }
+  const std::optional<Candidate> first = engine_for(graph);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->excluded_bytes, 0U);
+  EXPECT_EQ(first->workspace_bytes, within.front().excluded_bytes);
+}
+
 /// The graphs of fused steps of ResNet-50.
-class FusionForH200 : public PlannerForH200, public testing::WithParamInterface<std::int64_t> {
+class FusionForHopper : public HopperPlans,
+                        public testing::WithParamInterface<std::tuple<Card, std::int64_t>> {
  protected:
+  void SetUp() override { plan_for(std::get<Card>(GetParam())); }
   /// The workspace of the first engine. Asks once per graph.
   std::optional<std::size_t> workspace_for(const DnnGraph& graph) {
     const auto [known, is_new] = workspaces_.try_emplace(to_text(graph));
@@ -229,9 +296,10 @@ class FusionForH200 : public PlannerForH200, public testing::WithParamInterface<
   std::map<std::string, std::optional<std::size_t>> workspaces_;
 };
 
-TEST_P(FusionForH200, EveryGraphOfAStepHasAnEngineAndOnlyVersion1HasUnfusedEnds) {
+TEST_P(FusionForHopper, EveryGraphOfAStepHasAnEngineAndOnlyVersion1HasUnfusedEnds) {
   for (const std::string_view name : kResNets) {
-    const StepOnPaper step(graph_of_model(name), static_cast<std::int32_t>(GetParam()), costs());
+    const auto images = static_cast<std::int32_t>(std::get<std::int64_t>(GetParam()));
+    const StepOnPaper step(graph_of_model(name), images, costs());
     std::size_t largest = 0;
     for (const auto& [text, graph] : step.graphs()) {
       const std::optional<std::size_t> workspace = workspace_for(graph);
@@ -245,8 +313,13 @@ TEST_P(FusionForH200, EveryGraphOfAStepHasAnEngineAndOnlyVersion1HasUnfusedEnds)
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Batches, FusionForH200, testing::ValuesIn(kBatches),
-                         testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(CardsAndBatches, FusionForHopper,
+                         testing::Combine(testing::Values(kH200, kH100),
+                                          testing::ValuesIn(kBatches)),
+                         [](const auto& of) {
+                           return std::string(std::get<Card>(of.param).name) + "_" +
+                                  std::to_string(std::get<std::int64_t>(of.param));
+                         });
 
 }  // namespace
 }  // namespace penstock::gpu

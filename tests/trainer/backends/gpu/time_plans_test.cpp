@@ -47,9 +47,9 @@ class TimedPlans : public testing::Test {
                                },
                            .enqueueing = enqueueing});
   }
-  PlanChoice fastest(HostDriver& driver) {
+  PlanChoice fastest(HostDriver& driver, bool records = true) {
     PlanBook book(driver.facts(), {});
-    return fastest_of(kGraph, candidates_of(driver), driver, book);
+    return fastest_of(kGraph, candidates_of(driver), driver, book, records);
   }
 
   int run_ = 0;  // run number, over all engines
@@ -64,6 +64,52 @@ TEST_F(TimedPlans, CopiesCountWhatTheyReadAndWrite) {
 TEST_F(TimedPlans, TheHostsTimeToEnqueueACopyDoesNotCount) {
   HostDriver driver({.memory_bytes = 20'000 * 64, .enqueueing = microseconds(20)});
   EXPECT_NEAR(time_copies(driver), 1000, 0.1);
+}
+
+TEST_F(TimedPlans, OperandsAreFilledFromFewBytesOfTheHost) {
+  constexpr std::size_t kBytes = std::size_t{16} << 20, kRuns = 27;
+  std::size_t moved = 0;
+  HostDriver driver({.memory_bytes = 64 * kBytes, .cost = [&](std::size_t bytes) {
+                       moved += bytes;
+                       return nanoseconds(bytes + 1);
+                     }});
+  time_copies(driver);
+  EXPECT_EQ(driver.pageable_bytes(), std::size_t{4} << 20);
+  EXPECT_EQ(moved, 2 * kBytes * (1 + kRuns)) << "each byte is written once before the runs";
+}
+
+TEST_F(TimedPlans, RunsThatAreShorterThanTheHostsTimeToEnqueueThemAreTimedToo) {
+  const auto driver = driver_of(
+      3, [](std::int64_t engine) { return microseconds(8 - engine); }, microseconds(20));
+  const PlanChoice choice = fastest(*driver);
+  EXPECT_EQ(choice.engine.engine, 3);
+  EXPECT_NEAR(choice.microseconds, 5, 0.01);
+}
+
+TEST_F(TimedPlans, RunsThatCannotBeRecordedAreTimedWithoutARecording) {
+  for (const auto& [call, nth] :
+       {std::pair{"begin_capture", 1}, {"execute", 5}, {"end_capture", 1}}) {
+    SCOPED_TRACE(call);
+    const auto driver = driver_of(
+        2, [](std::int64_t engine) { return microseconds(engine == 0 ? 30 : 50); },
+        microseconds(20));
+    PlanBook book(driver->facts(), {});
+    const std::vector<Candidate> candidates = candidates_of(*driver);
+    driver->fail_at(call, nth);
+    const PlanChoice choice = fastest_of(kGraph, candidates, *driver, book);
+    EXPECT_EQ(choice.engine.engine, 0);
+    EXPECT_NEAR(choice.microseconds, 30, 0.01);
+    EXPECT_FALSE(book.has_failed(kGraph, candidates[0].choice));
+  }
+}
+
+TEST_F(TimedPlans, WithoutRecordingNothingIsRecorded) {
+  const auto driver = driver_of(2, [](std::int64_t engine) { return microseconds(9 - engine); });
+  driver->fail_at("begin_capture", 1);
+  EXPECT_EQ(fastest(*driver, false).engine.engine, 2);
+  const StreamHandle stream = driver->make_stream();
+  EXPECT_THROW(driver->begin_capture(stream), DeviceError) << "the first recording";
+  driver->destroy(stream);
 }
 
 TEST_F(TimedPlans, TheHostsTimeToEnqueueARunDoesNotCount) {
@@ -120,7 +166,7 @@ TEST_F(TimedPlans, APlanThatFails_OutlivesItsRuns) {
   int orphans = 0;
   const auto driver = driver_of(2, [&](std::int64_t engine) {
     orphans += engine == 0 && failing.expired() ? 1 : 0;
-    return microseconds(10);
+    return microseconds(200);
   });
   PlanBook book(driver->facts(), {});
   std::vector<Candidate> candidates = candidates_of(*driver);

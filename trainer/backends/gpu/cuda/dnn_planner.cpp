@@ -170,9 +170,15 @@ std::vector<Candidate> DnnPlanner::candidates(const DnnGraph& graph, const PlanR
   std::vector<EngineChoice> asked;
   std::vector<Candidate> found;
   std::vector<std::pair<Candidate, Descriptor>> compiled;
+  std::size_t excluded_bytes = 0;
   const auto try_finalise = [&](Candidate candidate, Descriptor engine) {
     candidate = finalise(operations, std::move(candidate), std::move(engine));
-    if (candidate.workspace_bytes <= rules.workspace_limit) found.push_back(std::move(candidate));
+    if (candidate.workspace_bytes <= rules.workspace_limit) {
+      candidate.excluded_bytes = excluded_bytes;
+      found.push_back(std::move(candidate));
+    } else if (found.empty() && excluded_bytes == 0) {
+      excluded_bytes = candidate.workspace_bytes;
+    }
   };
   const auto consider = [&](const EngineChoice& choice) {
     Candidate candidate{.choice = choice};
