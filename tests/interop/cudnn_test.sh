@@ -15,4 +15,8 @@ trap 'rm -rf "$folder"' EXIT
 ln -s "$stubs/libcuda.so" "$folder/libcuda.so.1" # this cuDNN does not plan without one
 export LD_LIBRARY_PATH="$cudnn:$folder"
 ldd "$library" | grep -F "$cudnn/libcudnn.so.9"
-"$test" --gtest_brief=1
+status=0
+"$test" --gtest_brief=1 > "$folder/output" || status=$?
+cat "$folder/output"
+! grep -q SKIPPED "$folder/output" || status=1 # the library is of another revision
+exit "$status"
