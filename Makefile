@@ -6,7 +6,9 @@ CMAKE_FLAGS ?=
 packages = $(shell sed '/^\#/d' $(1))
 RUN_PACKAGES := $(call packages,cmake/debian-packages.txt)
 DEB_PACKAGES := $(RUN_PACKAGES) $(call packages,cmake/debian-packages-deb.txt)
-TEST_PACKAGES := $(DEB_PACKAGES) $(call packages,cmake/debian-packages-test.txt)
+# The sources have the format of clang-format 14, which Debian 13 lacks.
+FORMATTER := $(if $(shell grep '^VERSION_ID="12"' /etc/os-release),clang-format-14)
+TEST_PACKAGES := $(DEB_PACKAGES) $(call packages,cmake/debian-packages-test.txt) $(FORMATTER)
 SOURCES = $(shell git ls-files '*.h' '*.cpp' '*.cu' '*.cuh')
 
 # $(call install,packages): installs those packages that are missing, if the user is root.
@@ -45,7 +47,7 @@ endef
 test:
 	$(call install,$(TEST_PACKAGES))
 	$(MAKE) --no-print-directory configure
-	@clang-format-14 --dry-run --Werror $(SOURCES)
+	$(if $(FORMATTER),@$(FORMATTER) --dry-run --Werror $(SOURCES))
 	cmake --build $(BUILD)
 	cd $(BUILD) && $(call ctest)
 
@@ -59,7 +61,7 @@ sanitize:
 	done
 	@printf '\n%s\n' "Left out (sanitizers: tests: reason):" && sort -u build-asan/tests/left_out.txt build-tsan/tests/left_out.txt
 
-# build/penstock_VERSION_ARCHITECTURE.deb: everything that `cmake --install` installs, for Debian 12.
+# build/penstock_VERSION_ARCHITECTURE.deb: everything that `cmake --install` installs, for the Debian of this machine.
 deb:
 	$(call install,$(DEB_PACKAGES))
 	$(MAKE) --no-print-directory configure
@@ -74,7 +76,7 @@ wheel: configure
 	cmake --build $(BUILD) --target penstock_portable penstock_producer
 	python/make_wheel.sh $(BUILD) $(BUILD)
 
-# Installs into a prefix, and tests the package and the Dockerfile in bare Debian 12 folders. Needs root and the network.
+# Installs into a prefix, and tests the package and the Dockerfile in bare folders of Debian 12 and 13. Needs root and the network.
 package-test: deb
 	$(call install,debootstrap)
 	cd $(BUILD) && ctest --output-on-failure --no-tests=error -L package

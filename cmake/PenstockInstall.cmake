@@ -47,6 +47,6 @@ if(PROJECT_IS_TOP_LEVEL)
   set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
   set(CPACK_DEBIAN_PACKAGE_SECTION science)
   set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-  set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libhdf5-103-1, openmpi-bin, openssh-client, python3")  # runs over several hosts; loaders
+  set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libhdf5-103-1 | libhdf5-310, openmpi-bin, openssh-client, python3")  # runs over several hosts; loaders
   include(CPack)
 endif()

@@ -5,7 +5,7 @@
 # Usage: install_packages.sh PACKAGE...
 set -eu
 if ! command -v dpkg-query > /dev/null; then
-  echo "No package is installed, since this is not Debian. The build needs what these packages of Debian 12 hold: $*" >&2
+  echo "No package is installed, since this is not Debian. The build needs what these packages of Debian 12 or 13 hold: $*" >&2
   exit 0
 fi
 installed=$(dpkg-query -W -f='${db:Status-Abbrev}${Package}\n' "$@" 2> /dev/null | sed -n 's/^.i //p') || true

@@ -42,7 +42,7 @@ struct DataPlan {
 
 /// The content of a source's samples.
 enum class SampleKind : std::uint8_t {
-  encoded,  ///< a JPEG image
+  encoded,  ///< a JPEG or PNG image
   pixels,   ///< pixels; Sample::layout describes them
 };
 

@@ -10,6 +10,7 @@
 
 #include "bench/dataset/open_dataset.h"
 #include "dataflow/error.h"
+#include "dataflow/images/image_format.h"
 #include "dataflow/machine/workers.h"
 #include "dataflow/source.h"
 
@@ -42,7 +43,7 @@ class Check {
           decoder->decode(sample, row, random);
           good(sample);
         } catch (const DataError& error) {
-          bad(sample.index, error.what());
+          bad(sample, error.what());
         }
       }
     } catch (...) {
@@ -58,6 +59,7 @@ class Check {
       reasons_.resize(CheckedDataset::kMostReasons);
     }
     for (auto& [index, reason] : reasons_) result_.reasons.push_back(std::move(reason));
+    result_.note = source_.facts().note;
     return std::move(result_);
   }
 
@@ -84,9 +86,15 @@ class Check {
     ++result_.labels.at(static_cast<std::size_t>(sample.label));
     count();
   }
-  void bad(std::uint64_t index, const char* reason) {
+  void bad(const Sample& sample, const char* reason) {
     const std::lock_guard lock(mutex_);
-    count_bad(index, reason);
+    const std::string_view format =
+        facts_.kind == SampleKind::encoded ? undecoded_format(sample.content()) : "";
+    if (format.empty()) return count_bad(sample.index, reason);
+    CheckedDataset::OtherFormat& other = result_.other_formats[std::string(format)];
+    if (other.samples++ == 0) other.example = sample.file;
+    ++result_.bad;
+    count();
   }
   // Call both under mutex_.
   void count_bad(std::uint64_t index, const char* reason) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -24,10 +25,19 @@ struct CheckedDataset {
   std::uint64_t samples = 0, bytes = 0;  ///< checked samples; encoded bytes of the good ones
   std::uint64_t bad = 0;
   std::vector<std::string> reasons;   ///< why samples are bad, for the first kMostReasons by index
+  std::string note;                   ///< SourceFacts::note
   std::vector<std::uint64_t> labels;  ///< good samples per label
   double seconds = 0;
 
   static constexpr std::size_t kMostReasons = 1000;
+
+  /// Bad samples whose format is not decoded. They are counted here, and have no reason of their
+  /// own.
+  struct OtherFormat {
+    std::uint64_t samples = 0;
+    std::string example;
+  };
+  std::map<std::string, OtherFormat> other_formats{};  ///< by format: "a WebP image"
 };
 
 /// Throws ConfigError if the data set does not exist.

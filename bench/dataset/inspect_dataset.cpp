@@ -13,6 +13,7 @@
 
 #include "bench/dataset/open_dataset.h"
 #include "bench/record/statistics.h"
+#include "dataflow/datasets/image_folder.h"
 #include "dataflow/datasets/shard_list.h"
 #include "dataflow/decoder.h"
 #include "dataflow/entry.h"
@@ -35,6 +36,8 @@ bool has_end_marker(std::span<const std::byte> bytes) {
   return bytes.size() >= 2 && bytes[bytes.size() - 2] == std::byte{0xff} &&
          bytes.back() == std::byte{0xd9};
 }
+
+bool is_png(const JpegHeader& header) { return header.colour_space == "PNG"; }
 
 // ---- samples of any source ---------------------------------------------------
 
@@ -84,8 +87,9 @@ void count_jpeg(DatasetInventory& inventory, const JpegHeader& header, std::int6
 void count_sample(DatasetInventory& inventory, const Sample& sample, SampleKind kind) {
   const auto bytes = static_cast<std::int64_t>(sample.content().size());
   if (kind == SampleKind::encoded) {
-    count_jpeg(inventory, read_jpeg_header(sample.content(), name_of(sample)), bytes);
-    if (!has_end_marker(sample.content())) {
+    const JpegHeader header = read_jpeg_header(sample.content(), name_of(sample));
+    count_jpeg(inventory, header, bytes);
+    if (!is_png(header) && !has_end_marker(sample.content())) {
       add_odd(inventory, sample, fmt::format("{} {}", name_of(sample), kNoEndMarker));
     }
     return;
@@ -166,11 +170,10 @@ bool ends_as_a_jpeg(const fs::path& path) {
   return file && has_end_marker(std::as_bytes(std::span(end)));
 }
 
-bool is_named_as_a_jpeg(const fs::path& path) {
-  std::string extension = path.extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return extension == ".jpeg" || extension == ".jpg";
+/// True if the name fits the format of the image.
+bool is_well_named(const fs::path& path, const JpegHeader& header) {
+  const std::string extension = canonical_name(path.extension().native());
+  return is_png(header) ? extension == ".png" : extension == ".jpeg" || extension == ".jpg";
 }
 
 void add_image(DatasetInventory& inventory, ClassInventory& owner, const fs::path& path) {
@@ -179,9 +182,16 @@ void add_image(DatasetInventory& inventory, ClassInventory& owner, const fs::pat
     inventory.odd.push_back({path.string(), "not a file"});
     return;
   }
+  if (const auto kind = datasets::listed_file(path.native()); kind != datasets::ListedFile::image) {
+    inventory.odd.push_back({path.string(), kind == datasets::ListedFile::undecoded
+                                                ? "an image of a format that is not decoded"
+                                                : "no image by its name, so runs leave it out"});
+    return;
+  }
   const auto bytes = static_cast<std::int64_t>(fs::file_size(path, error));
+  JpegHeader header;
   try {
-    const JpegHeader header = read_jpeg_header(path.string());
+    header = read_jpeg_header(path.string());
     count_jpeg(inventory, header, bytes);
     owner.bytes += bytes;
     owner.files.push_back(path.string());
@@ -189,9 +199,10 @@ void add_image(DatasetInventory& inventory, ClassInventory& owner, const fs::pat
     inventory.odd.push_back({path.string(), failure.what()});
     return;
   }
-  if (!is_named_as_a_jpeg(path)) {
-    inventory.odd.push_back({path.string(), "a JPEG by another name"});
-  } else if (!ends_as_a_jpeg(path)) {
+  if (!is_well_named(path, header)) {
+    inventory.odd.push_back(
+        {path.string(), is_png(header) ? "a PNG by another name" : "a JPEG by another name"});
+  } else if (!is_png(header) && !ends_as_a_jpeg(path)) {
     inventory.odd.push_back({path.string(), kNoEndMarker});
   }
 }
@@ -249,8 +260,8 @@ bool is_folder_of_files(const ComponentText& source) {
 }
 
 [[noreturn]] void no_images(const fs::path& directory, const DatasetInventory& inventory) {
-  std::string text =
-      fmt::format("{} holds no JPEG; expected a folder of class folders", directory.string());
+  std::string text = fmt::format("{} holds no JPEG or PNG; expected a folder of class folders",
+                                 directory.string());
   std::error_code error;
   if (fs::is_directory(directory / "train", error)) {
     text += fmt::format("; did you mean --data-dir {}?", (directory / "train").string());
@@ -281,7 +292,7 @@ void inspect_folder(DatasetInventory& inventory, const std::stop_token& stop) {
     }
   } catch (const fs::filesystem_error& error) {
     throw ConfigError(
-        fmt::format("cannot read {}: {}; expected a folder of class folders of JPEGs; "
+        fmt::format("cannot read {}: {}; expected a folder of class folders of images; "
                     "`penstock dataset make` makes one",
                     error.path1().string(), error.code().message()));
   }

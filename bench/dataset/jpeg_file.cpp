@@ -10,11 +10,14 @@
 #include <fmt/format.h>
 #include <jpeglib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "dataflow/error.h"
+#include "dataflow/images/png.h"
 #include "dataflow/machine/input_file.h"
 
 namespace penstock::dataset {
@@ -95,6 +98,14 @@ struct Reader {
     if (file != nullptr) std::fclose(file);
   }
 
+  /// The first bytes.
+  std::span<const std::byte> front() {
+    if (file == nullptr) return bytes;
+    const std::size_t count = std::fread(first, 1, sizeof first, file);
+    std::rewind(file);
+    return std::as_bytes(std::span(first)).first(count);
+  }
+
   bool read_header() {
     if (setjmp(error.back) != 0) return false;
     jpeg_create_decompress(&codec);
@@ -150,6 +161,7 @@ struct Reader {
   jpeg_decompress_struct codec{};
   std::FILE* file = nullptr;  // null: reads from memory
   std::span<const std::byte> bytes;
+  char first[32] = {};
 };
 
 std::string subsampling_of(const jpeg_decompress_struct& codec) {
@@ -210,6 +222,14 @@ JpegBytes encode_jpeg(const Photo& photo, std::int32_t quality) {
 namespace {
 
 JpegHeader header_of(Reader& reader, const std::string& name) {
+  const std::span<const std::byte> front = reader.front();
+  if (const std::optional<ImageSize> size = png::size_of(front)) {
+    return {.width = size->width,
+            .height = size->height,
+            .components = 3,
+            .colour_space = "PNG",
+            .subsampling = "none"};
+  }
   if (!reader.read_header()) unreadable(name, reader.error);
   return {.width = static_cast<std::int32_t>(reader.codec.image_width),
           .height = static_cast<std::int32_t>(reader.codec.image_height),
@@ -231,8 +251,30 @@ JpegHeader read_jpeg_header(std::span<const std::byte> bytes, const std::string&
   return header_of(reader, name);
 }
 
+namespace {
+
+Photo read_png(const std::string& path, ImageSize size) {
+  const auto pixels = static_cast<std::size_t>(size.width) * static_cast<std::size_t>(size.height);
+  if (pixels > kMostPixels) throw DataError(path + " has too many pixels to show");
+  const std::string content = InputFile(path.c_str()).text();
+  std::vector<std::uint8_t> rgbx(4 * pixels);
+  try {
+    png::decode(std::as_bytes(std::span(content)), rgbx.data());
+  } catch (const DataError& error) {
+    throw DataError(fmt::format("cannot read {} as a PNG image: {}", path, error.what()));
+  }
+  for (std::size_t i = 0; i < pixels; ++i) std::copy_n(&rgbx[4 * i], 3, &rgbx[3 * i]);
+  rgbx.resize(3 * pixels);
+  return {size.width, size.height, std::move(rgbx)};
+}
+
+}  // namespace
+
 Photo read_jpeg_reduced(const std::string& path, std::int32_t width, std::int32_t height) {
   Reader reader(path);
+  if (const std::optional<ImageSize> size = png::size_of(reader.front())) {
+    return read_png(path, *size);
+  }
   if (!reader.read_header() || !reader.choose_scale(width, height)) unreadable(path, reader.error);
   if (std::size_t{reader.codec.image_width} * reader.codec.image_height > kMostPixels) {
     throw DataError(fmt::format("{} has {}x{} pixels, too many to show", path,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JPEG files for the data set tools: encoding, reading headers, and thumbnails. Training images use
+// JPEG files for the data set tools: encoding, reading headers, and thumbnails. PNG files can be
+// read too. Training images use
 // dataflow's decoder instead. Thread-safe.
 #pragma once
 
@@ -46,12 +47,13 @@ JpegBytes encode_jpeg(const Photo& photo, std::int32_t quality);
 
 struct JpegHeader {
   std::int32_t width = 0, height = 0, components = 0;
-  std::string colour_space;  ///< as stored: "YCbCr", "grayscale", "CMYK", "YCCK", "RGB", "unknown"
+  std::string colour_space;  ///< as stored: "YCbCr", "grayscale", "CMYK", "YCCK", "RGB", "unknown";
+                             ///< "PNG" for all of that format
   std::string subsampling;   ///< "4:2:0", "4:2:2", "4:4:4", "4:4:0", "4:1:1", "none", or factors
   bool progressive = false;
 };
 
-/// Reads only the header. Throws DataError with `path`, also if the file is not a JPEG.
+/// Reads only the header. Throws DataError with `path`, also if the file is neither JPEG nor PNG.
 JpegHeader read_jpeg_header(const std::string& path);
 /// Reads the header from memory; messages use `name`.
 JpegHeader read_jpeg_header(std::span<const std::byte> bytes, const std::string& name);

@@ -16,7 +16,7 @@ shift $(($# > 2 ? 2 : $#))
 mkdir -p "$folder"
 cd "$folder"
 
-formats="tfrecord webdataset recordio mds beton lmdb raw"
+formats="tfrecord webdataset mds beton lmdb raw"
 "$program" dataset make --data-dir images --images "${IMAGES:-2000}" --val-images 1
 places=images/train
 for format in $formats; do

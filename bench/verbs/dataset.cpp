@@ -114,10 +114,16 @@ int inspect(const Invocation& invocation) {
 }
 
 void print_result(const dataset::CheckedDataset& checked, const dataset::CheckDataset& order) {
+  std::uint64_t unsaid = checked.bad - checked.reasons.size();
   for (const std::string& reason : checked.reasons) fmt::print("bad: {}\n", reason);
-  if (checked.bad > checked.reasons.size()) {
-    fmt::print("... and {} more\n", checked.bad - checked.reasons.size());
+  for (const auto& [format, other] : checked.other_formats) {
+    fmt::print(
+        "bad: {} samples, such as '{}': each looks like {}; expected JPEG or PNG; convert them\n",
+        other.samples, other.example, format);
+    unsaid -= other.samples;
   }
+  if (unsaid > 0) fmt::print("... and {} more\n", unsaid);
+  if (!checked.note.empty()) fmt::print("note: {}\n", checked.note);
   const auto present = std::ranges::count_if(checked.labels, [](auto count) { return count > 0; });
   fmt::print(
       "{}: {} samples, {} bad; the others have {:.1f} MB and {} of {} labels; {:.1f} s, {:.0f} "
@@ -266,6 +272,7 @@ int index_word(const Invocation& invocation) {
     fmt::print(stderr, "penstock: stopped; nothing was written\n");
     return 130;
   }
+  if (!written->note.empty()) fmt::print("note: {}\n", written->note);
   fmt::print(
       "{}: {} files of {} classes, {:.1f} MB, {:.1f} bytes a file; listing and writing took {:.2f} "
       "s\n",

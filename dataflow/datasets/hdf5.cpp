@@ -47,8 +47,9 @@ constexpr std::string_view kUsualLabelSets[] = {"label", "labels", "y"};
 /// double the time in which the program starts, so it is opened for the first file.
 struct Hdf5 {
   const DynamicLibrary library{PENSTOCK_HDF5_LIBRARY,
-                               "install Debian's libhdf5-103-1, or convert the data on a machine "
-                               "that has it: penstock dataset convert --to npz"};
+                               "install Debian's libhdf5-103-1 or, on Debian 13, libhdf5-310, or "
+                               "convert the data on a machine that has it: penstock dataset "
+                               "convert --to npz"};
   PENSTOCK_FUNCTION(H5open);
   PENSTOCK_FUNCTION(H5Dclose);
   PENSTOCK_FUNCTION(H5Dcreate2);
@@ -156,14 +157,31 @@ values::NumpyArray describe(const Set& set) {
   return array;
 }
 
+/// Type and shape, for messages: "uint8 [24,72,80,3]".
+std::string text_of(const Type& type, const values::NumpyArray& array) {
+  constexpr std::pair<H5T_class_t, const char*> kOthers[] = {
+      {H5T_STRING, "strings"},      {H5T_VLEN, "arrays of variable length"},
+      {H5T_COMPOUND, "records"},    {H5T_ARRAY, "arrays"},
+      {H5T_ENUM, "enumeration"},    {H5T_OPAQUE, "opaque bytes"},
+      {H5T_REFERENCE, "references"}};
+  const auto* const other = std::ranges::find(kOthers, h5().H5Tget_class(type),
+                                              &std::pair<H5T_class_t, const char*>::first);
+  std::string text = other == std::end(kOthers) ? to_string(array.type) : other->second;
+  for (std::size_t i = 0; i < array.shape.size(); ++i) {
+    text += (i == 0 ? " [" : ",") + std::to_string(array.shape[i]);
+  }
+  return array.shape.empty() ? text : text + "]";
+}
+
 struct Offer {
-  std::string name;
+  std::string name, type;
   values::NumpyArray array;
 };
 
 std::vector<Offer> list_sets(const File& file) {
   std::vector<std::string> names;
-  const auto visit = [](hid_t, const char* name, const H5O_info_t* object, void* to) -> herr_t {
+  // The type of `object` has another name since HDF5 1.12.
+  const auto visit = [](hid_t, const char* name, const auto* object, void* to) -> herr_t {
     constexpr std::size_t kMost = 1000;
     auto& found = *static_cast<std::vector<std::string>*>(to);
     if (object->type == H5O_TYPE_DATASET) found.emplace_back(name);
@@ -173,7 +191,9 @@ std::vector<Offer> list_sets(const File& file) {
   std::vector<Offer> sets;
   for (std::string& name : names) {
     const Set set(h5().H5Dopen2(file, name.c_str(), H5P_DEFAULT), "data set");
-    sets.push_back({std::move(name), describe(set)});
+    const values::NumpyArray array = describe(set);
+    const Type type(h5().H5Dget_type(set), "type");
+    sets.push_back({std::move(name), text_of(type, array), array});
   }
   return sets;
 }
@@ -183,7 +203,7 @@ const Offer& choose(std::span<const Offer> sets, const Options& options, std::st
                     std::span<const std::string_view> usual) {
   std::vector<ColumnOffer> offers;
   for (const Offer& set : sets) {
-    offers.push_back({set.name, to_string(set.array.type), fits(set.array)});
+    offers.push_back({set.name, set.type, fits(set.array)});
   }
   const std::string name = "hdf5:" + std::string(option);
   return sets[choose_column(
@@ -205,7 +225,8 @@ struct Sets {
     };
     const auto holds_labels = [](const values::NumpyArray& array) {
       return array.type.kind != 'f' && array.type.bytes <= 8 && !array.shape.empty() &&
-             array.shape.size() <= 2;
+             std::all_of(array.shape.begin() + 1, array.shape.end(),
+                         [](std::int64_t length) { return length == 1; });
     };
     images = &choose(all, options, "image", holds_images, kUsualImageSets);
     labels = &choose(all, options, "label", holds_labels, kUsualLabelSets);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/datasets/image_arrays.h"
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <vector>
@@ -15,8 +16,10 @@ void check_labels(const std::string& path, const values::NumpyArray& labels, std
   if (labels.type.kind != 'u' && labels.type.kind != 'i') {
     refuse_arrays(path, "does not hold whole numbers");
   }
-  // One dimension, or one column.
-  const bool flat = labels.shape.size() == 1 || (labels.shape.size() == 2 && labels.shape[1] == 1);
+  // Of further dimensions, each has the length 1.
+  const bool flat =
+      !labels.shape.empty() && std::all_of(labels.shape.begin() + 1, labels.shape.end(),
+                                           [](std::int64_t length) { return length == 1; });
   if (!flat || static_cast<std::uint64_t>(labels.shape[0]) != count) {
     refuse_arrays(path, "does not hold one label for each of " + std::to_string(count) + " images");
   }

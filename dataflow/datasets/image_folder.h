@@ -2,6 +2,7 @@
 // A folder of classes, as ImageNet is unpacked: `directory/<class>/<image>`. Classes in byte order
 // get the labels 0, 1, ..., as in torchvision's ImageFolder. Names that begin with a dot are
 // ignored. Files are listed by their extension; only the decoder checks whether they are images.
+// Images that lie deeper, or whose format is not decoded, are left out and counted in a note.
 //
 // Memory: the names of all files in one block, and an offset for every sixteenth name.
 #pragma once
@@ -30,6 +31,10 @@ struct ImageFiles {
   }
 };
 
+/// What a file is to a listing, by its extension or, without one, by its first bytes.
+enum class ListedFile : std::uint8_t { image, undecoded, other };
+ListedFile listed_file(const std::string& path);
+
 /// Names of the class folders in `directory`, in byte order. Throws ConfigError with the path if
 /// there are none, or more than `limit`.
 std::vector<std::string> list_class_folders(const std::string& directory, std::int32_t limit);
@@ -56,16 +61,22 @@ ImageFiles open_image_folder(const DataPlan& plan, const Options& options);
 // Lists images that are all in one folder, as in ImageNet's validation set, with a text file of
 // their labels. The lines of the text file have one of two forms:
 //
-//   NAME LABEL    for each image, in any order (Caffe's val.txt)
+//   NAME LABEL    for each image, in any order (Caffe's val.txt), also between commas, semicolons
+//   or
+//                 tabs, below a line of headings, and with names without an extension
 //   LABEL         for each image, in byte order of the names (ImageNet's ground truth;
 //                 TensorFlow's list of synsets)
 //
-// A label is a whole number or any other word. Words become the labels 0, 1, ... in byte order.
+// A label is a whole number or any other word. Words have the numbers of the class folders of those
+// names, or else become the labels 0, 1, ... in byte order. A note says which, and of a heading.
 
 struct FlatImages {
   std::string directory, labels;  ///< the folder, the text file
   std::int64_t label_base = 0;    ///< number of the first class
   std::int32_t classes = 1000;    ///< labels must be below it
+  /// Folder of the class folders that number words; auto: `train` beside the folder, if it exists
+  /// and has one of the words.
+  std::string class_folders = "auto";
 };
 
 /// The images, sorted by label and then by name. Throws ConfigError with file and line if the text

@@ -7,6 +7,7 @@
 // MDB_node.
 #include "dataflow/datasets/lmdb.h"
 
+#include <algorithm>
 #include <bit>
 #include <optional>
 #include <string>
@@ -229,7 +230,7 @@ class ImageDatabase final : public RecordFormat {
 
   void index(const MappedFile& shard, const AddRecord& add) const override {
     const auto found = [&](const LmdbEntry& entry) {
-      if (is_list_of_keys(entry)) return true;
+      if (is_bookkeeping(entry)) return true;
       Record record{static_cast<std::uint64_t>(entry.value.data() - shard.bytes().data()),
                     static_cast<std::uint32_t>(entry.value.size()), -1};
       try {
@@ -254,11 +255,13 @@ class ImageDatabase final : public RecordFormat {
     });
   }
 
-  /// True for the list of keys that tensorpack stores beside the datapoints.
-  static bool is_list_of_keys(const LmdbEntry& entry) {
-    constexpr std::string_view kKey = "__keys__";
-    return std::string_view(reinterpret_cast<const char*>(entry.key.data()), entry.key.size()) ==
-           kKey;
+  /// True for what writers store beside the samples, such as tensorpack's list of keys, `__keys__`,
+  /// and other converters' `__len__` and `num-samples`.
+  static bool is_bookkeeping(const LmdbEntry& entry) {
+    const std::string_view key(reinterpret_cast<const char*>(entry.key.data()), entry.key.size());
+    constexpr std::string_view kKeys[] = {"num-samples", "num_samples", "length", "len", "keys"};
+    return (key.size() > 4 && key.starts_with("__") && key.ends_with("__")) ||
+           std::ranges::find(kKeys, key) != std::end(kKeys);
   }
 
  private:
@@ -279,7 +282,7 @@ std::unique_ptr<RecordFormat> probe(const MappedFile& file, const Options& optio
   std::string problem = "an LMDB file without values";
   int tries = 100;
   const auto found = [&](const LmdbEntry& entry) {
-    if (ImageDatabase::is_list_of_keys(entry)) return true;
+    if (ImageDatabase::is_bookkeeping(entry)) return true;
     try {
       const Format format = wanted < 2                         ? static_cast<Format>(wanted)
                             : begins_as_datapoint(entry.value) ? Format::datapoint

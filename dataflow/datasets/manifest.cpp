@@ -218,8 +218,9 @@ ImageFiles list_or_read_manifest(const std::string& directory, std::int32_t clas
   std::string reason;
   if (auto images = try_manifest(directory, path, classes, reason)) return std::move(*images);
   ImageFiles images = list_image_files(directory, classes, stop);
-  images.note = "the manifest '" + path + "' was not used, and the folder was listed: " + reason +
-                "; " + command(directory, path) + " renews it";
+  images.note += (images.note.empty() ? "" : "; ") + std::string("the manifest '") + path +
+                 "' was not used, and the folder was listed: " + reason + "; " +
+                 command(directory, path) + " renews it";
   return images;
 }
 
@@ -254,7 +255,8 @@ std::optional<WrittenManifest> write_manifest(const std::string& directory, cons
   file.commit();
   return WrittenManifest{.classes = folders.size(),
                          .files = images.files.size(),
-                         .bytes = head.size() + manifest.names.size()};
+                         .bytes = head.size() + manifest.names.size(),
+                         .note = images.note};
 }
 
 }  // namespace penstock::datasets

@@ -66,6 +66,7 @@ ImageFiles list_or_read_manifest(const std::string& directory, std::int32_t clas
 struct WrittenManifest {
   std::size_t classes = 0, files = 0;
   std::uint64_t bytes = 0;  ///< size of the manifest
+  std::string note;         ///< what the listing left out; may be empty
 };
 
 /// Lists `directory` and writes its manifest to `path`, in place of an existing one. Throws

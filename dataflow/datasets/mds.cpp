@@ -206,13 +206,15 @@ std::vector<MdsShard> parse_mds_index(std::string_view json) {
 
 MdsColumns choose_mds_columns(const MdsShard& shard, std::string_view image,
                               std::string_view label) {
-  const bool any_jpeg = std::ranges::any_of(
-      shard.columns, [](const MdsColumn& column) { return kind_of(column) == "jpeg"; });
+  const auto is_image = [](const MdsColumn& column) {
+    return kind_of(column) == "jpeg" || kind_of(column) == "png";
+  };
+  const bool any_image = std::ranges::any_of(shard.columns, is_image);
   std::vector<ColumnOffer> images, labels;
   for (const MdsColumn& column : shard.columns) {
-    const bool jpeg = kind_of(column) == "jpeg";
-    const bool bytes = kind_of(column) == "bytes" && (!any_jpeg || !image.empty());
-    images.push_back({column.name, column.encoding, (jpeg || bytes) && column.bytes == 0});
+    const bool bytes = kind_of(column) == "bytes" && (!any_image || !image.empty());
+    images.push_back(
+        {column.name, column.encoding, (is_image(column) || bytes) && column.bytes == 0});
     labels.push_back({column.name, column.encoding, is_label(column)});
   }
   return {choose_column(images, {image, "JPEG images", "mds:image", kUsualImages}),
@@ -491,7 +493,10 @@ extern constinit const SourceEntry mds_source{
     .summary = "MosaicML Streaming MDS shards, uncompressed, with index.json",
     .options = kOptions,
     .make = make,
-    .detects = [](std::string_view name) { return name.ends_with(".mds"); },
+    .detects =
+        [](std::string_view name) {
+          return name.ends_with(".mds") || name.find(".mds.") != std::string_view::npos;
+        },
 };
 
 extern constinit const DatasetWriterEntry mds_dataset_writer{

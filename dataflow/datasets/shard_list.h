@@ -34,7 +34,11 @@ FileList list_shards(const DataPlan& plan, bool (*accepts)(std::string_view name
 
 // ---- formats ----------------------------------------------------------------
 
-// Finds the source that can read the data at a place, from file names alone.
+// Finds the source that can read the data at a place, from file names. First bytes decide for names
+// that show none, and refuse formats that no source reads.
+
+/// Which format a file's first bytes show: "a Parquet file"; empty: none that is known.
+std::string format_of(const std::string& path);
 
 /// The source for `place`: "image-folder", "tfrecord", .... `place` is a folder, a file, or a list
 /// with braces as for list_shards(). Throws ConfigError if it does not exist, if its format is

@@ -490,14 +490,14 @@ class TfRecordStreamFormat final : public StreamFormat {
 /// TFRecord files have no file extension of their own; the index files beside them do.
 bool is_tfrecord_name(std::string_view name) {
   if (name.ends_with(".idx") || name.ends_with(".index")) return false;
-  return std::ranges::any_of(
-      std::array{"-of-", ".tfrecord", ".tfrec", ".record"},
-      [&](const char* part) { return name.find(part) != std::string_view::npos; });
+  return std::ranges::any_of(std::array{"-of-", ".tfrec", ".record"}, [&](const char* part) {
+    return name.find(part) != std::string_view::npos;
+  });
 }
 
 /// True for names that belong to no other format: "x.tfrecord", "train-00003-of-01024".
 bool is_clearly_tfrecord(std::string_view name) {
-  if (name.find(".tfrecord") != std::string_view::npos) return true;
+  if (name.find(".tfrec") != std::string_view::npos) return true;
   const std::size_t of = name.find("-of-");
   const auto digit = [&](std::size_t at) {
     return at < name.size() && std::isdigit(static_cast<unsigned char>(name[at])) != 0;

@@ -204,7 +204,7 @@ void WebDatasetReader::judge(WebDatasetSample& sample) const {
 namespace {
 
 constexpr OptionSpec kOptions[] = {
-    {"images", "jpg;jpeg;png;webp", "file extensions of the image; the first that exists is used"},
+    {"images", "jpg;jpeg;png", "file extensions of the image; the first that exists is used"},
     {"label", "cls", "file extension of the label: a number, or json; none: all labels are 0"},
     {"json_key", "label", "key of the label in a json file"},
     kStreamOptions[0],
@@ -238,7 +238,8 @@ WebDatasetRules parse_rules(const Options& options) {
 
 [[noreturn]] void refuse_options(const std::string& path, const std::string& problem) {
   throw ConfigError("no sample of '" + path + "' can be used. Of the first one: " + problem +
-                    "; expected an image and a label in each; state "
+                    "; expected an image, JPEG or PNG, and a label in each; the files of a sample "
+                    "must follow each other in the tar: sort them by name, or state "
                     "source='webdataset:images=jpg;png,label=json,json_key=KEY'");
 }
 

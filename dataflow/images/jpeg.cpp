@@ -4,7 +4,7 @@
 // the headers. BaselineDecoder then decodes the usual images, baseline at full size, to the same
 // pixels. libjpeg decodes all others, and starts again on every image on which BaselineDecoder
 // fails: libjpeg decides what counts as damage. With engine=nvjpeg a GPU decodes the whole image
-// instead; its pixels differ a little.
+// instead; its pixels differ a little. PNG images are decoded whole, by libpng.
 //
 // Pixels equal those of a full decode, crop, resize and flip, with one exception: if the region is
 // at least twice the output's size and the resize is antialiased, libjpeg decodes it at a half, a
@@ -23,6 +23,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,9 +33,11 @@
 #include "dataflow/decoder.h"
 #include "dataflow/error.h"
 #include "dataflow/images/augmentation.h"
+#include "dataflow/images/image_format.h"
 #include "dataflow/images/jpeg/baseline.h"
 #include "dataflow/images/jpeg_options.h"
 #include "dataflow/images/nvjpeg.h"
+#include "dataflow/images/png.h"
 #include "dataflow/images/resample.h"
 
 namespace penstock {
@@ -51,28 +54,18 @@ constexpr int kMaxScans = 100;
 [[noreturn]] void refuse(const Sample& sample, const std::string& reason) {
   throw DataError("decoding '" + sample.file + "' (sample " + std::to_string(sample.index) + ", " +
                   std::to_string(sample.content().size()) + " bytes): " + reason +
-                  "; expected a whole JPEG image; replace the file");
+                  "; expected a whole JPEG or PNG image; replace the file");
 }
 
-/// Names the file format that begins with these bytes, for files that are named .JPEG: "it looks
-/// like a PNG image".
+/// What a file that is no JPEG image looks like: "it looks like a WebP image".
 std::string describe_first_bytes(std::span<const std::byte> bytes) {
-  struct Magic {
-    std::string_view bytes, name;
-  };
-  static constexpr Magic kMagics[] = {{"\x89PNG", "a PNG image"},
-                                      {"GIF8", "a GIF image"},
-                                      {"RIFF", "a WebP image"},
-                                      {"BM", "a BMP image"},
-                                      {"II*", "a TIFF image"},
-                                      {"MM", "a TIFF image"},
-                                      {"<", "an HTML or XML page"},
-                                      {"\x1f\x8b", "a gzip file"},
-                                      {"version https://git-lfs", "a Git LFS pointer"}};
   if (bytes.empty()) return "it is empty";
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  for (const Magic& magic : kMagics) {
-    if (text.starts_with(magic.bytes)) return "it looks like " + std::string(magic.name);
+  constexpr std::array kPng{std::byte{0x89}, std::byte{'P'}, std::byte{'N'}, std::byte{'G'}};
+  if (std::ranges::equal(bytes.first(std::min(bytes.size(), kPng.size())), kPng)) {
+    return "it looks like a PNG image";
+  }
+  if (const std::string_view format = undecoded_format(bytes); !format.empty()) {
+    return "it looks like " + std::string(format);
   }
   std::string hex = "it begins with";
   for (const std::byte byte : bytes.first(std::min<std::size_t>(bytes.size(), 8))) {
@@ -129,6 +122,36 @@ struct ScanLimit {
     ERREXITS(jpeg, JERR_BAD_PROGRESSION, "");
   }
 };
+
+/// Marks the tables in memory as those of the image before, by numbers that no image writes there.
+void mark_tables(const jpeg_decompress_struct& jpeg) {
+  for (JQUANT_TBL* const table : jpeg.quant_tbl_ptrs) {
+    if (table != nullptr) table->quantval[0] = 0;
+  }
+  for (const auto& tables : {std::span(jpeg.dc_huff_tbl_ptrs), std::span(jpeg.ac_huff_tbl_ptrs)}) {
+    for (JHUFF_TBL* const table : tables) {
+      if (table != nullptr) table->bits[0] = 1;
+    }
+  }
+}
+
+/// True if the headers hold all tables of the image. False also if later scans may bring some.
+bool has_own_tables(const jpeg_decompress_struct& jpeg) {
+  if (jpeg.progressive_mode != 0 || jpeg.arith_code != 0) return false;
+  if (jpeg.comps_in_scan < jpeg.num_components) return false;
+  const auto is_own = [](JHUFF_TBL* const* tables, int number) {
+    return number < NUM_HUFF_TBLS && tables[number] != nullptr && tables[number]->bits[0] == 0;
+  };
+  return std::ranges::all_of(
+      std::span(jpeg.cur_comp_info).first(static_cast<std::size_t>(jpeg.comps_in_scan)),
+      [&](const jpeg_component_info* component) {
+        const int steps = component->quant_tbl_no;
+        return steps < NUM_QUANT_TBLS && jpeg.quant_tbl_ptrs[steps] != nullptr &&
+               jpeg.quant_tbl_ptrs[steps]->quantval[0] != 0 &&
+               is_own(jpeg.dc_huff_tbl_ptrs, component->dc_tbl_no) &&
+               is_own(jpeg.ac_huff_tbl_ptrs, component->ac_tbl_no);
+      });
+}
 
 /// Converts CMYK to RGBX in place. It takes all inks as inverted, as Adobe's files have them. PIL
 /// does the same, whether or not Adobe's marker says so.
@@ -188,10 +211,9 @@ class JpegDecoder final : public Decoder {
     trap_.base.error_exit = ErrorTrap::jump;
     trap_.base.emit_message = ErrorTrap::on_message;
     trap_.base.output_message = ErrorTrap::print_nothing;
-    if (setjmp(trap_.escape) != 0) throw Error(std::string("libjpeg: ") + trap_.text.data());
-    jpeg_create_decompress(&jpeg_);
     scans_.base.progress_monitor = ScanLimit::check;
-    jpeg_.progress = &scans_.base;
+    if (setjmp(trap_.escape) != 0) throw Error(std::string("libjpeg: ") + trap_.text.data());
+    create();
   }
   JpegDecoder(const JpegDecoder&) = delete;
   JpegDecoder& operator=(const JpegDecoder&) = delete;
@@ -199,6 +221,9 @@ class JpegDecoder final : public Decoder {
 
   std::int64_t take_substituted() noexcept override { return std::exchange(substituted_, 0); }
   void decode(const Sample& sample, const ImageView& row, Random& random) override {
+    if (const std::optional<ImageSize> size = png::size_of(sample.content())) {
+      return read_png(sample, *size, row, random);
+    }
     // No frame between here and libjpeg owns a resource that the jump would leak.
     if (setjmp(trap_.escape) != 0) refuse_trapped(sample);
     read_image(sample, row, random);
@@ -206,19 +231,13 @@ class JpegDecoder final : public Decoder {
 
  private:
   [[gnu::noinline]] void read_image(const Sample& sample, const ImageView& row, Random& random) {
-    jpeg_abort_decompress(&jpeg_);  // cleans up after an earlier image
     const std::span<const std::byte> bytes = sample.content();
-    jpeg_mem_src(&jpeg_, reinterpret_cast<const unsigned char*>(bytes.data()),
-                 static_cast<unsigned long>(bytes.size()));
-    jpeg_read_header(&jpeg_, TRUE);
+    read_header(bytes);
     check_header(sample);
     jpeg_.do_fancy_upsampling = fancy_ ? TRUE : FALSE;
     const ImageSize size{static_cast<std::int32_t>(jpeg_.image_width),
                          static_cast<std::int32_t>(jpeg_.image_height)};
-    const Region region = choose_region(augmentation_.crop, size, row.shape, random, sample.boxes);
-    const bool mirrored = flip_ && random.uniform() < 0.5;
-    const std::uint64_t turn = sample.index + sample.epoch;
-    const Filter filter = augmentation_.filter(turn);
+    const auto [region, mirrored, filter] = choose_view(sample, size, row, random);
     const bool scaled = shrink_ && !whole_ && is_antialiased(filter);
     const std::int32_t divisor = scaled ? choose_divisor(region, row.shape) : 1;
     const bool own = engine_ == Engine::own && divisor == 1 && read_frame(jpeg_, frame_);
@@ -237,17 +256,73 @@ class JpegDecoder final : public Decoder {
         read_region();
       }
     }
+    distort(sample, row, random);
+  }
+
+  void read_png(const Sample& sample, ImageSize size, const ImageView& row, Random& random) {
+    if (gpu_) ++substituted_;
+    check_size(sample, static_cast<std::uint64_t>(size.width),
+               static_cast<std::uint64_t>(size.height));
+    const std::size_t line_bytes = static_cast<std::size_t>(size.width) * kPixelBytes;
+    make_room(line_bytes * static_cast<std::size_t>(size.height));
+    try {
+      png::decode(sample.content(), image_.data());
+    } catch (const DataError& error) {
+      refuse(sample, std::string("libpng: ") + error.what());
+    }
+    const auto [region, mirrored, filter] = choose_view(sample, size, row, random);
+    resampler_.begin(region.columns, region.rows, mirrored, row, filter);
+    resample_whole(line_bytes);
+    distort(sample, row, random);
+  }
+
+  struct View {
+    Region region;
+    bool mirrored;
+    Filter filter;
+  };
+  View choose_view(const Sample& sample, ImageSize size, const ImageView& row,
+                   Random& random) const {
+    const Region region = choose_region(augmentation_.crop, size, row.shape, random, sample.boxes);
+    const bool mirrored = flip_ && random.uniform() < 0.5;
+    return {region, mirrored, augmentation_.filter(sample.index + sample.epoch)};
+  }
+  void distort(const Sample& sample, const ImageView& row, Random& random) {
     if (augmentation_.colour == Colour::none) return;
-    colours_.apply(draw_colour(augmentation_.colour, turn, random), row);
+    colours_.apply(draw_colour(augmentation_.colour, sample.index + sample.epoch, random), row);
+  }
+
+  void create() {
+    jpeg_create_decompress(&jpeg_);
+    jpeg_.progress = &scans_.base;
+  }
+
+  /// jpeg_abort_decompress() keeps the tables of the image before, and libjpeg would use them for
+  /// an image that lacks its own. Such an image, and one whose later scans may bring tables, gets a
+  /// new decompressor.
+  void read_header(std::span<const std::byte> bytes) {
+    const auto read = [&] {
+      jpeg_mem_src(&jpeg_, reinterpret_cast<const unsigned char*>(bytes.data()),
+                   static_cast<unsigned long>(bytes.size()));
+      jpeg_read_header(&jpeg_, TRUE);
+    };
+    jpeg_abort_decompress(&jpeg_);
+    mark_tables(jpeg_);
+    read();
+    if (has_own_tables(jpeg_)) return;
+    jpeg_destroy_decompress(&jpeg_);
+    create();
+    read();
+  }
+
+  void check_size(const Sample& sample, std::uint64_t width, std::uint64_t height) const {
+    if (width * height <= static_cast<std::uint64_t>(max_pixels_)) return;
+    refuse(sample, "it says that it has " + std::to_string(width) + "x" + std::to_string(height) +
+                       " pixels, more than max_pixels=" + std::to_string(max_pixels_));
   }
 
   void check_header(const Sample& sample) {
-    const std::uint64_t pixels = std::uint64_t{jpeg_.image_width} * jpeg_.image_height;
-    if (pixels > static_cast<std::uint64_t>(max_pixels_)) {
-      refuse(sample, "it says that it has " + std::to_string(jpeg_.image_width) + "x" +
-                         std::to_string(jpeg_.image_height) +
-                         " pixels, more than max_pixels=" + std::to_string(max_pixels_));
-    }
+    check_size(sample, jpeg_.image_width, jpeg_.image_height);
     switch (jpeg_.jpeg_color_space) {
       case JCS_GRAYSCALE:
       case JCS_RGB:

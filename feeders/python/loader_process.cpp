@@ -25,7 +25,7 @@ namespace {
 constexpr std::size_t kMostPacket = 65536;
 constexpr std::uint64_t kMostPool = std::uint64_t{1} << 36;  // bytes
 
-std::string quoted(const std::string& text) {
+std::string shell_word(const std::string& text) {
   std::string result = "'";
   for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return result + "'";
@@ -53,18 +53,18 @@ std::string environment_of(const LoaderCommand& command) {
       throw ConfigError("the loader's environment is '" + command.environment +
                         "'; expected NAME=VALUE,NAME=VALUE");
     }
-    text += quoted(std::string(piece)) + " ";
+    text += shell_word(std::string(piece)) + " ";
     begin = end + 1;
   }
   return text;
 }
 
 std::string command_of(const LoaderCommand& command, int program, int socket) {
-  return "exec " + environment_of(command) + quoted(command.python) +
+  return "exec " + environment_of(command) + shell_word(command.python) +
          " -u -c 'import sys; exec(compile(open(int(sys.argv.pop(1))).read(), \"<penstock>\", "
          "\"exec\"))' " +
-         std::to_string(program) + " " + std::to_string(socket) + " " + quoted(command.loader) +
-         " " + quoted(command.arguments) + " " + quoted(command.part);
+         std::to_string(program) + " " + std::to_string(socket) + " " + shell_word(command.loader) +
+         " " + shell_word(command.arguments) + " " + shell_word(command.part);
 }
 
 }  // namespace

@@ -24,6 +24,7 @@
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
 #include "tests/support/thrown_by.h"
+#include "trainer/backend.h"
 #include "trainer/checkpoint.h"
 
 namespace penstock {
@@ -133,6 +134,7 @@ TEST_F(ParameterServerProgram, TwoServersAndThreeWorkersGiveOneResultAndEndByThe
 }
 
 TEST_F(ParameterServerProgram, SaysTheRuleAndCountsStaleness) {
+  if (match_entry(backend_table(), "cpu") == nullptr) GTEST_SKIP() << "built without oneDNN";
   name_tasks(1, 2);
   const Words more{"--variable-update=parameter_server",
                    "--cross_replica_sync=false",
@@ -156,6 +158,7 @@ TEST_F(ParameterServerProgram, SaysTheRuleAndCountsStaleness) {
 }
 
 TEST_F(ParameterServerProgram, AnEpochOfRealDataIsOneHoweverManyWorkersShareIt) {
+  if (match_entry(backend_table(), "cpu") == nullptr) GTEST_SKIP() << "built without oneDNN";
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "it trains on --device cpu, and gcc's OpenMP is not instrumented";
 #endif
@@ -249,6 +252,7 @@ class ParameterServerTraining : public ParameterServerProgram,
 };
 
 TEST_P(ParameterServerTraining, ResumedEqualsUninterruptedAndEvaluatesAsOneProcess) {
+  if (match_entry(backend_table(), "cpu") == nullptr) GTEST_SKIP() << "built without oneDNN";
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "it trains on --device cpu, and gcc's OpenMP is not instrumented";
 #endif

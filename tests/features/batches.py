@@ -236,7 +236,8 @@ def an_error_in_a_pool_of_processes_ends_the_run_by_name(penstock):
         (folder / f"{index}.JPEG").write_bytes(b"\xff\xd8 no image" * 100)
     producer = (f"{penstock.program} serve --endpoint ipc://errors --processes 2 --fake-location queue --data-dir damaged "
                 "--model lenet --batch-size 8")
-    done = subprocess.run([penstock.program, "run", *CPU.split(), "--fake-location",
+    emulated = EMULATED.replace("trivial", "lenet").split()
+    done = subprocess.run([penstock.program, "run", *emulated, "--fake-location",
                            f"zmq-consume:endpoint=ipc://errors,producer='{producer}'"], cwd=penstock.folder, text=True,
                           capture_output=True, timeout=LIMIT_S, check=False)
     expect("exit code", done.returncode, 6)

@@ -103,6 +103,8 @@ chmod +x "$agent"
 export PENSTOCK_HOSTS="$hosts" PENSTOCK_HOST_LINK="$link"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_plm_rsh_agent="$agent" OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1
+export PRTE_MCA_plm_ssh_agent="$agent" PRTE_MCA_hwloc_default_binding_policy=none  # the same for Open MPI 5
+export PRTE_MCA_prte_if_include="$subnet.0/24"
 export OMPI_MCA_oob_tcp_if_include="$subnet.0/24" OMPI_MCA_btl_tcp_if_include="$subnet.0/24"
 set +e
 "$@" &

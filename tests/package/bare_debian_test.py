@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Installs the Debian package into a bare Debian 12, and runs the Dockerfile's steps in others; both programs measure.
+"""Installs the Debian package into a bare Debian, and runs the Dockerfile's steps and `make run` in bare Debians of both
+releases; all programs measure.
 
 Usage: bare_debian_test.py SOURCE_DIRECTORY BUILD_DIRECTORY
 
@@ -12,12 +13,14 @@ import fnmatch
 import json
 import os
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
 import sys
+import time
 
-RELEASE = "bookworm"
+RELEASES = {"12": "bookworm", "13": "trixie"}
 LIMIT_S = 3600
 MEASURES = [["--version"],
             ["run", "--device", "emulated", "--fake-location", "cpu", "--num-batches", "20", "--batch-size", "8"],
@@ -36,12 +39,12 @@ def output(*command):
 
 def mirror():
     sites = output("apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages", "Origin: Debian",
-                   f"Codename: {RELEASE}").split()
+                   "Label: Debian").split()
     return sites[0] if sites else "http://deb.debian.org/debian"
 
 
 class BareDebian:
-    """A folder with Debian's required packages, the same set as in the image debian:12."""
+    """A folder with Debian's required packages, the same set as in Docker's images."""
 
     def __init__(self, folder, base):
         shutil.rmtree(folder, ignore_errors=True)
@@ -54,8 +57,8 @@ class BareDebian:
             return
         unfinished = base.with_name("unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
-        print(f"debootstrap {RELEASE}", flush=True)
-        call("debootstrap", "--variant=minbase", RELEASE, unfinished, mirror())
+        print(f"debootstrap {base.name}", flush=True)
+        call("debootstrap", "--variant=minbase", base.name, unfinished, mirror())
         for name in ("resolv.conf", "hosts"):
             shutil.copy(pathlib.Path("/etc") / name, unfinished / "etc" / name)
         unfinished.rename(base)
@@ -103,8 +106,8 @@ def copy_context(source, to):
 class Dockerfile:
     """Runs the steps of a Dockerfile in bare Debians, one for each stage."""
 
-    def __init__(self, source, base):
-        self.source, self.base, self.stages = source, base, {}
+    def __init__(self, source, base, debian):
+        self.source, self.base, self.debian, self.stages = source, base, debian, {}
         self.entrypoint = None
 
     def take(self, name, rest):
@@ -114,10 +117,14 @@ class Dockerfile:
         print(f"Dockerfile: {name} {rest}", flush=True)
         step(rest)
 
+    def take_arg(self, rest):
+        if rest.partition("=")[0] != "DEBIAN":
+            sys.exit(f"the Dockerfile has the argument {rest}; expected DEBIAN alone")
+
     def take_from(self, rest):
         image, name = re.fullmatch(r"(\S+)(?: AS (\S+))?", rest).groups()
-        if image != "debian:12":
-            sys.exit(f"the Dockerfile begins with the image {image}; expected debian:12")
+        if image != "debian:${DEBIAN}":
+            sys.exit(f"the Dockerfile begins with the image {image}; expected debian:${{DEBIAN}}, which is {self.debian}")
         name = name or "final"
         self.stages[name] = self.stage = BareDebian(self.base.with_name(f"stage-{name}"), self.base)
 
@@ -150,6 +157,31 @@ class Dockerfile:
         self.stage.run(self.entrypoint + json.loads(rest))
 
 
+def test_package(package, base):
+    bare = BareDebian(base.with_name("package"), base)
+    shutil.copy(package, bare.path("tmp"))
+    bare.run(["apt-get", "update", "-qq"])
+    bare.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", f"/tmp/{package.name}"])
+    bare.run(["dpkg", "-L", "penstock"])
+    for arguments in MEASURES:
+        bare.run(["penstock", *arguments])
+    bare.run(["dpkg", "--purge", "penstock"])
+    if bare.path("usr/bin/penstock").exists():
+        sys.exit("the program is there after the package was removed")
+    shutil.rmtree(bare.folder)
+
+
+def test_dockerfile(source, base, debian):
+    docker = Dockerfile(source, base, debian)
+    for name, rest in instructions(source / "Dockerfile"):
+        docker.take(name, rest)
+    for arguments in MEASURES:
+        docker.stage.run(docker.entrypoint + arguments)
+    docker.stages["build"].run(["make", "run"])
+    for stage in docker.stages.values():
+        shutil.rmtree(stage.folder)
+
+
 def main():
     source, build = (pathlib.Path(name).resolve() for name in sys.argv[1:3])
     if os.geteuid() != 0:
@@ -160,28 +192,14 @@ def main():
         sys.exit(f"expected one package in {build}, found {len(packages)}; run `make deb`")
     folder = build / "package-test"
     folder.mkdir(exist_ok=True)
-    base = folder / RELEASE
-    BareDebian.make(base)
-
-    bare = BareDebian(folder / "package", base)
-    shutil.copy(packages[0], bare.path("tmp"))
-    bare.run(["apt-get", "update", "-qq"])
-    bare.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", f"/tmp/{packages[0].name}"])
-    bare.run(["dpkg", "-L", "penstock"])
-    for arguments in MEASURES:
-        bare.run(["penstock", *arguments])
-    bare.run(["dpkg", "--purge", "penstock"])
-    if bare.path("usr/bin/penstock").exists():
-        sys.exit("the program is there after the package was removed")
-
-    docker = Dockerfile(source, base)
-    for name, rest in instructions(source / "Dockerfile"):
-        docker.take(name, rest)
-    for arguments in MEASURES:
-        docker.stage.run(docker.entrypoint + arguments)
-    for copy in ("package", "stage-build", "stage-final"):
-        shutil.rmtree(folder / copy)
-    print("The package and the Dockerfile's image measure on a bare Debian 12.")
+    here = platform.freedesktop_os_release()["VERSION_CODENAME"]
+    for debian, release in RELEASES.items():
+        base, began = folder / release, time.monotonic()
+        BareDebian.make(base)
+        if release == here:
+            test_package(packages[0], base)
+        test_dockerfile(source, base, debian)
+        print(f"Debian {debian}: the program measures; {(time.monotonic() - began) / 60:.0f} min", flush=True)
     return 0
 
 

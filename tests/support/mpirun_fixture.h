@@ -38,6 +38,10 @@ class MpirunFixture : public ::testing::Test {
     setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 1);
     setenv("OMPI_MCA_btl", "self,vader", 1);
     setenv("OMPI_MCA_odls_base_sigkill_timeout", "2", 1);  // time for ranks to exit by themselves
+    // The same for Open MPI 5.
+    setenv("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe", 1);
+    setenv("PRTE_MCA_hwloc_default_binding_policy", "none", 1);
+    setenv("PRTE_MCA_odls_base_sigkill_timeout", "2", 1);
     setenv(kFolder, folder_.path().c_str(), 1);
   }
 

@@ -23,9 +23,7 @@ class PackedSet : public SourceFixture {
  protected:
   using Images = std::vector<std::pair<std::int32_t, std::vector<std::byte>>>;  // label, bytes
 
-  /// Makes three classes of four images of several sizes. The first image has a comment that
-  /// contains RecordIO's magic number at each of the four offsets modulo 4; so do the bytes after
-  /// its end.
+  /// Makes three classes of four images of several sizes.
   void SetUp() override {
     if (std::system("/usr/bin/python3 -c ''") != 0) GTEST_SKIP() << "no /usr/bin/python3";
     for (int label = 0; label < 3; ++label) {
@@ -33,7 +31,6 @@ class PackedSet : public SourceFixture {
         const auto seed = static_cast<std::uint64_t>(4 * label + i);
         std::vector<std::byte> image =
             encode_jpeg(make_test_image(24 + 7 * i, 20 + 5 * label, 3, seed));
-        if (seed == 0) add_magic(image);
         folder_.write("images/class" + std::to_string(label) + "/" + std::to_string(i) + ".JPEG",
                       image);
         images_.emplace_back(label, std::move(image));
@@ -76,21 +73,6 @@ class PackedSet : public SourceFixture {
   }
 
   Images images_;
-
- private:
-  static void add_magic(std::vector<std::byte>& image) {
-    constexpr std::byte kMagic[] = {std::byte{0x0a}, std::byte{0x23}, std::byte{0xd7},
-                                    std::byte{0xce}};
-    std::vector<std::byte> comment{std::byte{0xff}, std::byte{0xfe}, std::byte{0}, std::byte{25}};
-    for (int i = 0; i < 4; ++i) {
-      comment.insert(comment.end(), std::begin(kMagic), std::end(kMagic));
-      comment.resize(comment.size() + (i < 3 ? 1 : 0));
-      if (i == 3) comment.resize(2 + 25);
-    }
-    image.insert(image.begin() + 2, comment.begin(), comment.end());
-    image.resize((image.size() + 3) / 4 * 4);
-    image.insert(image.end(), std::begin(kMagic), std::end(kMagic));
-  }
 };
 
 }  // namespace penstock

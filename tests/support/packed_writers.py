@@ -20,29 +20,6 @@ def samples(folder):
             yield label, path.read_bytes()
 
 
-def recordio_parts(data):
-    """A record: data are split at each magic number at a multiple of four, and the magic number is left out."""
-    magic = struct.pack("<I", 0xCED7230A)
-    cuts = [at for at in range(0, len(data) // 4 * 4, 4) if data[at : at + 4] == magic]
-    begins = [0] + [cut + 4 for cut in cuts]
-    for i, (begin, end) in enumerate(zip(begins, cuts + [len(data)])):
-        flag = 0 if not cuts else 1 if i == 0 else 3 if i == len(cuts) else 2
-        part = data[begin:end]
-        yield magic + struct.pack("<I", flag << 29 | len(part)) + part + bytes(-len(part) % 4)
-
-
-def write_recordio(folder, place, labels="0"):
-    """`labels` > 0: a vector of this length instead of the label in the header."""
-    place, count = pathlib.Path(place), int(labels)
-    with open(place, "wb") as records, open(place.with_suffix(".idx"), "w") as index:
-        for i, (label, image) in enumerate(samples(folder)):
-            index.write(f"{i}\t{records.tell()}\n")
-            head = struct.pack("<IfQQ", count, 0 if count else label, i, 0)
-            vector = struct.pack(f"<{count}f", *(label + 0.5 * k for k in range(count)))
-            for part in recordio_parts(head + vector + image):
-                records.write(part)
-
-
 # A field's type number, the bytes of its value in a row, and their alignment.
 BETON_TYPES = {"float": (0, 8, 8), "int": (1, 8, 8), "rgb": (2, 13, 1), "bytes": (3, 16, 1), "array": (4, 8, 8),
                "json": (5, 16, 1), "tensor": (6, 8, 8)}
@@ -152,7 +129,7 @@ def write_mds(folder, place, columns="image:jpeg,label:int", shard="0", compress
     (place / "index.json").write_text(json.dumps({"version": 2, "shards": shards}, sort_keys=True))
 
 
-WRITERS = {"beton": write_beton, "mds": write_mds, "recordio": write_recordio}
+WRITERS = {"beton": write_beton, "mds": write_mds}
 
 if __name__ == "__main__":
     WRITERS[sys.argv[1]](*sys.argv[2:4], **dict(option.split("=", 1) for option in sys.argv[4:]))

@@ -136,7 +136,7 @@ Cells cells_of(const SweepResult& sweep, const Row& row) {
   return cells;
 }
 
-std::string quoted(const std::string& text) {
+std::string cell_text(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string result = "\"";
   for (const char c : text) {
@@ -152,8 +152,8 @@ void write(const SweepResult& sweep, const ReportStyle&, std::ostream& out) {
   for (const Row& row : sweep.rows) {
     std::vector<std::string> names, values;
     for (const auto& [name, value] : cells_of(sweep, row)) {
-      names.push_back(quoted(name));
-      values.push_back(quoted(value));
+      names.push_back(cell_text(name));
+      values.push_back(cell_text(value));
     }
     if (std::exchange(first_row, false)) out << join(names, ",") << "\n";
     out << join(values, ",") << "\n";

@@ -79,7 +79,7 @@ std::string seconds_text(milliseconds time) {
 
 constexpr std::size_t kMaxName = 255;
 
-std::string quoted(std::string_view text) {
+std::string json_string(std::string_view text) {
   std::string result = "\"";
   for (const char c : text.substr(0, kMaxName)) {
     if (c == '"' || c == '\\') result += '\\';
@@ -99,9 +99,9 @@ std::string host_name() {
 std::string hello_text(std::string_view name) {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  std::string text = "{\"name\": " + quoted(name) + ", \"host\": " + quoted(host_name()) +
+  std::string text = "{\"name\": " + json_string(name) + ", \"host\": " + json_string(host_name()) +
                      ", \"pid\": " + std::to_string(getpid());
-  if (!boot.empty()) text += ", \"boot\": " + quoted(boot);
+  if (!boot.empty()) text += ", \"boot\": " + json_string(boot);
   return text + "}";
 }
 

@@ -40,8 +40,8 @@ Samples samples_of(const std::string& directory, const std::string& source = "au
   return samples;
 }
 
-/// Classes of 3, 0 and 8 JPEGs of different sizes. One contains RecordIO's magic after the end of
-/// the image, where a decoder does not look.
+/// Classes of 3, 0 and 8 JPEGs of different sizes. One has bytes after the end of the image, where
+/// a decoder does not look.
 class ConvertDatasetTest : public testing::Test {
  protected:
   ConvertDatasetTest() {
@@ -50,7 +50,7 @@ class ConvertDatasetTest : public testing::Test {
       for (int i = 0; i < count; ++i) {
         std::vector<std::byte> bytes =
             encode_jpeg(make_test_image(20 + 7 * i, 30 + i, 3, static_cast<std::uint64_t>(i)));
-        if (i == 2) append_magic(bytes);
+        if (i == 2) bytes.resize(bytes.size() + 9);
         folder_.write(std::string("in/") + name + "/" + std::to_string(i) + ".JPEG", bytes);
       }
     }
@@ -58,14 +58,6 @@ class ConvertDatasetTest : public testing::Test {
     order_.source = "auto";
     order_.out = (folder_ / "out").string();
     order_.threads = 2;
-  }
-  static void append_magic(std::vector<std::byte>& bytes) {
-    constexpr std::uint32_t kMagic = 0xced7230a;
-    bytes.resize((bytes.size() + 3) / 4 * 4);
-    for (int i = 0; i < 2; ++i) {  // twice in a row, with an empty part between
-      bytes.resize(bytes.size() + sizeof kMagic);
-      std::memcpy(bytes.data() + bytes.size() - sizeof kMagic, &kMagic, sizeof kMagic);
-    }
   }
   dataset::ConvertedDataset convert(const std::string& to) {
     return dataset::convert_dataset(order_, find_entry(datasets::dataset_writer_table(), to), {});
@@ -268,6 +260,37 @@ TEST(DetectSource, NamesWhatCannotBeTold) {
   EXPECT_EQ(datasets::detect_source((folder / "{x,y}.tar").string()), "webdataset");
 }
 
+TEST(DetectSource, FirstBytesDecideWhereNamesDoNot) {
+  const auto told = [](const char* name, std::string_view text) {
+    TempFolder folder;
+    const auto bytes = std::as_bytes(std::span(text));
+    folder.write(name, {bytes.begin(), bytes.end()});
+    const std::string whole =
+        thrown_by<ConfigError>([&] { datasets::detect_source(folder.path().string()); });
+    try {
+      return whole + " | " + datasets::detect_source((folder / name).string());
+    } catch (const ConfigError& error) {
+      return whole + " | " + error.what();
+    }
+  };
+  for (const auto& [name, begin, format] :
+       {std::array{"train-00000-of-00001.parquet", "PAR1", "Parquet"},
+        std::array{"data-00000-of-00001.arrow", "\xff\xff\xff\xff\x01", "Arrow"},
+        std::array{"train.rec", "\x0a\x23\xd7\xce", "RecordIO"},
+        std::array{"train", "\x80\x04\x95", "pickle"},
+        std::array{"images.zip", "PK\x03\x04", "zip"}}) {
+    const std::string text = told(name, begin);
+    EXPECT_TRUE(says(text, format)) << text;
+    EXPECT_TRUE(says(text.substr(text.find(" | ")), "not supported")) << text;
+  }
+  for (const auto& [begin, source] : {std::pair{"\x89HDF\r\n", "hdf5"}, {"\x93NUMPY", "raw"}}) {
+    const std::string text = told("set.bin", begin);
+    EXPECT_TRUE(says(text, "set.bin'; check") || says(text, "--data-dir '")) << text;
+    EXPECT_TRUE(text.ends_with(std::string(" | ") + source)) << text;
+  }
+  EXPECT_TRUE(says(told("cifar-100-python/meta", ""), "CIFAR-100"));
+}
+
 TEST(DetectSource, TellsNamesOfFoldersFromThoseOfFiles) {
   const auto detected = [](const char* name) {
     TempFolder folder;
@@ -275,6 +298,8 @@ TEST(DetectSource, TellsNamesOfFoldersFromThoseOfFiles) {
     return datasets::detect_source(folder.path().string());
   };
   EXPECT_EQ(detected("set.ffcv"), "beton");
+  EXPECT_EQ(detected("flowers00-230.tfrec"), "tfrecord");
+  EXPECT_EQ(detected("shard.00000.mds.zstd"), "mds");
   EXPECT_EQ(detected("lock.mdb"), "image-folder");
   EXPECT_EQ(detected("a.tar/0.JPEG"), "image-folder");
   EXPECT_EQ(detected("cifar-10-batches-bin/data_batch_1.bin"), "cifar10");

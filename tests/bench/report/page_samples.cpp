@@ -25,7 +25,7 @@ SweepResult make_sample_sweep() {
                 make_long_row("zmq-consume", 4.2)};
   sweep.rows[3].repetitions[0].result.notes = {"'data/train' has 8 classes and the model 1000"};
   sweep.rows[4].repetitions[0].result.notes = {"'data/train' has 8 classes and the model 1000"};
-  Row absent = make_row("recordio");
+  Row absent = make_row("lmdb");
   absent.unavailable = "this program was built without it; install liblmdb-dev and build again";
   sweep.rows.push_back(absent);
   for (Row& row : sweep.rows) {

@@ -7,6 +7,7 @@
 #include "tests/support/entry_names.h"
 #include "tests/support/mpirun_fixture.h"
 #include "tests/support/thrown_by.h"
+#include "trainer/backend.h"
 
 namespace penstock {
 namespace {
@@ -104,6 +105,7 @@ TEST_F(MpirunAllReduce, RanksWithOtherFlagsAreNamed) {
 }
 
 TEST_F(MpirunAllReduce, RunsSayHowTheirRanksExchangeAndTrainAlikeByEachWay) {
+  if (match_entry(backend_table(), "cpu") == nullptr) GTEST_SKIP() << "built without oneDNN";
   const auto result_of = [&](const Words& more) {
     Words words = training({"--json"});
     words.insert(words.end(), more.begin(), more.end());

@@ -184,6 +184,33 @@ TEST_F(ImageFolderTest, WhatIsMissingIsSaidWithThePath) {
   EXPECT_TRUE(says(refusal(), "penstock dataset make"));
 }
 
+TEST_F(ImageFolderTest, ImagesThatAreLeftOutAreCounted) {
+  EXPECT_EQ(open()->facts().note, "");
+  folder_.write("ant/more/1.jpg", bytes_of("x"));
+  folder_.write("ant/more/again/2.jpg", bytes_of("x"));
+  folder_.write("cat/x.webp", bytes_of("x"));
+  const auto source = open();
+  const std::string note = source->facts().note;
+  EXPECT_EQ(source->facts().size, 21U);
+  EXPECT_TRUE(says(note, "2 images lie")) << note;
+  EXPECT_TRUE(says(note, "1 images are of a format that is not decoded")) << note;
+  const std::string root = plan_.directory;
+  folder_.write("nested/a/2019/1.jpg", bytes_of("x"));
+  plan_.directory = root + "/nested";
+  EXPECT_TRUE(says(refusal(), "1 images lie one folder deeper"));
+  folder_.write("parquet/data/0.parquet", bytes_of("PAR1"));
+  plan_.directory = root + "/parquet";
+  EXPECT_TRUE(says(refusal(), "data/0.parquet' is a Parquet file"));
+}
+
+TEST_F(ImageFolderTest, OtherNamesOfJpegFilesCount) {
+  folder_.write("ant/x.jfif", bytes_of("x"));
+  folder_.write("ant/x.pjpeg", bytes_of("x"));
+  folder_.write("ant/picture", bytes_of("\xff\xd8\xff\xe0"));
+  folder_.write("ant/LICENSE", bytes_of("no image"));
+  EXPECT_EQ(open()->facts().size, 24U);
+}
+
 TEST_F(ImageFolderTest, ALinkToItselfIsNamed) {
   const std::filesystem::path link = folder_.path() / "cat" / "self.png";
   std::filesystem::create_symlink("self.png", link);

@@ -88,7 +88,9 @@ TEST_F(LmdbSourceTest, DatapointsInMessagePackAreEncodedImagesOrPixels) {
   const Bytes jpeg = numbers(5000), rgb = numbers(24);
   write({{key(0), msgpack_datapoint({5000}, jpeg, 12)},
          {key(1), msgpack_datapoint({24}, rgb, 13)},
-         {"__keys__", bytes_of_hex("92c4083030303030303030c4083030303030303031")}});
+         {"__keys__", bytes_of_hex("92c4083030303030303030c4083030303030303031")},
+         {"__len__", bytes_of_hex("80044b022e")},
+         {"num-samples", bytes_of_hex("32")}});
   auto source = open();
   EXPECT_EQ(source->facts().kind, SampleKind::encoded);
   EXPECT_EQ(source->facts().size, 2U);

@@ -3,6 +3,8 @@
 // decision about damaged files.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -112,6 +114,61 @@ TEST(JpegEngine, DamageGetsTheSameVerdict) {
   }
   EXPECT_GT(refused, kFiles / 10);
   EXPECT_LT(refused, kFiles * 9 / 10);
+}
+
+/// The file without the segments of these markers.
+Bytes without(const Bytes& file, std::initializer_list<int> markers) {
+  Bytes kept(file.begin(), file.begin() + 2);
+  for (std::size_t at = 2;;) {
+    const int marker = std::to_integer<int>(file[at + 1]);
+    const bool is_scan = marker == 0xDA;
+    const std::size_t end = is_scan ? file.size()
+                                    : at + 2 + (std::to_integer<std::size_t>(file[at + 2]) << 8) +
+                                          std::to_integer<std::size_t>(file[at + 3]);
+    if (std::ranges::find(markers, marker) == markers.end()) {
+      kept.insert(kept.end(), file.begin() + static_cast<std::ptrdiff_t>(at),
+                  file.begin() + static_cast<std::ptrdiff_t>(end));
+    }
+    if (is_scan) return kept;
+    at = end;
+  }
+}
+
+TEST(JpegEngine, AFilesPixelsDependOnThatFileAlone) {
+  constexpr int kQuantisation = 0xDB, kHuffman = 0xC4;
+  const auto file = [](unsigned seed, const JpegForm& form) {
+    return encode_jpeg(make_test_image(90, 60, 3, seed), form);
+  };
+  std::vector<Bytes> files = {file(1, {.quality = 75}),
+                              file(2, {.quality = 5}),
+                              file(3, {.quality = 75, .optimised = true}),
+                              file(4, {.quality = 40, .progressive = true}),
+                              file(5, {.quality = 60, .separate_scans = true, .optimised = true}),
+                              file(6, {.quality = 30, .arithmetic = true}),
+                              encode_jpeg(make_test_image(90, 60, 1)),
+                              encode_jpeg(make_test_image(90, 60, 4), {.ycck = true})};
+  const std::size_t whole = files.size();
+  for (std::size_t i = 0; i < whole; ++i) {
+    files.push_back(without(files[i], {kHuffman}));
+    files.push_back(without(files[i], {kQuantisation}));
+    files.push_back(without(files[i], {kQuantisation, kHuffman}));
+  }
+  for (const std::string options : {"decode=region", "decode=full", "engine=libjpeg"}) {
+    std::vector<std::optional<Bytes>> alone;
+    for (const Bytes& one : files) {
+      alone.push_back(decode(*make_decoder("jpeg:" + options), one, 1));
+    }
+    EXPECT_TRUE(alone[whole]) << "the standard's Huffman tables decode motion JPEG";
+    EXPECT_FALSE(alone[whole + 1]) << "no quantisation is standard";
+    const auto decoder = make_decoder("jpeg:" + options);
+    for (std::size_t first = 0; first < files.size(); ++first) {
+      for (std::size_t second = 0; second < files.size(); ++second) {
+        ASSERT_EQ(decode(*decoder, files[first], 1), alone[first]) << options << ' ' << first;
+        ASSERT_EQ(decode(*decoder, files[second], 1), alone[second])
+            << options << ": file " << second << " after " << first;
+      }
+    }
+  }
 }
 
 TEST(JpegEngine, AnUnknownEngineIsRefused) {
