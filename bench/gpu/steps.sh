@@ -263,13 +263,14 @@ step_autotune() {
   [ -n "$(find "$XDG_CACHE_HOME" -name 'gpu-plans-*.json')" ] || echo "no plans were kept under $XDG_CACHE_HOME: each run chooses again" | headline
 }
 
-# The gain from timing engines, and from fusing convolutions with batch norms. Engines that sum in less than f32
+# The gain from timing engines, from fusing convolutions with batch norms, and from a stem over blocks. Engines that sum in less than f32
 # are not timed yet, so that turn is last.
 step_rates() {
   local rc=0
   measure tuned_1 25 "$(tuned)" fp16 100 || rc=$?
   measure fused_off 25 "$(tuned fused=off)" fp16 100 || rc=$?
   measure fused_on 25 "$(tuned fused=on)" fp16 100 || rc=$?
+  measure plain_stem 25 "$(tuned stem_blocks=off)" fp16 100 || rc=$?
   measure tuned_2 25 "$(tuned)" fp16 100 || rc=$?
   measure first_engines 25 "$(gpu autotune=false)" fp16 100 || rc=$?
   measure tuned_3 25 "$(tuned)" fp16 100 || rc=$?

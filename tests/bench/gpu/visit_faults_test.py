@@ -83,11 +83,11 @@ esac""")
     def test_keeps_the_turns_that_ended_and_takes_the_others_in_the_next_call(self):
         self.program("bin/penstock", f"case $device in *fused=on*) exit 1 ;; *) {RUN} ;; esac")
         self.assertEqual(self.visit("rates")[0]["rates"]["verdict"], "FAILED")
-        self.assertEqual(len(self.results), 6)
+        self.assertEqual(len(self.results), 7)
         self.calls.unlink()
         self.program("bin/penstock", RUN)
         self.assertEqual(self.visit("rates")[0]["rates"]["verdict"], "done")
-        self.assertEqual(len(self.results), 7)
+        self.assertEqual(len(self.results), 8)
         self.assertEqual(len(self.called("penstock run")), 1)
 
     def test_takes_plans_and_finished_turns_to_a_fresh_machine(self):
@@ -108,10 +108,11 @@ esac""")
         self.program("tools/nvidia-smi", "echo 'GPU A'")
         self.visit("rates")
         self.visit("rates")
-        self.assertEqual(len(self.called("penstock run")), 7)
+        turns = len(self.called("penstock run"))
         self.program("tools/nvidia-smi", "echo 'GPU B'")
         self.visit("rates")
-        self.assertEqual(len(self.called("penstock run")), 14)
+        self.assertEqual(len(self.results), turns)
+        self.assertEqual(len(self.called("penstock run")), 2 * turns)
 
     def test_runs_a_check_with_an_illegal_access_under_memcheck_and_blames_no_other(self):
         self.program("tools/compute-sanitizer", "echo '========= Invalid __global__ write of size 4 bytes'; echo '========= ERROR SUMMARY: 1 error'")

@@ -219,9 +219,10 @@ class Contest {
     } catch (const DeviceError& error) {
       failure_ =
           fmt::format("engine {} for '{}': {}", choice.engine, to_text(graph_), error.what());
+      book_.add_failure(graph_, choice);
+      book_.save();  // if the device is lost, the next run leaves this engine out
       // Runs of its plan end first.
       expect_alive(driver_, DeviceError(failure_), timer_.stream.handle());
-      book_.add_failure(graph_, choice);
       return false;
     }
   }

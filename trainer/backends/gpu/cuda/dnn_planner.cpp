@@ -93,6 +93,18 @@ bool sums_channels(const DnnGraph& graph) {
   });
 }
 
+/// For weight gradients whose window has other paddings before than after. On an H200, cuDNN 9.19's
+/// engine 1 reads outside the tensors then, and engine 20 is wrong. Neither uses tensor cores.
+bool misreads_paddings(const DnnGraph& graph, const Candidate& candidate) {
+  if (candidate.tensor_cores) return false;
+  return std::ranges::any_of(graph.operations, [&](const DnnOperation& operation) {
+    const auto* filter = std::get_if<DnnConvolutionBackwardFilter>(&operation);
+    return filter != nullptr && filter->window.before != filter->window.after &&
+           (graph.tensor(filter->dy).dtype != DType::f32 || candidate.choice.engine == 1 ||
+            candidate.choice.engine == 20);
+  });
+}
+
 bool multiplies_f32(const DnnGraph& graph) {
   const auto is_f32 = [&](DnnTensorId id) { return graph.tensor(id).dtype == DType::f32; };
   struct Operand {
@@ -185,7 +197,7 @@ std::vector<Candidate> DnnPlanner::candidates(const DnnGraph& graph, const PlanR
     Descriptor engine = make_engine(*operations, choice.engine, device());
     take_notes(engine, candidate);
     candidate.deterministic = candidate.deterministic && !any_order;
-    if ((no_tensor_cores && candidate.tensor_cores) ||
+    if ((no_tensor_cores && candidate.tensor_cores) || misreads_paddings(graph, candidate) ||
         (rules.deterministic && !candidate.deterministic) ||
         (!rules.reduced_precision && candidate.reduced_precision)) {
       return;
