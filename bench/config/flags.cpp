@@ -407,6 +407,13 @@ void apply_like_of(RunConfig& config, std::span<const std::string> arguments) {
     throw ConfigError(
         fmt::format("--num-batches and --{} exclude each other; keep one", kebab(other)));
   }
+  for (const char* const depth : {"prefetch", "device_slots"}) {
+    if (!is_typed("loader", arguments) || !is_typed(depth, arguments)) continue;
+    throw ConfigError(fmt::format(
+        "--{} and --loader exclude each other: a loader's run is as deep as its training loop; "
+        "use --loop ahead=N",
+        kebab(depth)));
+  }
 }
 
 }  // namespace penstock

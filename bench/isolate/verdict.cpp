@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 
+#include "bench/config/training_loop.h"
 #include "bench/isolate/delivery.h"
 #include "bench/record/report_text.h"
 #include "bench/record/statistics.h"
@@ -291,6 +292,10 @@ std::string work_of_stage(const StageFinding& stage) {
 std::vector<std::string> verdict_of(const Isolation& found, const IsolatePlan& plan) {
   std::vector<std::string> sentences{headline_of(found, plan.targets.margin)};
   if (!found.cost) return sentences;
+  if (const std::string loop = describe_loop(plan.config); !loop.empty()) {
+    sentences.front().pop_back();
+    sentences.front() += fmt::format(", in a training loop {}.", loop);
+  }
   if (is_crowded(found.measurement)) sentences.push_back(crowded_sentence(found.measurement));
   const statistics::Verdict verdict = found.cost->verdict;
   if (verdict == statistics::Verdict::slower) sentences.push_back(split_sentence(*found.cost));

@@ -104,7 +104,7 @@ void refuse_what_cannot_be_isolated(const RunConfig& config, const Runner::Compo
 void complete(Arguments& wanted, const Invocation& invocation) {
   constexpr std::int64_t kFewest = 2 * static_cast<std::int64_t>(isolate::kMinKeptSteps);
   isolate::IsolatePlan& plan = wanted.plan;
-  const Runner::Components components = find_components(wanted.config);
+  Runner::Components components = find_components(wanted.config);
   refuse_what_cannot_be_isolated(wanted.config, components);
   if (is_typed("num_batches", invocation.arguments)) plan.steps = wanted.config.num_batches;
   if (plan.steps > 0 && plan.steps < kFewest) {
@@ -113,7 +113,8 @@ void complete(Arguments& wanted, const Invocation& invocation) {
                     "warm-up, or no such flag",
                     plan.steps, kFewest));
   }
-  wanted.config = adopt_batches(wanted.config, *components.feeder, invocation.stop);
+  wanted.config = adopt_batches(wanted.config, components, invocation.stop);
+  components.started.reset();  // each run starts its own
   plan.config = resolve(wanted.config, components);
   plan.cores = usable_cores();
   plan.has_producer = components.feeder->needs_producer;

@@ -251,8 +251,7 @@ std::string dataset_of(const RunConfig& config, const FeederEntry& feeder) {
 struct PreparedRun {
   PreparedRun(const RunConfig& asked, const Arguments& wish, const std::stop_token& stop)
       : components(find_components(asked)),
-        wanted(with_extension(adopt_batches(asked, *components.feeder, stop), *components.feeder,
-                              wish)),
+        wanted(with_extension(adopt_batches(asked, components, stop), *components.feeder, wish)),
         trace(wish.trace, clock) {
     components.processes = wish.processes;
     components.servers = wish.servers;

@@ -259,7 +259,7 @@ class WorkerTimes:
 
 
 class Batches:
-    """The loader's batches, epoch after epoch."""
+    """The loader's batches as `for epoch in ...: for batch in loader:` sees them."""
 
     def __init__(self, found, arguments, part):
         self.make = (lambda: found(**arguments)) if callable(found) else (lambda: found)
@@ -271,38 +271,53 @@ class Batches:
         self.times.install()
         if not hasattr(self.loader, "__iter__") and not hasattr(self.loader, "__next__"):
             raise LoaderError(f"the loader is of type {type(self.loader).__name__}; expected an iterable of batches")
-        self.iterator = iter(self.loader)
-        self.epoch_begins = True
+        self.iterator = None
+        self.epoch = -1
         self.taken = self.total = 0  # batches of this epoch; of all epochs
+
+    def begin_epoch(self):
+        self.epoch += 1
+        self.taken = 0
+        for name in ("sampler", "batch_sampler"):
+            set_epoch = getattr(getattr(self.loader, name, None), "set_epoch", None)
+            if callable(set_epoch):
+                set_epoch(self.epoch)
+        self.iterator = iter(self.loader)
+
+    def end_epoch(self):
+        if self.taken == 0 and self.total > 0:
+            raise LoaderError(f"the loader ended after {self.total} batches, and yields no second epoch; expected a function "
+                              "that makes it, or an iterable that can be iterated again")
+        if self.taken == 0:
+            raise LoaderError("the loader yielded no batch")
+        if hasattr(type(self.loader), "__next__"):  # an iterator yields once
+            reset = getattr(self.loader, "reset", None)  # DALI's begins again
+            if callable(reset):
+                reset()
+            else:
+                self.loader = None
+                self.loader = self.make()
 
     def next(self):
         """The next batch, and whether it is the first one of an epoch."""
         if self.part == "handover" and self.total > 0:
             self.iterator = self.loader = None  # its workers end
             return self.first, False
-        for _ in range(2):
+        while True:
+            if self.iterator is None:
+                self.begin_epoch()
             try:
                 batch = next(self.iterator)
             except StopIteration:
-                if self.taken == 0:
-                    break
-                self.taken = 0
-                self.epoch_begins = True
-                # A generator is its own iterator and yields once: make another one.
-                if iter(self.loader) is self.loader:
-                    self.loader = self.make()
-                self.iterator = iter(self.loader)
+                self.iterator = None  # its workers end before the next epoch begins
+            if self.iterator is None:
+                self.end_epoch()
                 continue
             self.taken += 1
             self.total += 1
-            begins, self.epoch_begins = self.epoch_begins, False
             if self.part == "handover":
                 self.first = batch
-            return batch, begins
-        if self.total > 0:
-            raise LoaderError(f"the loader ended after {self.total} batches, and yields no second epoch; expected a function "
-                              "that makes it, or an iterable that can be iterated again")
-        raise LoaderError("the loader yielded no batch")
+            return batch, self.taken == 1
 
 
 # ---- reading a batch -----------------------------------------------------------------------------
@@ -530,7 +545,6 @@ class Harness:
 
     def __init__(self, fd):
         self.socket = socket.socket(fileno=fd)
-        self.free = []
 
     def say(self, values, fds=()):
         data = json.dumps(values).encode()
@@ -539,23 +553,13 @@ class Harness:
         else:
             self.socket.send(data)
 
-    def ask(self):
-        data = self.socket.recv(65536)
+    def take_number(self):
+        """Waits for Penstock's next message: how many slots there are, later a slot for the next batch. Ends the program if
+        Penstock has gone."""
+        data = self.socket.recv(4)
         if not data:
             sys.exit(0)
-        return data
-
-    def take_slot(self):
-        """Waits for a free slot. Ends the program if Penstock has gone."""
-        while True:
-            try:
-                data = self.socket.recv(65536, socket.MSG_DONTWAIT if self.free else 0)
-            except BlockingIOError:
-                break
-            if not data:
-                sys.exit(0)
-            self.free.extend(value for (value,) in struct.iter_unpack("<I", data))
-        return self.free.pop(0)
+        return struct.unpack("<I", data)[0]
 
 
 def dump_stacks(_signal, _frame):
@@ -574,32 +578,33 @@ def feed(harness, loader, arguments, part):
         raise LoaderError(f"the loader is no DataLoader of PyTorch whose workers are forked: its part '{part}' cannot run alone")
     harness.say({**layout.describe(), "notes": advise(batches.loader, layout), "workers": -1 if workers is None else workers,
                  "queue": batches.times.queued > 0, "pin": batches.times.pinned > 0})
-    slots = struct.unpack("<I", harness.ask())[0]
+    slots = harness.take_number()
     pool = Pool(layout, slots)
     harness.say({"stride": pool.stride, "slots": slots}, [pool.fd])
-    harness.free = list(range(slots))
-    number, got, got_cpu = 0, 0, 0
+    number, slot, got, got_cpu = 0, None, 0, 0
     clock, cpu_clock = time.monotonic_ns, time.thread_time_ns
     while True:
+        begin = clock()
+        slot = harness.take_number() if slot is None else slot
+        room = clock() - begin
+        if number > 0:  # no batch is asked for before there is a slot for it
+            begin, cpu = clock(), cpu_clock()
+            batch, begins = batches.next()
+            got, got_cpu = clock() - begin, cpu_clock() - cpu
         begin = clock()
         pixels, labels = layout.find(batch)
         flags = FIRST_OF_EPOCH if begins else 0
         if layout.check(number, pixels, labels):
-            waiting = clock()
-            slot = harness.take_slot()
-            room = clock() - waiting
             pool.put_pixels(slot, pixels)
             pool.put_labels(slot, labels)
-            harness.socket.send(BATCH.pack(slot, layout.images, flags, 0, got, clock() - begin - room, room, got_cpu,
+            harness.socket.send(BATCH.pack(slot, layout.images, flags, 0, got, clock() - begin, room, got_cpu,
                                            *batches.times.since_last()))
+            slot = None
         else:
-            harness.socket.send(BATCH.pack(0, pixels.shape[0], flags | PARTIAL, 0, got, 0, 0, got_cpu,
+            harness.socket.send(BATCH.pack(0, pixels.shape[0], flags | PARTIAL, 0, got, 0, room, got_cpu,
                                            *batches.times.since_last()))
         pixels = labels = batch = None  # its memory may be the loader's next batch
         number += 1
-        begin, cpu = clock(), cpu_clock()
-        batch, begins = batches.next()
-        got, got_cpu = clock() - begin, cpu_clock() - cpu
 
 
 def main():

@@ -110,7 +110,7 @@ std::size_t parse_memory(std::string_view packet, const LoaderBatches& batches) 
 }
 
 LoaderBatch parse_batch(std::string_view packet, const LoaderBatches& batches,
-                        std::uint32_t slots) {
+                        std::optional<std::uint32_t> asked) {
   BatchPacket sent{};
   const bool fits = packet.size() == sizeof sent;
   if (fits) std::memcpy(&sent, packet.data(), sizeof sent);
@@ -137,7 +137,7 @@ LoaderBatch parse_batch(std::string_view packet, const LoaderBatches& batches,
   batch.queued = duration(sent.queue_ns);
   batch.pinning = duration(sent.pin_ns);
   if (batch.is_partial && batch.images < batches.images) return batch;
-  if (batch.is_partial || batch.slot >= slots || batch.images != batches.images) {
+  if (batch.is_partial || batch.slot != asked || batch.images != batches.images) {
     throw DataError("the loader's process sent a batch of " + std::to_string(sent.images) +
                     " images in slot " + std::to_string(sent.slot) + ", which it must not use");
   }

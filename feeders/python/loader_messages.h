@@ -61,7 +61,8 @@ LoaderBatches parse_batches(std::string_view packet);
 /// The third packet: bytes from one slot of the shared memory to the next, at least those of a
 /// batch.
 std::size_t parse_memory(std::string_view packet, const LoaderBatches& batches);
-/// Every later packet. A batch that is not partial is in a slot below `slots`.
-LoaderBatch parse_batch(std::string_view packet, const LoaderBatches& batches, std::uint32_t slots);
+/// Every later packet. A batch that is not partial is in slot `asked`.
+LoaderBatch parse_batch(std::string_view packet, const LoaderBatches& batches,
+                        std::optional<std::uint32_t> asked);
 
 }  // namespace penstock::python

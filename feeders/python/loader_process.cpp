@@ -91,15 +91,14 @@ LoaderProcess::LoaderProcess(const LoaderCommand& command, Nanoseconds limit,
 }
 
 void LoaderProcess::share(std::size_t slots, Nanoseconds limit, const std::stop_token& stop) {
-  slots_ = static_cast<std::uint32_t>(slots);
-  send(socket_.get(), &slots_, sizeof slots_, MSG_NOSIGNAL);
+  const auto count = static_cast<std::uint32_t>(slots);
+  send(socket_.get(), &count, sizeof count, MSG_NOSIGNAL);
   const Time deadline = std::chrono::steady_clock::now() + limit;
   const Packet packet = await_packet("share its memory", deadline, stop);
   stride_ = parse_memory(packet.bytes, batches_);
   if (!packet.memory) throw DataError("the loader's process shared no memory for its batches");
   pool_ = std::make_shared<const net::MappedPool>(packet.memory, kMostPool);
   static_cast<void>(pool_->view(stride_ * (slots - 1), stride_));  // throws if it is too small
-  with_loader_.assign(slots, true);
 }
 
 std::span<const std::byte> LoaderProcess::slot(std::uint32_t slot) const {
@@ -109,18 +108,13 @@ std::span<const std::byte> LoaderProcess::slot(std::uint32_t slot) const {
 std::optional<LoaderBatch> LoaderProcess::next() {
   const std::optional<Packet> packet = receive();
   if (!packet) return std::nullopt;
-  const LoaderBatch batch = parse_batch(packet->bytes, batches_, slots_);
-  if (batch.is_partial) return batch;
-  if (!with_loader_[batch.slot]) {
-    throw DataError("the loader's process sent a batch in slot " + std::to_string(batch.slot) +
-                    ", which it must not use");
-  }
-  with_loader_[batch.slot] = false;
+  const LoaderBatch batch = parse_batch(packet->bytes, batches_, asked_);
+  if (!batch.is_partial) asked_.reset();
   return batch;
 }
 
-void LoaderProcess::give_back(std::uint32_t slot) {
-  with_loader_[slot] = true;
+void LoaderProcess::ask(std::uint32_t slot) {
+  asked_ = slot;
   // If the process has gone, receive() says so.
   send(socket_.get(), &slot, sizeof slot, MSG_NOSIGNAL);
 }

@@ -61,6 +61,34 @@ TEST_F(PythonLoader, EpochsFollowEachOther) {
   EXPECT_GE(probe_.values().at("loader_epochs"), 4);
 }
 
+/// A set of workers that is begun and dropped costs time, and an epoch of its samples.
+TEST_F(PythonLoader, EachEpochIteratesOnceAndTellsTheSampler) {
+  const std::string path = (folder_.path() / "seen").string();
+  take(text("observed", "args='path=\"" + path + "\"'"), 5);
+  const std::string seen = read_text(path);
+  EXPECT_TRUE(seen.starts_with("epoch 0\niter\nepoch 1\niter\nepoch 2\niter\n")) << seen;
+}
+
+TEST_F(PythonLoader, TheLoaderThatWasAskedForItsShapeIsTheOneOfTheRun) {
+  const std::string path = (folder_.path() / "started").string();
+  const Options given = options(text("observed", "args='path=\"" + path + "\"'"));
+  const FeederBatches found = entry_.describe_batches(given, {}).value();
+  const std::unique_ptr<Feeder> feeder = entry_.make(FeederContext{.spec = spec_,
+                                                                   .device = device_,
+                                                                   .clock = clock_,
+                                                                   .options = given,
+                                                                   .probe = probe_,
+                                                                   .timeout = 30s,
+                                                                   .slots = 2,
+                                                                   .started = found.started});
+  EXPECT_EQ(firsts(take(*feeder, 2)), (std::vector{0, 1, 2, 3}));
+  EXPECT_EQ(read_text(path).find("epoch 0", 1), std::string::npos);
+}
+
+TEST_F(PythonLoader, AnIteratorThatCanBeResetIsNotMadeAgain) {
+  EXPECT_EQ(firsts(take(text("resettable"), 3)), (std::vector{0, 1, 2, 3, 0, 1}));
+}
+
 TEST_F(PythonLoader, APartialLastBatchIsLeftOutAndCounted) {
   EXPECT_EQ(firsts(take(text("partial"), 4)), (std::vector{0, 1, 2, 3, 0, 1, 2, 3}));
   EXPECT_GE(probe_.values().at("batches_partial"), 1);
