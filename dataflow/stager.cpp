@@ -98,6 +98,7 @@ void Stager::enqueue(const Batch& from, Batch& to) {
   stream_->copy(to.pixels, from.pixels);
   stream_->copy(std::as_writable_bytes(to.labels), std::as_bytes(from.labels));
   to.valid = from.valid;
+  to.begins_epoch = from.begins_epoch;
   if (timing == nullptr) return;
   stream_->record(*timing->done);
   timing->cpu = thread_cpu_time() - cpu;

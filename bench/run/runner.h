@@ -130,6 +130,8 @@ struct RunResult {
   /// Per step: from the end of backward to the end of the exchange, of the rank that started last.
   /// Empty if no exchange overlaps with backward.
   std::vector<double> exchange_exposed_ms;
+  /// The steps, from 0, whose batch a loader yields first in a later epoch.
+  std::vector<std::int64_t> epoch_begins;
   std::vector<PartTimes> parts;  ///< see bench/record/step_parts.h
   std::vector<StageUse> stages;  ///< upstream first
   std::vector<QueueUse> queues;  ///< upstream first
