@@ -4,6 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+#include <vector>
 
 #include "dataflow/error.h"
 #include "dataflow/options.h"
@@ -76,6 +80,20 @@ std::string describe_loop(const RunConfig& config) {
   if (*ahead == 0) return fmt::format("that waits for each step ({})", config.loop);
   return fmt::format("that launches {} step{} ahead ({})", *ahead, *ahead == 1 ? "" : "s",
                      config.loop);
+}
+
+std::string default_python() {
+  std::error_code ignored;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  const char* const active = std::getenv("VIRTUAL_ENV");
+  std::vector<std::filesystem::path> environments{program.parent_path().parent_path()};
+  if (active != nullptr && *active != 0) environments.emplace_back(active);
+  for (const std::filesystem::path& environment : environments) {
+    const std::filesystem::path python = environment / "bin" / "python3";
+    const bool is_environment = std::filesystem::exists(environment / "pyvenv.cfg", ignored);
+    if (is_environment && std::filesystem::exists(python, ignored)) return python.string();
+  }
+  return "python3";
 }
 
 RunConfig with_loop(RunConfig config, const BackendEntry& backend) {

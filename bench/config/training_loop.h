@@ -31,6 +31,10 @@ bool has_loader(const RunConfig& config);
 /// "that waits for each step (sync)"; empty if the run has no loop.
 std::string describe_loop(const RunConfig& config);
 
+/// The interpreter of a loader without --python: that of the environment in which this program is
+/// installed, else that of $VIRTUAL_ENV, else "python3".
+std::string default_python();
+
 /// The configuration of a loader's run, whose loop and rings have the depth of `loop`. Without
 /// --loop, a device that computes on the host waits for each step, and others are one step ahead.
 /// Each device has one slot of the host ring.

@@ -40,6 +40,15 @@ RunResult failed_result(const RunConfig& config) {
   return result;
 }
 
+/// States the interpreter of a loader.
+RunConfig with_python(RunConfig config, const FeederEntry& feeder) {
+  if (options_of(config.fake_location, feeder.options).given("python")) return config;
+  ComponentText text = parse_component(config.fake_location);
+  text.values.emplace_back("python", default_python());
+  config.fake_location = component_text(text);
+  return config;
+}
+
 /// Cores available to one of `processes` on this machine: its bound cores, or a share of all.
 std::int32_t cores_of_one(std::int32_t processes) {
   return is_bound_to_processors() ? usable_cores() : std::max(1, usable_cores() / processes);
@@ -61,6 +70,7 @@ RunConfig adopt_batches(RunConfig config, Runner::Components& components,
                         const std::stop_token& stop) {
   const FeederEntry& feeder = *components.feeder;
   if (feeder.describe_batches == nullptr) return config;
+  if (follows_loop(config, feeder)) config = with_python(std::move(config), feeder);
   const Options options = options_of(config.fake_location, feeder.options);
   const std::optional<FeederBatches> found = feeder.describe_batches(options, stop);
   if (!found) return config;

@@ -64,7 +64,8 @@ std::string command_of(const LoaderCommand& command, int program, int socket) {
          " -u -c 'import sys; exec(compile(open(int(sys.argv.pop(1))).read(), \"<penstock>\", "
          "\"exec\"))' " +
          std::to_string(program) + " " + std::to_string(socket) + " " + quoted(command.loader) +
-         " " + quoted(command.arguments) + " " + quoted(command.part);
+         " " + quoted(command.arguments) + " " + quoted(command.part) + " " +
+         quoted(command.pixels) + " " + quoted(command.labels);
 }
 
 }  // namespace
@@ -109,7 +110,7 @@ std::optional<LoaderBatch> LoaderProcess::next() {
   const std::optional<Packet> packet = receive();
   if (!packet) return std::nullopt;
   const LoaderBatch batch = parse_batch(packet->bytes, batches_, asked_);
-  if (!batch.is_partial) asked_.reset();
+  asked_.reset();
   return batch;
 }
 
@@ -120,7 +121,9 @@ void LoaderProcess::ask(std::uint32_t slot) {
 }
 
 void LoaderProcess::show_stacks() const noexcept {
-  if (pid_ > 1) kill(pid_, SIGUSR2);
+  if (pid_ <= 1) return;
+  const pid_t group = getpgid(pid_);  // workers too
+  kill(group > 1 && group != getpgrp() ? -group : pid_, SIGUSR2);
 }
 
 /// False: the deadline passed.
@@ -143,7 +146,11 @@ std::optional<LoaderProcess::Packet> LoaderProcess::receive() {
   message.msg_iovlen = 1;
   message.msg_control = control.data();
   message.msg_controllen = control.size();
-  const ssize_t count = recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  ssize_t count = recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  // If the child ended without reading our last message, this is said first, and what it sent next.
+  if (count < 0 && errno == ECONNRESET) {
+    count = recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  }
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
   if (count <= 0) fail_ended();
   Packet packet;

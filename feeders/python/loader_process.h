@@ -33,6 +33,7 @@ struct LoaderCommand {
   /// NAME=VALUE,...: environment variables of the interpreter; the last of equal names counts.
   std::string environment;
   std::string part;  ///< "all", "handover", "collate" or "samples": what is done for each batch
+  std::string pixels, labels;  ///< keys of the batch; empty: chosen by name and shape
 };
 
 class LoaderProcess {
@@ -54,10 +55,11 @@ class LoaderProcess {
   /// The next batch; empty: none is here yet. Does not block. Throws DataError with the traceback
   /// if the loader failed, or how its process ended.
   std::optional<LoaderBatch> next();
-  /// Asks for the loader's next whole batch, in this slot. The loader makes no batch that is not
+  /// Asks for the loader's next batch, in this slot. The loader makes no batch that is not
   /// asked for, except for its first one, and may write to no other slot.
   void ask(std::uint32_t slot);
-  /// Makes the loader print its threads' stacks to standard error, because it is silent.
+  /// Makes the loader and its forked workers print their threads' stacks to standard error, because
+  /// it is silent.
   void show_stacks() const noexcept;
 
  private:

@@ -29,7 +29,7 @@ constexpr OptionValue kParts[] = {
     {"samples", "PyTorch's DataLoader: samples are loaded, but not collated"},
 };
 
-constexpr std::array<OptionSpec, 9> options_with(std::string_view loader) {
+constexpr std::array<OptionSpec, 11> options_with(std::string_view loader) {
   return {{
       {"loader", loader, "what yields the batches: FILE.py:FUNCTION or MODULE:FUNCTION"},
       {"args", "", "arguments of the function, as Python values: 'workers=8,path=\"x\"'"},
@@ -38,6 +38,8 @@ constexpr std::array<OptionSpec, 9> options_with(std::string_view loader) {
       {"part", "all", "what is done for each batch", kParts},
       {"start_timeout", "2min", "time for imports and the first batch"},
       {"batch", "", "shape of the loader's batches, NxHxWxC; default: asked from the loader"},
+      {"pixels_key", "", "entry of the batch that has the pixels; default: by name and shape"},
+      {"labels_key", "", "entry of the batch that has the labels; default: by name and shape"},
       kPixelOptions[0],
       kPixelOptions[1],
   }};
@@ -60,8 +62,9 @@ const std::string& part_of(const Options& options) {
 }
 
 LoaderCommand command_of(const Options& options) {
-  return {options.text("python"), options.text("loader"), options.text("args"), options.text("env"),
-          part_of(options)};
+  return {options.text("python"),    options.text("loader"), options.text("args"),
+          options.text("env"),       part_of(options),       options.text("pixels_key"),
+          options.text("labels_key")};
 }
 
 LoaderCommand command_of(const Options& options, const BatchSpec& spec) {
@@ -169,6 +172,11 @@ class PythonLoader final : public Feeder {
                 decimals(std::chrono::duration<double>(process_.batches().first_batch).count()) +
                 " s, imports included");
     for (const std::string& note : process_.batches().notes) probe_.note(note);
+    probe_.fact("loader_first_batch_s",
+                std::chrono::duration<double>(process_.batches().first_batch).count());
+    if (const std::int64_t steps = process_.batches().steps_per_epoch; steps > 0) {
+      probe_.fact("loader_steps_per_epoch", static_cast<double>(steps));
+    }
     if (!process_.batches().has_labels) {
       probe_.note("the loader yields no integer labels, one for each image; all labels are 0");
     }
@@ -183,12 +191,12 @@ class PythonLoader final : public Feeder {
       const std::optional<LoaderBatch> batch = next(stop);
       if (!batch) break;
       fill(*batch, lease, lends);
+      lease.batch().begins_epoch = batch->begins_epoch && images_.value() > 0;
       std::move(lease).publish();
-      images_.add(spec_.images);
+      images_.add(batch->images);
       if (launch_ > Nanoseconds{}) launch(stop);
     }
     note_processors();
-    note_partial();
   }
 
  private:
@@ -214,21 +222,15 @@ class PythonLoader final : public Feeder {
            (batches.planar ? " [N,C,H,W]" : " [N,H,W,C]");
   }
 
-  /// Waits for the next whole batch; empty: a stop was requested.
+  /// Waits for the next batch; empty: a stop was requested.
   std::optional<LoaderBatch> next(const std::stop_token& stop) {
     const auto deadline = std::chrono::steady_clock::now() + timeout_;
     while (!stop.stop_requested()) {
       if (const std::optional<LoaderBatch> batch = process_.next()) {
-        if (batch->begins_epoch) {
-          epochs_.add();
-          epoch_has_partial_ = false;
-        }
+        if (batch->begins_epoch) epochs_.add();
+        if (batch->images < spec_.images) partial_.add();
         account(*batch);
-        if (!batch->is_partial) return batch;
-        partial_.add();
-        images_partial_ += batch->images;
-        if (!std::exchange(epoch_has_partial_, true)) ++partial_epochs_;
-        continue;
+        return batch;
       }
       const Nanoseconds left = deadline - std::chrono::steady_clock::now();
       if (left <= Nanoseconds{}) fail_silent();
@@ -296,7 +298,6 @@ class PythonLoader final : public Feeder {
       }
     }
     count(getting_, getting);
-    if (batch.is_partial) return;
     count(converting_, batch.converting);
     if (converting_.on && batch.waiting > Nanoseconds{}) converting_.wait_out.add(batch.waiting);
   }
@@ -318,28 +319,19 @@ class PythonLoader final : public Feeder {
     }
   }
 
-  void note_partial() {
-    if (partial_epochs_ == 0) return;
-    const std::int64_t images = images_partial_ / partial_epochs_;
-    probe_.fact("images_left_out_per_epoch", static_cast<double>(images));
-    probe_.note("of each epoch of the loader, " + std::to_string(images) +
-                " images come in a smaller batch, which is made but not trained on; img/s counts "
-                "whole batches, so the rate stays the same");
-  }
-
   /// Throws DataError if a label is out of range.
   void fill(const LoaderBatch& batch, WriteLease& lease, bool lends) {
     const std::span<const std::byte> memory = process_.slot(batch.slot);
     const std::span<std::int32_t> labels = lease.batch().labels;
     std::memcpy(labels.data(), memory.data() + spec_.pixel_bytes(), spec_.label_bytes());
-    for (const std::int32_t label : labels) {
+    for (const std::int32_t label : labels.first(static_cast<std::size_t>(batch.images))) {
       if (label >= 0 && label < spec_.classes) continue;
       throw DataError("a label of the loader is " + std::to_string(label) + "; expected 0 to " +
                       std::to_string(spec_.classes - 1) +
                       "; set --classes to the number of classes");
     }
     const std::span<const std::byte> pixels = memory.first(spec_.pixel_bytes());
-    lease.batch().valid = spec_.images;
+    lease.batch().valid = batch.images;
     copied_.add(static_cast<std::int64_t>(spec_.label_bytes()));
     if (lends) {
       lease.lend(pixels, memory_);
@@ -363,8 +355,6 @@ class PythonLoader final : public Feeder {
   Nanoseconds loading_time_{}, loading_cpu_{};  // in the whole run
   std::shared_ptr<LoaderMemory> memory_;
   std::unique_ptr<MemoryPin> pin_;  // null: the device cannot read the shared memory
-  std::int64_t images_partial_ = 0, partial_epochs_ = 0;  // epochs that ended with a smaller batch
-  bool epoch_has_partial_ = false;
 };
 
 std::optional<FeederBatches> describe(const Options& options, const std::stop_token& stop) {

@@ -21,11 +21,7 @@ void check_batches(const python::LoaderBatches& batches) {
 }
 
 void check_batch(const python::LoaderBatch& batch, std::int32_t images) {
-  if (batch.is_partial) {
-    ensure(batch.images < images, "a partial batch that is whole");
-  } else {
-    ensure(batch.slot == kSlot && batch.images == images, "a batch in no slot");
-  }
+  ensure(batch.slot == kSlot && batch.images > 0 && batch.images <= images, "a batch in no slot");
   for (const Nanoseconds time :
        {batch.getting, batch.getting_cpu, batch.converting, batch.waiting, batch.loading,
         batch.loading_cpu, batch.collating, batch.queued, batch.pinning}) {
