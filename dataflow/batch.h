@@ -61,9 +61,10 @@ struct BatchSpec {
 struct Batch {
   std::span<std::byte> pixels;     ///< [N,H,W,C] of spec.pixel, or [N,C,H,W] if planar
   std::span<std::int32_t> labels;  ///< [N]
-  std::int32_t valid = 0;  ///< images filled; less than N only in the last batch of a finite pass
-  std::int32_t slot = 0;   ///< the slot's number in its ring; the key of captured programs
-  std::uint64_t sequence = 0;  ///< order of publication in this ring, from 0
+  std::int32_t valid = 0;          ///< images filled; less than N only in the last batch of a pass
+  std::int32_t slot = 0;           ///< the slot's number in its ring; the key of captured programs
+  bool begins_epoch = false;       ///< its source ended an epoch just before it
+  std::uint64_t sequence = 0;      ///< order of publication in this ring, from 0
   /// When its feeder published it on the host. A later copy does not change this time.
   std::chrono::steady_clock::time_point offered{};
 };

@@ -10,15 +10,17 @@
 namespace penstock {
 
 Stager::Stager(BatchRing& host, std::size_t reader, BatchRing& device_ring, Device& device,
-               const Marks& marks)
+               const Marks& marks, Holding holding)
     : host_(host),
       reader_(reader),
       device_ring_(device_ring),
       device_(device),
       stream_(device.make_stream()),
       settled_(device.make_event()),
-      marks_(marks) {
+      marks_(marks),
+      holding_(holding) {
   PENSTOCK_ASSERT(host.spec() == device_ring.spec());
+  PENSTOCK_ASSERT(holding != Holding::read || device_ring.slots() == 1);
 }
 
 void Stager::count(StageCounters& stage, const Clock& clock) {
@@ -42,6 +44,7 @@ void Stager::run(std::stop_token stop) noexcept {
     device_ring_.fail(std::current_exception());
   }
   settle(*stream_, *settled_);  // the host's slots may be freed from now on
+  held_ = {};
 }
 
 void Stager::copy_all(std::stop_token stop) {
@@ -56,21 +59,31 @@ void Stager::copy_all(std::stop_token stop) {
     return host_.next(reader_, stop);
   };
   while (WriteLease to = slot()) {
+    if (held_) give_back(to);
     ReadLease from = next();
     if (!from) return;
-    copy(std::move(from), std::move(to));
+    held_ = copy(std::move(from), std::move(to));
   }
 }
 
-void Stager::copy(ReadLease from, WriteLease to) {
+/// Gives the batch of the last copy back, now that there is a device slot for the next one.
+void Stager::give_back(WriteLease& next) {
+  if (holding_ == Holding::launched) return std::exchange(held_, {}).release(*stream_);
+  next.await();  // the last reader of this slot is the step that read the batch
+  held_ = {};
+}
+
+/// Returns the batch if it is held.
+ReadLease Stager::copy(ReadLease from, WriteLease to) {
   const Mark mark(marks_, "copy");
   try {
     from.await(*stream_);
     to.await(*stream_);
     enqueue(from.batch(), to.batch());
     to.batch().offered = from.batch().offered;
-    std::move(from).release(*stream_);
+    if (holding_ == Holding::none) std::move(from).release(*stream_);
     std::move(to).publish(*stream_);
+    return from;
   } catch (...) {
     settle(*stream_, *settled_);  // makes it safe to give the leases back
     throw;
@@ -85,6 +98,7 @@ void Stager::enqueue(const Batch& from, Batch& to) {
   stream_->copy(to.pixels, from.pixels);
   stream_->copy(std::as_writable_bytes(to.labels), std::as_bytes(from.labels));
   to.valid = from.valid;
+  to.begins_epoch = from.begins_epoch;
   if (timing == nullptr) return;
   stream_->record(*timing->done);
   timing->cpu = thread_cpu_time() - cpu;

@@ -5,9 +5,12 @@
 //
 // It takes a device slot first and a batch second, so that no device hoards batches that another
 // one could use.
+//
+// It gives a host slot back once the copy is enqueued, or later (Holding).
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <stop_token>
 #include <vector>
@@ -21,6 +24,15 @@
 
 namespace penstock {
 
+/// How long a stager keeps the host slot of a batch after it has enqueued the copy. A producer that
+/// fills one slot is thereby asked for its next batch when a training loop would ask for it.
+enum class Holding : std::uint8_t {
+  none,
+  launched,  ///< until a device slot is free for the next batch: with one slot, until its step has
+             ///< been launched
+  read,      ///< until the step that read it has ended; the device ring has one slot
+};
+
 class Stager {
  public:
   /// Copies the batches that `host` holds for `reader` into `device_ring`, whose memory belongs to
@@ -28,7 +40,7 @@ class Stager {
   /// a batch" and "copy". "copy" is the copy itself if the host copies, and otherwise the time to
   /// enqueue it.
   Stager(BatchRing& host, std::size_t reader, BatchRing& device_ring, Device& device,
-         const Marks& marks = {});
+         const Marks& marks = {}, Holding holding = Holding::none);
 
   /// Keeps the counters of the staging stage. Call it before run(). Every copy is timed. Its wall
   /// time is the device's time between an event before it and an event after it; its CPU time is
@@ -48,7 +60,8 @@ class Stager {
     Nanoseconds cpu{}, wall{};
   };
   void copy_all(std::stop_token stop);
-  void copy(ReadLease from, WriteLease to);
+  void give_back(WriteLease& next);
+  ReadLease copy(ReadLease from, WriteLease to);
   void enqueue(const Batch& from, Batch& to);
   Timing& next_timing();
 
@@ -59,6 +72,8 @@ class Stager {
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Event> settled_;
   const Marks marks_;
+  const Holding holding_;
+  ReadLease held_;
   StageCounters* stage_ = nullptr;  // null: not counted
   const Clock* clock_ = nullptr;
   StageTimer waits_;

@@ -37,6 +37,13 @@ struct BadSamplePolicy {
   std::int64_t limit = -1;             ///< samples to skip before the run fails; -1: no limit
 };
 
+/// A source that FeederEntry::describe_batches started. FeederEntry::make takes it over, so that it
+/// starts once.
+class StartedSource {
+ public:
+  virtual ~StartedSource() = default;
+};
+
 /// All that a feeder may know. What the references name outlives the feeder.
 struct FeederContext {
   BatchSpec spec{};
@@ -48,9 +55,11 @@ struct FeederContext {
   Marks marks{};  ///< marks the stages of its work
   BadSamplePolicy on_bad_sample{};
   Nanoseconds timeout{};     ///< how long an outside producer may stay silent
+  Nanoseconds launch{};      ///< how long a loop takes to launch a step; for loaders
   std::int32_t threads = 1;  ///< workers that it may run, its own thread included
   std::int32_t slots = 1;    ///< of the ring to fill
   std::uint64_t seed = 1;
+  std::shared_ptr<StartedSource> started{};  ///< by describe_batches, of this entry; may be null
 };
 
 /// What a feeder knows about its data. Zeros if the data have no end or come from another process.
@@ -66,6 +75,7 @@ struct FeederBatches {
   ImageShape image{};
   /// Options that state them, so that later runs need not ask the source.
   std::vector<std::pair<std::string, std::string>> options;
+  std::shared_ptr<StartedSource> started{};  ///< ends with its last owner
 };
 
 class Feeder {
@@ -125,6 +135,9 @@ struct FeederEntry {
   /// requested.
   std::optional<FeederBatches> (*describe_batches)(const Options&,
                                                    const std::stop_token&) = nullptr;
+  /// Whether the options name somebody's loader, which the run asks for batches when a training
+  /// loop does (RunConfig::loop): its rings have the loop's depth. Null: no.
+  bool (*is_loader)(const Options&) = nullptr;
   /// How many batches may wait outside our rings, in socket buffers, when the window begins.
   /// Depends on the options. Null: none.
   std::int64_t (*outside_reserve)(const Options&, const BatchSpec&) = nullptr;

@@ -21,8 +21,9 @@ struct StepTimes {
   /// 0 for the first step of a leg. The device waited for a batch, for its copy, or for the host to
   /// enqueue the step.
   Nanoseconds device_idle{};
-  Nanoseconds offered{};   ///< since the leg began: the batch was ready on the host
-  Nanoseconds copied{};    ///< since the leg began: the batch was on the device; >= offered
+  Nanoseconds offered{};      ///< since the leg began: the batch was ready on the host
+  Nanoseconds copied{};       ///< since the leg began: the batch was on the device; >= offered
+  bool begins_epoch = false;  ///< its batch is the first of a later epoch
   Nanoseconds exchange{};  ///< from the end of backward to the end of an exchange that overlaps it
   StepResult result{};
 };

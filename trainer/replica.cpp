@@ -90,6 +90,7 @@ ReadLease Replica::next(StepTimes& times, std::stop_token stop) {
 void Replica::take_step(ReadLease lease, Launched& launched, StepTimes& times) {
   const Mark mark(parts_.marks, "step");
   launched.offered = lease.batch().offered;
+  times.begins_epoch = lease.batch().begins_epoch;
   launched.written = lease.written();
   try {
     lease.await(*stream_);
@@ -102,20 +103,28 @@ void Replica::take_step(ReadLease lease, Launched& launched, StepTimes& times) {
   times.enqueue = clock_.now() - (times.asked + times.input_wait);
 }
 
+Program& Replica::program_for(const Batch& batch) {
+  const auto slot = static_cast<std::size_t>(batch.slot);
+  for (const Recorded& known : programs_[slot]) {
+    if (known.images == batch.valid) return *known.program;
+  }
+  // The ring's batch views live as long as the ring, so a program may keep a reference.
+  auto program = stream_->capture([this, &batch, slot] {
+    const bool trains = phase_ == Phase::train;
+    const GradientReady ready = trains ? parts_.update.gradient_ready(*stream_) : GradientReady();
+    parts_.executable.run(phase_, batch, *stream_, ready, results_[slot]);
+    if (parts_.record_update) update(slot);
+  });
+  programs_[slot].push_back({batch.valid, std::move(program)});
+  return *programs_[slot].back().program;
+}
+
 void Replica::launch(const Batch& batch, Launched& launched) {
   const auto slot = static_cast<std::size_t>(batch.slot);
-  if (programs_[slot] == nullptr) {
-    // The ring's batch views live as long as the ring, so a program may keep a reference.
-    programs_[slot] = stream_->capture([this, &batch, slot] {
-      const bool trains = phase_ == Phase::train;
-      const GradientReady ready = trains ? parts_.update.gradient_ready(*stream_) : GradientReady();
-      parts_.executable.run(phase_, batch, *stream_, ready, results_[slot]);
-      if (parts_.record_update) update(slot);
-    });
-  }
+  Program& program = program_for(batch);
   stream_->record(*launched.begun);
   if (phase_ == Phase::train) parts_.optimizer.set(parts_.hyper(step_), *stream_);
-  programs_[slot]->launch(*stream_);
+  program.launch(*stream_);
   if (!parts_.record_update) update(slot);
   ++step_;  // not reached if an exchange was abandoned
   stream_->record(*launched.done);

@@ -75,6 +75,7 @@ class Replica {
   auto in_step(std::int64_t step, const Call& call);
   void take_step(ReadLease lease, Launched& launched, StepTimes& times);
   void launch(const Batch& batch, Launched& launched);
+  Program& program_for(const Batch& batch);
   void update(std::size_t slot);
   void finish(std::size_t step, Leg& leg, const OnStep& on_step);
   Launched& launched_at(std::size_t step) { return launched_[step % launched_.size()]; }
@@ -87,8 +88,13 @@ class Replica {
   std::size_t finished_ = 0;  // by this replica
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Event> origin_;
-  std::vector<Launched> launched_;                  // a ring over steps in flight, plus one
-  std::vector<std::unique_ptr<Program>> programs_;  // by slot
+  std::vector<Launched> launched_;  // a ring over steps in flight, plus one
+  /// A step on one slot with that many images, which a program records.
+  struct Recorded {
+    std::int32_t images = 0;
+    std::unique_ptr<Program> program;
+  };
+  std::vector<std::vector<Recorded>> programs_;  // by slot; the last batch of an epoch has its own
   Buffer pinned_results_;
   std::span<StepResult> results_;  // by slot
 };

@@ -4,6 +4,7 @@
 
 #include "bench/config/config_values.h"
 #include "bench/config/due_points.h"
+#include "bench/config/training_loop.h"
 #include "trainer/collectives/all_reduce_spec.h"
 #include "trainer/learning_rate.h"
 #include "trainer/loss_scale.h"
@@ -106,6 +107,10 @@ void set_timeout(RunConfig& config, std::string_view name, std::string_view text
   config.timeout = std::chrono::duration<double>(parse_duration(text, flag_of(name))).count();
   if (!(config.timeout > 0))
     throw ConfigError("--timeout is 0; expected a time above 0, such as 30s");
+}
+
+void set_loop(RunConfig& config, std::string_view, std::string_view text) {
+  config.loop = to_string(parse_loop(text));
 }
 
 void set_ewma(RunConfig& config, std::string_view name, std::string_view text) {
@@ -319,6 +324,10 @@ constexpr ConfigKey kKeys[] = {
      "state of the data set in the page cache before the run: as-is, warm (all in memory) or cold "
      "(none; at most one epoch is read)",
      get<&RunConfig::page_cache>, set_page_cache},
+    {"loop", "", false,
+     "training loop that a loader sees: sync (waits for each step), async (one step ahead) or "
+     "ahead=N; launch=MS: the host's time to launch a step; default: sync on a CPU, else async",
+     get<&RunConfig::loop>, set_loop},
     {"prefetch", "", false, "slots of the host ring, in batches", get<&RunConfig::prefetch>,
      set_count<&RunConfig::prefetch, 1>},
     {"huge_pages", "", false,

@@ -388,14 +388,23 @@ std::vector<Flag> loader_flags(RunConfig& config) {
       config.fake_location = component_text(feeder);
     };
   };
-  return {flag("loader",
-               "your Python loader, FILE.py:FUNCTION or MODULE:FUNCTION; it returns an iterable of "
-               "batches, such as a DataLoader",
-               "", option("loader")),
-          flag("loader_args", "arguments of that function, such as num_workers=8,batch_size=64", "",
-               option("args")),
-          flag("python", "interpreter that runs the loader, such as /path/to/venv/bin/python",
-               "python3", option("python"))};
+  return {
+      flag("loader",
+           "your Python loader, FILE.py:FUNCTION or MODULE:FUNCTION; it returns an iterable of "
+           "batches, such as a DataLoader",
+           "", option("loader")),
+      flag("loader_args", "arguments of that function, such as num_workers=8,batch_size=64", "",
+           option("args")),
+      flag("python",
+           "interpreter that runs the loader, such as /path/to/venv/bin/python; default: that of "
+           "the environment of penstock, else that of VIRTUAL_ENV, else python3",
+           "", option("python")),
+      flag("pixels",
+           "entry of a batch that has the pixels, such as image or 0; default: by name and shape",
+           "", option("pixels_key")),
+      flag("labels",
+           "entry of a batch that has the labels, such as label or 1; default: by name and shape",
+           "", option("labels_key"))};
 }
 
 void apply_like_of(RunConfig& config, std::span<const std::string> arguments) {
@@ -406,6 +415,13 @@ void apply_like_of(RunConfig& config, std::span<const std::string> arguments) {
     if (!is_typed("num_batches", arguments) || !is_typed(other, arguments)) continue;
     throw ConfigError(
         fmt::format("--num-batches and --{} exclude each other; keep one", kebab(other)));
+  }
+  for (const char* const depth : {"prefetch", "device_slots"}) {
+    if (!is_typed("loader", arguments) || !is_typed(depth, arguments)) continue;
+    throw ConfigError(fmt::format(
+        "--{} and --loader exclude each other: a loader's run is as deep as its training loop; "
+        "use --loop ahead=N",
+        kebab(depth)));
   }
 }
 

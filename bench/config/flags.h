@@ -107,8 +107,8 @@ std::string command_text(std::string_view verb, std::span<const std::string> arg
 /// then --like, which apply_like_of applies first.
 std::vector<Flag> run_flags(RunConfig& config);
 
-/// Flags for a Python loader: --loader, --loader-args and --python. They write the feeder `python`
-/// and its options to `config`.
+/// Flags for a Python loader: --loader, --loader-args, --python, --pixels and --labels. They write
+/// the feeder `python` and its options to `config`.
 std::vector<Flag> loader_flags(RunConfig& config);
 
 /// Applies --like before the flags that override its defaults. If --data-dir is typed without

@@ -81,12 +81,13 @@ struct RunConfig {
   std::string on_bad_sample = "default";
   std::string order = "relaxed";
   std::string page_cache = "as-is";
-  std::int32_t prefetch = 3;               ///< slots of the host ring
+  std::string loop;           ///< of a loader's run, see training_loop.h; empty: the device's
+  std::int32_t prefetch = 3;  ///< slots of the host ring; with a loader, those of `loop`
   std::string huge_pages = "transparent";  ///< for the host ring: off, transparent or explicit
   bool pinned_memory = true;               ///< of the host ring
   std::string data_format = "NHWC";        ///< of batches; a result has the feeder's
   std::int32_t batch_group_size = 0;       ///< above 0: the host ring is filled in groups
-  std::int32_t device_slots = 2;           ///< slots of each device's ring
+  std::int32_t device_slots = 2;           ///< slots of each device's ring; as prefetch
   std::int32_t feeder_threads = 0;         ///< 0: one per usable core
   double timeout = 30;                     ///< seconds that producers and other ranks may be silent
   std::uint64_t seed = 1234;

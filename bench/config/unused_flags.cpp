@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "bench/cli.h"
+#include "bench/config/training_loop.h"
 #include "bench/config/training_rules.h"
 #include "bench/report/step_table.h"
 #include "dataflow/entry.h"
@@ -38,6 +39,7 @@ bool has_host_ring(const RunConfig& run) {
   const FeederEntry* const feeder = entry_of(feeder_table(), run.fake_location);
   return feeder == nullptr || feeder->slots != MemoryKind::device;
 }
+bool has_own_depth(const RunConfig& run) { return !has_loader(run); }
 bool evaluates(const RunConfig& run) { return run.eval || report::evaluates_while_training(run); }
 bool trains(const RunConfig& run) { return !run.eval && !run.forward_only; }
 bool has_resnet_rates(const RunConfig& run) {
@@ -67,6 +69,8 @@ constexpr std::string_view kNoTraining = "--eval and --forward-only change no we
 constexpr std::string_view kNoHostRing =
     "the feeder of --fake-location fills slots of the device; use --device-slots";
 
+constexpr std::string_view kDepthOfLoop = "a loader's run is as deep as its loop; use --loop";
+
 constexpr Effect kEffects[] = {
     {"data_dir", reads_files, kNoFiles},
     {"data_name", reads_files, kNoFiles},
@@ -85,7 +89,10 @@ constexpr Effect kEffects[] = {
     {"fp16_inc_loss_scale_every_n", adapts_scale, "see --fp16-enable-auto-loss-scale"},
     {"agg_small_grads_max_group", groups_gradients, "see --agg-small-grads-max-bytes"},
     {"max_ckpts_to_keep", keeps_checkpoints, "no checkpoint is saved; add --train-dir"},
+    {"loop", has_loader, "it is for loaders; use --loader"},
     {"prefetch", has_host_ring, kNoHostRing},
+    {"prefetch", has_own_depth, kDepthOfLoop},
+    {"device_slots", has_own_depth, kDepthOfLoop},
     {"huge_pages", has_host_ring, kNoHostRing},
     {"pinned_memory", has_host_ring, kNoHostRing},
     {"batch_group_size", has_host_ring, kNoHostRing},

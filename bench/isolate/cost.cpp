@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "bench/record/epoch_edges.h"
 #include "bench/record/sweep_result.h"
 #include "bench/statistics/series.h"
 
@@ -24,14 +25,17 @@ statistics::WarmUp warm_up_of(const RunResult& result) {
   const double devices = std::max(1, result.config.num_gpus);
   const auto reserve =
       static_cast<std::size_t>(std::ceil(std::max(0.0, result.reserve_start) / devices));
-  const std::size_t floor = std::min(reserve + 1, result.step_ms.size() / kKeptAtLeast);
-  return statistics::find_warm_up(result.step_ms, floor);
+  const std::vector<double> steady = without_edges(result, result.step_ms);
+  const std::size_t floor = std::min(reserve + 1, steady.size() / kKeptAtLeast);
+  return statistics::find_warm_up(steady, floor);
 }
 
-/// The mean over the kept steps of a series with one value per step.
+/// The mean over an epoch of a series with one value per step: of the kept steps, and of the edges
+/// of epochs, if the loader's length is known.
 double kept_mean(const RunResult& result, const std::vector<double>& series, std::size_t dropped) {
   if (series.size() != result.step_ms.size()) return 0;
-  return mean(std::span(series).subspan(dropped));
+  const std::vector<double> steady = without_edges(result, series);
+  return with_edges(result, series, mean(std::span(steady).subspan(dropped)));
 }
 
 }  // namespace
@@ -47,8 +51,9 @@ bool is_usable(const RunResult& result) {
 SteadyRun steady_state(const RunResult& result) {
   const statistics::WarmUp warm_up = warm_up_of(result);
   SteadyRun run;
-  run.dropped = std::min(warm_up.steps, result.step_ms.size());
-  run.steps = result.step_ms.size() - run.dropped;
+  const std::size_t steady = without_edges(result, result.step_ms).size();
+  run.dropped = std::min(warm_up.steps, steady);
+  run.steps = steady - run.dropped;
   run.drifting = warm_up.drifting;
   run.drift_percent = warm_up.drift_percent;
   run.step_ms = kept_mean(result, result.step_ms, run.dropped);
@@ -60,7 +65,8 @@ SteadyRun steady_state(const RunResult& result) {
                     result.copy_exposed_ms.size() == result.step_ms.size() &&
                     result.late_ms.size() == result.step_ms.size();
   run.kept_up_ms = run.step_ms;
-  if (const double rate = kept_up_img_per_s(result); rate > 0 && rate < result.img_per_s) {
+  const double rate = kept_up_img_per_s(result);
+  if (result.epoch_begins.empty() && rate > 0 && rate < result.img_per_s) {
     run.kept_up_ms =
         std::max(run.step_ms, 1e3 * static_cast<double>(result.images_per_step) / rate);
   }

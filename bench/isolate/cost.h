@@ -20,7 +20,8 @@
 
 namespace penstock::isolate {
 
-/// Means over the kept steps, in ms per step of all devices together.
+/// Means over an epoch: over the kept steps, and over the edges of a loader's epochs in proportion
+/// (bench/record/epoch_edges.h). In ms per step of all devices together.
 struct SteadyRun {
   std::size_t steps = 0, dropped = 0;  ///< kept; left out at the beginning of the window
   bool drifting = false;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "bench/config/training_loop.h"
 #include "bench/record/statistics.h"
 
 namespace penstock::isolate {
@@ -57,6 +58,14 @@ double block_s(std::span<const PilotTime> times, std::span<const std::int64_t> s
   return sum;
 }
 
+/// The steps of a window in which an epoch of the loader ends; 0: no loader, or not known.
+std::int64_t steps_to_edge(std::span<const PilotTime> times) {
+  double longest = 0;
+  for (const PilotTime& time : times) longest = std::max(longest, time.steps_per_epoch);
+  constexpr std::int64_t kAfter = 3;  // the first step of the next epoch, and two more
+  return longest > 0 ? std::llround(longest) - kWarmupSteps + kAfter : 0;
+}
+
 /// The most steps for a block of at most `seconds`; at least kLeastSteps.
 std::int64_t most_steps(std::span<const PlannedRun> runs, std::span<const PilotTime> times,
                         double seconds) {
@@ -88,6 +97,12 @@ std::vector<PlannedRun> planned_runs(const IsolatePlan& plan) {
   std::vector<PlannedRun> runs = {{ceiling_config(plan.config), Rung::ceiling},
                                   {plan.config, Rung::coupled},
                                   {supply_config(plan.config), Rung::supply}};
+  if (parse_loop(plan.config.loop).ahead.value_or(0) > 0) {
+    RunConfig config = plan.config;
+    config.loop = "sync";
+    config.device_slots = 1;
+    runs.push_back({std::move(config), Rung::waiting});
+  }
   if (!plan.threads_matter) return runs;
   std::vector<std::int32_t> counts{plan.cores};
   for (std::int32_t threads = 1; threads < plan.cores; threads *= 2) counts.push_back(threads);
@@ -112,6 +127,8 @@ PilotTime pilot_time(const RunResult& result, double wall_s) {
                         static_cast<double>(kPilotSteps + kPilotWarmup);
   time.overhead_s = std::max(0.0, wall_s - seen_s);
   time.reserve = result.reserve_start / std::max(1, result.config.num_gpus);
+  const auto epoch = result.facts.find("loader_steps_per_epoch");
+  if (epoch != result.facts.end()) time.steps_per_epoch = epoch->second;
   return time;
 }
 
@@ -139,7 +156,13 @@ std::vector<std::int64_t> plan_steps(std::span<const PlannedRun> runs,
         most_steps(runs, times, usable_s / static_cast<double>(kMinBlocks));
     steps = std::min(fewer_blocks, reserves);
   }
-  return steps_for(runs, times, std::min(steps, wanted));
+  steps = std::min(steps, wanted);
+  const std::int64_t to_edge = steps_to_edge(times);
+  const double least_s = usable_s / static_cast<double>(kMinBlocks);
+  if (to_edge > steps && block_s(times, steps_for(runs, times, to_edge)) <= least_s) {
+    steps = to_edge;
+  }
+  return steps_for(runs, times, steps);
 }
 
 }  // namespace penstock::isolate

@@ -35,7 +35,9 @@ struct IsolatePlan {
 };
 
 /// What a row of the sweep is measured for.
-enum class Rung : unsigned char { ceiling, coupled, supply, step };
+/// `waiting`: the feeder
+/// is a loader, in a loop that waits for each step.
+enum class Rung : unsigned char { ceiling, coupled, supply, waiting, step };
 
 /// One run of a block; it becomes one row of the sweep.
 struct PlannedRun {
@@ -48,6 +50,7 @@ RunConfig ceiling_config(RunConfig config);
 RunConfig supply_config(RunConfig config);
 
 /// The runs of a block: the ceiling, the feeder coupled to the trainer, and the feeder alone. If
+/// the feeder is a loader in a loop that runs ahead, also with one that waits for each step. If
 /// threads matter, also the feeder alone with 1, 2, 4, ... threads up to the usable cores.
 std::vector<PlannedRun> planned_runs(const IsolatePlan& plan);
 
@@ -59,16 +62,18 @@ inline constexpr std::size_t kMinBlocks = 3, kWantedBlocks = 5;
 
 /// What a pilot run says about the duration of a longer run.
 struct PilotTime {
-  double step_s = 0;      ///< one step
-  double overhead_s = 0;  ///< the run without its steps
-  double reserve = 0;     ///< steps whose batches were ready before the window
+  double step_s = 0;           ///< one step
+  double overhead_s = 0;       ///< the run without its steps
+  double reserve = 0;          ///< steps whose batches were ready before the window
+  double steps_per_epoch = 0;  ///< of a loader; 0: not known
 };
 /// From a pilot run that took `wall_s`; zeros if it measured nothing.
 PilotTime pilot_time(const RunResult& result, double wall_s);
 
 /// Returns the steps of each of `runs`, given their pilot `times`. At least kMinBlocks and if
 /// possible kWantedBlocks blocks then fit into `seconds`. Ceiling and coupled runs have the same
-/// number of steps: 20 reserves, if they fit. Runs without a trainer end sooner.
+/// number of steps: 20 reserves, if they fit; more if a loader's epoch then ends in the window.
+/// Runs without a trainer end sooner.
 std::vector<std::int64_t> plan_steps(std::span<const PlannedRun> runs,
                                      std::span<const PilotTime> times, double seconds);
 

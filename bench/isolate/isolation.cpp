@@ -268,6 +268,16 @@ void analyse(Isolation& found, const IsolatePlan& plan) {
   const std::vector<BlockPair> blocks = pair_blocks(ceiling, coupled);
   measurement.blocks = blocks.size();
   found.cost = find_cost(blocks, images_per_step(coupled), plan.targets);
+  if (measurement.waiting_row) {
+    const Row& waiting = measurement.sweep.rows[*measurement.waiting_row];
+    found.cost_if_waiting =
+        find_cost(pair_blocks(ceiling, waiting), images_per_step(waiting), plan.targets);
+  }
+  std::vector<const RunResult*> runs;
+  for (const Repetition& repetition : coupled.repetitions) {
+    if (is_usable(repetition.result)) runs.push_back(&repetition.result);
+  }
+  found.epochs = epoch_edges(runs);
   if (measurement.supply_row) {
     found.supply_img_per_s = supply_of(measurement.sweep.rows[*measurement.supply_row]);
   }

@@ -20,6 +20,7 @@
 #include "bench/isolate/ladder.h"
 #include "bench/isolate/noise.h"
 #include "bench/isolate/predictions.h"
+#include "bench/record/epoch_edges.h"
 #include "bench/record/sweep_result.h"
 #include "bench/statistics/estimate.h"
 
@@ -30,7 +31,8 @@ struct Measurement {
   SweepResult sweep;  ///< every run, with its steps
   std::size_t ceiling_row = 0, coupled_row = 0;
   std::optional<std::size_t> supply_row;
-  std::size_t blocks = 0;           ///< in which both the ceiling and the feeder ended well
+  std::optional<std::size_t> waiting_row;  ///< the loader in a loop that waits for each step
+  std::size_t blocks = 0;                  ///< in which both the ceiling and the feeder ended well
   std::size_t measured_blocks = 0;  ///< in which every row ran; the first rounds of the sweep
   std::string stopped_because;      ///< "the interval is within 1 %", "the budget of 45 s ended"
   std::vector<BlockNoise> noise;
@@ -43,6 +45,9 @@ struct Isolation {
   Measurement measurement;
   std::optional<InputCostFinding> cost;
   std::optional<statistics::Estimate> supply_img_per_s;
+  EpochEdges epochs;  ///< of a loader
+  /// The cost in a loop that waits for each step, if the measured loop runs ahead.
+  std::optional<InputCostFinding> cost_if_waiting;
   std::optional<DeliveryFinding> delivery;  ///< of a feeder that receives from other processes
   Diagnosis diagnosis;
   Predictions predictions;

@@ -155,6 +155,14 @@ Json to_json(const statistics::Estimate& estimate) {
               {"ends", ends_of(estimate)}};
 }
 
+Json to_json(const EpochEdges& epochs) {
+  return Json{{"steps_per_epoch", epochs.steps_per_epoch},
+              {"edges_seen", epochs.seen},
+              {"steady_ms", epochs.steady_ms},
+              {"edge_longer_ms", epochs.longer_ms},
+              {"first_batch_s", epochs.first_batch_s}};
+}
+
 Json to_json(const BlockNoise& noise) {
   return Json{{"block", noise.block},
               {"steal_percent", noise.steal_percent},
@@ -180,7 +188,9 @@ Json to_json(const Isolation& found) {
               {"coupled_row", found.measurement.coupled_row},
               {"supply_row", or_null(found.measurement.supply_row)},
               {"cost", or_null(found.cost)},
+              {"cost_if_waiting", or_null(found.cost_if_waiting)},
               {"supply_img_per_s", or_null(found.supply_img_per_s)},
+              {"epochs", to_json(found.epochs)},
               {"delivery", found.delivery ? to_json(*found.delivery) : Json(nullptr)},
               {"stages", list_of(found.diagnosis.stages)},
               {"bottleneck", or_null(found.diagnosis.bottleneck)},

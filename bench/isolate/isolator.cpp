@@ -209,12 +209,14 @@ std::vector<PilotTime> Isolator::times_of(const SweepResult& pilot) const {
 
 void Isolator::measure_blocks(IsolateListener& listener, const std::stop_token& stop) {
   const std::vector<PlannedRun> runs = planned_runs(plan_);
-  constexpr std::size_t kPiloted = 3;  // other numbers of threads follow from the third
+  // Other numbers of threads follow from those of the plan's.
+  const bool waits = runs.size() > 3 && runs[3].rung == Rung::waiting;
+  const std::size_t piloted = waits ? 4 : 3;
   const double budget_s = seconds(plan_.budget);
   const Time began = clock_.now();
   found_.measurement.ceiling_row = 0;
   found_.measurement.coupled_row = 1;
-  const SweepResult& first = pilot(std::span(runs).first(kPiloted), budget_s, listener, stop);
+  const SweepResult& first = pilot(std::span(runs).first(piloted), budget_s, listener, stop);
   if (!has_rate(first.rows[0]) || !has_rate(first.rows[1])) {
     append_sweep(found_.measurement.sweep, first);  // the pilot's runs say why
     found_.measurement.stopped_because =
@@ -222,10 +224,10 @@ void Isolator::measure_blocks(IsolateListener& listener, const std::stop_token& 
     return;
   }
   std::vector<PilotTime> times = times_of(first);
-  for (std::size_t i = kPiloted; i < runs.size(); ++i) {
-    PilotTime time = times[kPiloted - 1];
-    time.step_s *= static_cast<double>(runs[kPiloted - 1].config.feeder_threads) /
-                   runs[i].config.feeder_threads;
+  for (std::size_t i = piloted; i < runs.size(); ++i) {
+    PilotTime time = times[2];
+    time.step_s *=
+        static_cast<double>(runs[2].config.feeder_threads) / runs[i].config.feeder_threads;
     times.push_back(time);
   }
   const double left_s = std::max(0.0, budget_s - seconds(clock_.now() - began));
@@ -241,6 +243,7 @@ void Isolator::measure_blocks(IsolateListener& listener, const std::stop_token& 
   append(phase, listener, stop);
   found_.measurement.measured_blocks = found_.measurement.sweep.rounds.size();
   found_.measurement.supply_row = 2;
+  if (waits) found_.measurement.waiting_row = 3;
   if (stop.stop_requested()) {
     found_.measurement.stopped_because = "it was interrupted";
   } else if (found_.measurement.stopped_because.empty()) {

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 
+#include "bench/config/training_loop.h"
 #include "bench/isolate/cost.h"
 #include "bench/isolate/variation.h"
 #include "bench/record/report_text.h"
@@ -294,7 +295,7 @@ class RecommendationList {
 
 std::vector<Prediction> predict_depths(const Predictor& predictor) {
   std::vector<Prediction> depths;
-  if (!predictor.can_predict()) return depths;
+  if (!predictor.can_predict() || has_loader(predictor.config())) return depths;
   std::vector<std::int32_t> slots(kDepths.begin(), kDepths.end());
   slots.push_back(predictor.config().prefetch);
   std::sort(slots.begin(), slots.end());

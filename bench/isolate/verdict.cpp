@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <numeric>
 #include <optional>
 
+#include "bench/config/training_loop.h"
 #include "bench/isolate/delivery.h"
 #include "bench/record/report_text.h"
 #include "bench/record/statistics.h"
@@ -89,6 +91,35 @@ std::string headline_of(const Isolation& found, double margin) {
     return fmt::format("Feeding slows the steps themselves down: {}.", costs);
   }
   return fmt::format("No stage of the feeder is saturated, yet it supplies no more: {}.", costs);
+}
+
+/// What the edges of a loader's epochs add to the cost, for the headline.
+std::string edges_clause(const EpochEdges& epochs) {
+  if (epochs.misses_edges()) {
+    return fmt::format(
+        "; the budget reached no end of an epoch of {:.0f} steps, so this leaves out what the "
+        "begin of an epoch costs (the first batch came after {:.1f} s)",
+        epochs.steps_per_epoch, epochs.first_batch_s);
+  }
+  if (!(epochs.steps_per_epoch > 0)) return {};
+  return fmt::format(
+      "; a step takes {:.1f} ms, and the first one of each epoch of {:.0f} steps {:.0f} ms longer "
+      "(the very first batch came after {:.1f} s)",
+      epochs.steady_ms, epochs.steps_per_epoch, epochs.longer_ms, epochs.first_batch_s);
+}
+
+/// What a loop that waits for each step pays, if that is another cost.
+std::string waiting_sentence(const Isolation& found) {
+  constexpr double kOther = 5;  // per cent of the trainer's speed
+  if (!found.cost_if_waiting) return {};
+  const statistics::Estimate& other = found.cost_if_waiting->percent;
+  if (std::abs(other.value - found.cost->percent.value) <= kOther) return {};
+  return fmt::format(
+      "If your loop waits for each step (--loop sync), for example because it reads the loss, "
+      "input "
+      "costs {}: {:.0f} of {:.0f} img/s are left.",
+      cost_text(*found.cost_if_waiting, "block"), found.cost_if_waiting->coupled_img_per_s.value,
+      found.cost_if_waiting->ceiling_img_per_s.value);
 }
 
 std::string split_sentence(const InputCostFinding& cost) {
@@ -231,12 +262,6 @@ std::string loader_sentence(const Isolation& found) {
     }
     text += ".";
   }
-  if (const auto left_out = mean_fact(coupled, "images_left_out_per_epoch")) {
-    text += fmt::format(
-        " {:.0f} images of each epoch come in a smaller batch, which is not trained on; img/s "
-        "counts whole batches.",
-        *left_out);
-  }
   return text;
 }
 
@@ -291,6 +316,14 @@ std::string work_of_stage(const StageFinding& stage) {
 std::vector<std::string> verdict_of(const Isolation& found, const IsolatePlan& plan) {
   std::vector<std::string> sentences{headline_of(found, plan.targets.margin)};
   if (!found.cost) return sentences;
+  if (const std::string loop = describe_loop(plan.config); !loop.empty()) {
+    sentences.front().pop_back();
+    sentences.front() +=
+        fmt::format(", in a training loop {}{}.", loop, edges_clause(found.epochs));
+  }
+  if (std::string waiting = waiting_sentence(found); !waiting.empty()) {
+    sentences.push_back(std::move(waiting));
+  }
   if (is_crowded(found.measurement)) sentences.push_back(crowded_sentence(found.measurement));
   const statistics::Verdict verdict = found.cost->verdict;
   if (verdict == statistics::Verdict::slower) sentences.push_back(split_sentence(*found.cost));

@@ -193,6 +193,9 @@ struct FieldsOf<RunResult> {
             "time that each step waited for the exchange of gradients after backward; empty: not "
             "known",
             Range::any, Presence::later),
+      Field("epoch_begins", &RunResult::epoch_begins,
+            "steps of the window, from 0, whose batch is the first of a loader's next epoch",
+            kNotNegative, Presence::later),
       Field("parts", &RunResult::parts, "percentiles of each part of a step, over the steps",
             Range::any, Presence::later),
       Field("stages", &RunResult::stages, "the stages from source to device", Range::any, kSince2),

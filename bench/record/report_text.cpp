@@ -166,16 +166,20 @@ std::string headline(const SweepResult& sweep) {
       sweep, [](const RunConfig& config) { return fmt::format("{}", all_devices(config)); });
   const std::string rate = device_rate(sweep);
   const bool one_device = devices == "1", one_row = sweep.rows.size() == 1;
+  const std::string loop = values_over(sweep, [](const RunConfig& config) {
+    return config.loop.empty() ? std::string("none") : config.loop;
+  });
   return fmt::format(
-      "What it costs to feed {} {} device{}{}{} that train{} {} (update {}, batch {} per device): "
+      "What it costs to feed {} {} device{}{}{} that train{} {} (update {}, batch {} per "
+      "device{}): "
       "{}{}, in at most {}{}. Every run is a separate process that measures {} steps or more; "
       "their order is random.",
       devices, values_of(sweep, "device"), one_device ? "" : "s", rate,
       one_device || rate.empty() ? "" : " each", one_device ? "s" : "", values_of(sweep, "model"),
       values_of(sweep, "variable_update"), batch == "0" ? "auto" : batch,
-      count(sweep.rows.size(), "configuration"), one_row ? "" : " compared",
-      count(static_cast<std::size_t>(sweep.repetitions), "run"), one_row ? "" : " each",
-      values_of(sweep, "num_batches"));
+      loop == "none" ? "" : ", loop " + loop, count(sweep.rows.size(), "configuration"),
+      one_row ? "" : " compared", count(static_cast<std::size_t>(sweep.repetitions), "run"),
+      one_row ? "" : " each", values_of(sweep, "num_batches"));
 }
 
 std::vector<std::string> how_to_read(const SweepResult& sweep) {

@@ -99,6 +99,7 @@ std::string format_header(const StepTableHeader& header) {
   text += line("NUMA bind:", option_in(config.fake_location, "numa").empty() ? "False" : "True");
   text += line("Data format:", config.data_format);
   text += line("Optimizer:", config.optimizer.substr(0, config.optimizer.find(':')));
+  if (!config.loop.empty()) text += line("Loop:", config.loop);
   text += variable_lines(header);
   return text + "==========\n";
 }

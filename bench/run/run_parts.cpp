@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/config/training_loop.h"
 #include "bench/config/training_rules.h"
 #include "bench/record/machine.h"
 #include "bench/report/step_table.h"
@@ -136,6 +137,13 @@ void note_shared_cores(RunSetup& setup) {
   } else {
     setup.probe.note("feeding runs at nice 19, beside a trainer on the same machine's cores");
   }
+}
+
+/// Stagers of a loader's run hold batches as long as its loop needs them.
+Holding holding_of(const RunConfig& config) {
+  const std::optional<std::int32_t> ahead = parse_loop(config.loop).ahead;
+  if (!ahead) return Holding::none;
+  return *ahead == 0 ? Holding::read : Holding::launched;
 }
 
 /// Notes how gradients are exchanged, and that accuracies are meaningless if the device computes
@@ -405,9 +413,9 @@ void RunParts::make_feeders() {
           setup.spec, setup.data_plan(static_cast<std::int32_t>(index), schedule.first_step),
           *device, setup.config.device_slots, setup.probe);
     } else {
-      rank.stager =
-          std::make_unique<Stager>(*feed.host_ring, index, *rank.ring, *device,
-                                   setup.marks(Work::staging, static_cast<std::int32_t>(index)));
+      rank.stager = std::make_unique<Stager>(
+          *feed.host_ring, index, *rank.ring, *device,
+          setup.marks(Work::staging, static_cast<std::int32_t>(index)), holding_of(setup.config));
       rank.stager->count(setup.probe.stage({"copy", "stager"}), setup.clock);
     }
   }

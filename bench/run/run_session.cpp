@@ -23,6 +23,7 @@
 #include "bench/config/due_points.h"
 #include "bench/config/run_config.h"
 #include "bench/config/training_rules.h"
+#include "bench/record/epoch_edges.h"
 #include "bench/record/machine.h"
 #include "bench/record/statistics.h"
 #include "bench/run/checkpoint_keeper.h"
@@ -511,6 +512,17 @@ RunResult RunSession::collect(bool stopped_from_outside) {
   result.evaluations = evaluations_;
   result.discarded_steps = plan_.discarded_steps();
   recorder_.add_measurements(result, data_ended_ && !plan_.is_complete());
+  if (!config_.loop.empty() && result.window_s > 0) {
+    const double cores = result.process_cpu_s / result.window_s;
+    result.facts["harness_cores"] = cores;
+    result.notes.push_back(fmt::format(
+        "beside the loader, Penstock itself used {:.2f} of {} cores; the copy in the loader's "
+        "process stands for the one to the device in a training loop",
+        cores, usable_cores()));
+  }
+  if (std::string edges = describe_edges(result); !edges.empty()) {
+    result.notes.push_back(std::move(edges));
+  }
   if (config_.eval && !evaluations_.empty() && evaluations_.back().seconds > 0) {
     const EvaluationReport& report = evaluations_.back();
     result.window_s = report.seconds;

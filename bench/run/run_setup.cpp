@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "bench/config/training_loop.h"
 #include "bench/config/training_rules.h"
 #include "bench/report/step_table.h"
 #include "bench/run/progress_line.h"
@@ -124,9 +125,12 @@ std::unique_ptr<Feeder> RunSetup::make_feeder(const BatchSpec& batches, DataPlan
       .marks = marks(Work::feeding),
       .on_bad_sample = parse_bad_sample_policy(config.on_bad_sample),
       .timeout = patience_of(config),
+      .launch = std::chrono::round<Nanoseconds>(
+          std::chrono::duration<double, std::milli>(parse_loop(config.loop).launch_ms)),
       .threads = config.feeder_threads,
       .slots = slots,
       .seed = config.seed,
+      .started = components.started,
   });
 }
 

@@ -213,6 +213,9 @@ void append_steps(const WindowLeg& leg, const RunConfig& config, RunResult& resu
   Nanoseconds before{};
   bool first = true;
   for (const StepLog::Step& step : leg.log->ready()) {
+    if (step.begins_epoch) {
+      result.epoch_begins.push_back(static_cast<std::int64_t>(result.step_ms.size()));
+    }
     result.step_ms.push_back(milliseconds(step.completion - before));
     result.input_wait_ms.push_back(milliseconds(step.input_wait));
     const Nanoseconds idle_from =

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "bench/config/due_points.h"
+#include "bench/config/training_loop.h"
 #include "bench/config/training_rules.h"
 #include "bench/record/exit_code.h"
 #include "bench/record/machine.h"
@@ -39,6 +40,15 @@ RunResult failed_result(const RunConfig& config) {
   return result;
 }
 
+/// States the interpreter of a loader.
+RunConfig with_python(RunConfig config, const FeederEntry& feeder) {
+  if (options_of(config.fake_location, feeder.options).given("python")) return config;
+  ComponentText text = parse_component(config.fake_location);
+  text.values.emplace_back("python", default_python());
+  config.fake_location = component_text(text);
+  return config;
+}
+
 /// Cores available to one of `processes` on this machine: its bound cores, or a share of all.
 std::int32_t cores_of_one(std::int32_t processes) {
   return is_bound_to_processors() ? usable_cores() : std::max(1, usable_cores() / processes);
@@ -56,12 +66,16 @@ Options options_of(std::string_view text, std::span<const OptionSpec> specs) {
   return Options(parts.name, specs, parts);
 }
 
-RunConfig adopt_batches(RunConfig config, const FeederEntry& feeder, const std::stop_token& stop) {
+RunConfig adopt_batches(RunConfig config, Runner::Components& components,
+                        const std::stop_token& stop) {
+  const FeederEntry& feeder = *components.feeder;
   if (feeder.describe_batches == nullptr) return config;
+  if (follows_loop(config, feeder)) config = with_python(std::move(config), feeder);
   const Options options = options_of(config.fake_location, feeder.options);
   const std::optional<FeederBatches> found = feeder.describe_batches(options, stop);
   if (!found) return config;
   const FeederBatches& batches = *found;
+  components.started = batches.started;
   ComponentText text = parse_component(config.fake_location);
   const auto adopt = [](std::int32_t& size, std::int32_t yielded, const char* flag) {
     if (size == 0) size = yielded;
@@ -86,7 +100,8 @@ void adopt_batches(std::span<RunConfig> rows, const std::stop_token& stop) {
     const FeederEntry* const feeder =
         match_entry(feeder_table(), parse_component(row.fake_location).name);
     if (feeder == nullptr || feeder->describe_batches == nullptr) continue;
-    row = adopt_batches(std::move(row), *feeder, stop);
+    Runner::Components components{.feeder = feeder};
+    row = adopt_batches(std::move(row), components, stop);
     found = &row;
   }
   if (found == nullptr) return;
@@ -102,6 +117,11 @@ RunConfig resolve(RunConfig config, const Runner::Components& components) {
   if (config.image_size == 0 && image.height == image.width) config.image_size = image.height;
   if (config.classes == 0) config.classes = components.model->classes;
   config.gradient_reduction = resolve_gradient_reduction(config);
+  if (follows_loop(config, *components.feeder)) {
+    config = with_loop(std::move(config), *components.backend);
+  } else {
+    config.loop.clear();
+  }
   if (components.update->ranks == RankKind::processes && config.num_gpus != 1) {
     throw ConfigError(
         fmt::format("--variable-update {} trains on one device in each process, and --num-gpus is "
@@ -130,7 +150,8 @@ Runner::Components find_components(const RunConfig& config) {
           &find_entry(update_table(), name(config.variable_update)),
           &find_entry(optimizer_table(), name(config.optimizer)),
           nullptr,
-          nullptr};
+          nullptr,
+          {}};
 }
 
 /// The parts, and the stop source that lets ranks leave an exchange.

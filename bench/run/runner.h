@@ -130,6 +130,8 @@ struct RunResult {
   /// Per step: from the end of backward to the end of the exchange, of the rank that started last.
   /// Empty if no exchange overlaps with backward.
   std::vector<double> exchange_exposed_ms;
+  /// The steps, from 0, whose batch a loader yields first in a later epoch.
+  std::vector<std::int64_t> epoch_begins;
   std::vector<PartTimes> parts;  ///< see bench/record/step_parts.h
   std::vector<StageUse> stages;  ///< upstream first
   std::vector<QueueUse> queues;  ///< upstream first
@@ -193,6 +195,7 @@ class Runner {
     cluster::Processes* processes = nullptr;  ///< must outlive the run; null: one process
     /// Connection to parameter servers in other processes; must outlive the run. Null: none.
     cluster::ServerConnection* servers = nullptr;
+    std::shared_ptr<StartedSource> started{};  ///< by adopt_batches, for the run's feeder; or null
   };
   /// `trace` records the first steps of the window; it is null or must outlive the runner. A stop
   /// request ends the compilation of the model with an Error.
@@ -221,8 +224,10 @@ Runner::Components find_components(const RunConfig& config);
 
 /// If the feeder's batches come from a source that decides their shape, asks the source, and states
 /// the shape in --batch-size, --image-size and the feeder's options. Otherwise returns `config`
-/// unchanged. Throws ConfigError, also if a typed size differs; what the source throws.
-RunConfig adopt_batches(RunConfig config, const FeederEntry& feeder, const std::stop_token& stop);
+/// unchanged. Leaves the source in `components`, whose run takes it over. Throws ConfigError, also
+/// if a typed size differs; what the source throws.
+RunConfig adopt_batches(RunConfig config, Runner::Components& components,
+                        const std::stop_token& stop);
 /// The same for all rows of a sweep, which then train on batches of one size. Rows that cannot run
 /// here stay unchanged.
 void adopt_batches(std::span<RunConfig> rows, const std::stop_token& stop);

@@ -35,6 +35,7 @@ class StepLog {
     double l2_loss = 0;               ///< the same on every rank that knows it
     std::int64_t top1 = 0, top5 = 0;  ///< images, over all ranks
     bool finite = true;
+    bool begins_epoch = false;  ///< on any rank
     std::size_t ranks_done = 0;
   };
 
@@ -58,6 +59,7 @@ class StepLog {
     step.top1 += times.result.top1;
     step.top5 += times.result.top5;
     step.finite = step.finite && times.result.finite;
+    step.begins_epoch = step.begins_epoch || times.begins_epoch;
     if (++step.ranks_done == ranks_) {
       ++ready_;  // ranks finish their steps in order, so steps become ready in order
       changed_.notify_all();

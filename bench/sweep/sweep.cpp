@@ -25,11 +25,12 @@ namespace {
 constexpr std::array<std::string_view, 6> kComponentKeys = {
     "fake_location", "model", "variable_update", "device", "optimizer", "on_bad_sample"};
 /// Keys that do not change the trainer.
-constexpr std::array<std::string_view, 17> kFeederKeys = {"fake_location",
+constexpr std::array<std::string_view, 18> kFeederKeys = {"fake_location",
                                                           "data_dir",
                                                           "on_bad_sample",
                                                           "order",
                                                           "page_cache",
+                                                          "loop",
                                                           "prefetch",
                                                           "huge_pages",
                                                           "pinned_memory",
@@ -129,7 +130,8 @@ std::vector<RunConfig> Sweep::expand(const RunConfig& base) const {
 bool same_trainer(const RunConfig& a, const RunConfig& b) {
   const std::span<const ConfigKey> keys = config_keys();
   return std::all_of(keys.begin(), keys.end(), [&](const ConfigKey& key) {
-    return contains(kFeederKeys, key.name) || key.get(a) == key.get(b);
+    return contains(kFeederKeys, key.name) || key.get(a) == key.get(b) ||
+           (key.name == "device_slots" && a.loop != b.loop);
   });
 }
 

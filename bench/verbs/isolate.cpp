@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <optional>
 
 #include "bench/cli.h"
 #include "bench/config/flags.h"
+#include "bench/config/training_loop.h"
 #include "bench/config/unused_flags.h"
 #include "bench/dataset/open_dataset.h"
 #include "bench/isolate/isolate_progress.h"
@@ -20,6 +22,8 @@
 #include "bench/run/device_choice.h"
 #include "bench/sweep/child_run.h"
 #include "bench/sweep/sweep.h"
+#include "bench/watch/watch_record.h"
+#include "bench/watch/watch_summary.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
@@ -38,6 +42,7 @@ struct Arguments {
   bool verbose = false;
   std::string constant_endpoint;
   std::string vary;
+  std::string from_watch;               ///< a record of `penstock watch`; empty: none
   std::optional<PrivateFolder> folder;  ///< for the ladder's sockets
 };
 
@@ -73,6 +78,11 @@ std::vector<Flag> isolate_flags(Arguments& wanted) {
                      "address that your `penstock serve --feeder host` sends to, for --ladder "
                      "with zmq-consume; default: a local one is started",
                      wanted.constant_endpoint),
+           flag.text(
+               "from_watch",
+               "record of `penstock watch`: the device replays its steps, and --loop is that of "
+               "the watched training",
+               wanted.from_watch),
            flag.text("out", "folder for isolation.json, results.json, results.csv and report.html",
                      wanted.out),
            flag.boolean("verbose", "print the output of the runs", wanted.verbose)}) {
@@ -100,11 +110,36 @@ void refuse_what_cannot_be_isolated(const RunConfig& config, const Runner::Compo
   }
 }
 
+/// The device and the loop of a watched training, unless they are typed. Throws ConfigError.
+void follow_watched(RunConfig& config, const std::string& path,
+                    std::span<const std::string> arguments) {
+  const std::optional<watch::WatchRecord> record = watch::read_record(path);
+  const std::optional<watch::LoopPace> pace = record ? watch::loop_pace(*record) : std::nullopt;
+  if (!pace) {
+    throw ConfigError(fmt::format(
+        "--from-watch is '{}'; expected a record of `penstock watch --json` or its folder, with "
+        "steps of a loop",
+        path));
+  }
+  if (!has_loader(config)) {
+    throw ConfigError(
+        "--from-watch has the pace of the watched training, but not its loader; give --loader too");
+  }
+  std::filesystem::path file = path;
+  if (std::filesystem::is_directory(file)) file /= "watch.json";
+  if (!is_typed("device", arguments)) {
+    config.device = fmt::format("emulated:trace='{}'", file.string());
+  }
+  if (is_typed("loop", arguments)) return;
+  config.loop =
+      pace->waits_for_steps ? "sync" : fmt::format("async:launch={:.3f}", pace->launch_ms);
+}
+
 /// Resolves the configuration, and derives the rest of the plan from it.
 void complete(Arguments& wanted, const Invocation& invocation) {
   constexpr std::int64_t kFewest = 2 * static_cast<std::int64_t>(isolate::kMinKeptSteps);
   isolate::IsolatePlan& plan = wanted.plan;
-  const Runner::Components components = find_components(wanted.config);
+  Runner::Components components = find_components(wanted.config);
   refuse_what_cannot_be_isolated(wanted.config, components);
   if (is_typed("num_batches", invocation.arguments)) plan.steps = wanted.config.num_batches;
   if (plan.steps > 0 && plan.steps < kFewest) {
@@ -113,7 +148,8 @@ void complete(Arguments& wanted, const Invocation& invocation) {
                     "warm-up, or no such flag",
                     plan.steps, kFewest));
   }
-  wanted.config = adopt_batches(wanted.config, *components.feeder, invocation.stop);
+  wanted.config = adopt_batches(wanted.config, components, invocation.stop);
+  components.started.reset();  // each run starts its own
   plan.config = resolve(wanted.config, components);
   plan.cores = usable_cores();
   plan.has_producer = components.feeder->needs_producer;
@@ -204,7 +240,8 @@ int run(const Invocation& invocation) {
           {.verb = "isolate",
            .summary = "Measures what one feeder costs one trainer, which stage causes the cost, "
                       "and what would remove it.",
-           .common = "loader fake-location model device data-dir batch-size num-gpus budget vary "
+           .common = "loader loop from-watch fake-location model device data-dir batch-size "
+                     "num-gpus budget vary "
                      "verify ladder out verbose",
            .examples =
                "isolate --loader my_loader.py:make_loader --device emulated:img_per_s=2400\n"
@@ -214,6 +251,9 @@ int run(const Invocation& invocation) {
                "isolate --feeder zmq-consume:endpoint=tcp://127.0.0.1:5555"},
           isolate_flags(wanted), invocation.arguments)) {
     return 0;
+  }
+  if (!wanted.from_watch.empty()) {
+    follow_watched(wanted.config, wanted.from_watch, invocation.arguments);
   }
   const std::string chosen = choose_devices(std::span(&wanted.config, 1), invocation.arguments);
   if (!chosen.empty()) fmt::print(stderr, "penstock: {}\n", chosen);

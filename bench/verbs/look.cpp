@@ -154,8 +154,8 @@ int run(const Invocation& invocation) {
     return 0;
   }
   say_unused_flags(std::span(&config, 1), invocation.arguments);
-  const Runner::Components components = find_components(config);
-  config = adopt_batches(config, *components.feeder, invocation.stop);
+  Runner::Components components = find_components(config);
+  config = adopt_batches(config, components, invocation.stop);
   dataset::ensure_data_of(config, *components.feeder, invocation.stop);
   SteadyClock clock;
   HostDevice host(clock);

@@ -251,8 +251,7 @@ std::string dataset_of(const RunConfig& config, const FeederEntry& feeder) {
 struct PreparedRun {
   PreparedRun(const RunConfig& asked, const Arguments& wish, const std::stop_token& stop)
       : components(find_components(asked)),
-        wanted(with_extension(adopt_batches(asked, *components.feeder, stop), *components.feeder,
-                              wish)),
+        wanted(with_extension(adopt_batches(asked, components, stop), *components.feeder, wish)),
         trace(wish.trace, clock) {
     components.processes = wish.processes;
     components.servers = wish.servers;
@@ -490,8 +489,9 @@ int run(const Invocation& invocation) {
   if (!parse_flags(
           {.verb = "run",
            .summary = "Runs one configuration once and prints its rate.",
-           .common = "fake-location model device data-dir batch-size num-gpus num-batches "
-                     "feeder-threads trace-file json out verbose",
+           .common =
+               "loader loop fake-location model device data-dir batch-size num-gpus num-batches "
+               "feeder-threads trace-file json out verbose",
            .examples = "run --feeder queue --data-dir my/images --device emulated:img_per_s=1000\n"
                        "run --feeder gpu --model tiny_cnn --device cpu --num-batches 20\n"
                        "run --feeder zmq-consume:endpoint=tcp://127.0.0.1:5555 --batch-size 64"},

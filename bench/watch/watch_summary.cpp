@@ -184,6 +184,26 @@ Json summary_json(const LoopSummary& sum) {
       {"epoch_edges_s", sum.epoch_edges_s}};
 }
 
+std::optional<LoopPace> loop_pace(const WatchRecord& record) {
+  // A loop that waits for each step leaves the GPU nothing to do while it waits for a batch.
+  constexpr double kSameShare = 0.8, kFastest = 0.1;
+  if (record.ranks.empty() || record.ranks.front().loops.empty()) return std::nullopt;
+  const Loop& loop = record.ranks.front().loops.front();
+  const LoopSummary sum = summary_of(loop);
+  if (sum.steady == 0) return std::nullopt;
+  if (!sum.gpu_waited_percent || *sum.gpu_waited_percent >= kSameShare * sum.waited_percent) {
+    return LoopPace{};
+  }
+  std::vector<double> outside_ms;
+  for (const Step& step : loop.steps) {
+    if (!step.begins_epoch) outside_ms.push_back((step.step_us - step.wait_us) / 1e3);
+  }
+  const auto fast = outside_ms.begin() +
+                    static_cast<std::ptrdiff_t>(kFastest * static_cast<double>(outside_ms.size()));
+  std::nth_element(outside_ms.begin(), fast, outside_ms.end());
+  return LoopPace{.waits_for_steps = false, .launch_ms = std::max(0.0, *fast)};
+}
+
 std::optional<SlowestRank> slowest_rank(const WatchRecord& record) {
   std::set<std::int32_t> names;
   for (const Rank& rank : record.ranks) names.insert(rank.rank);

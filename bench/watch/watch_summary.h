@@ -35,6 +35,14 @@ struct LoopSummary {
 LoopSummary summary_of(const Loop& loop);
 nlohmann::ordered_json summary_json(const LoopSummary& summary);
 
+/// How the main loop of the first rank runs ahead of its device.
+struct LoopPace {
+  bool waits_for_steps = true;  ///< without times of a GPU it computes in the loop itself
+  double launch_ms = 0;         ///< the loop's time outside `next`, if it runs ahead
+};
+/// None without steady steps.
+std::optional<LoopPace> loop_pace(const WatchRecord& record);
+
 /// Which rank waits longest in step k of the main loop, over all steps that every rank has. Steps
 /// in which no rank waits for a noticeable time (kNoticeable of the step) do not count.
 struct SlowestRank {

@@ -7,6 +7,7 @@ torch only if the batches hold their arrays. README.md beside this file describe
 import array
 import ast
 import dataclasses
+import faulthandler
 import fcntl
 import importlib
 import importlib.util
@@ -25,13 +26,17 @@ PIXELS = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
 INTEGERS = ("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64", "bool")
 # slot, images, flags, 0, get_ns, convert_ns, room_ns, get_cpu_ns, then the times of WorkerTimes since the last batch
 BATCH = struct.Struct("<IIIIqqqqqqqqq")
-FIRST_OF_EPOCH, PARTIAL = 1, 2
-MOST_TEXT = 30000
+FIRST_OF_EPOCH = 1
+MOST_TEXT, MOST_SHAPES = 30000, 8
 ADD_SEALS, SEAL_SHRINK, SEAL_GROW, SEAL_FUTURE_WRITE = 1033, 2, 4, 16
 
 
 class LoaderError(Exception):
     """The loader's fault, in one sentence: shown without a traceback."""
+
+
+class HarnessGone(BaseException):
+    """Penstock has closed the connection."""
 
 
 # ---- finding the loader --------------------------------------------------------------------------
@@ -258,8 +263,19 @@ class WorkerTimes:
         return change
 
 
+def refuse_several(loader):
+    """A function for training and validation often returns both loaders."""
+    parts = list(loader.values()) if isinstance(loader, dict) else loader if isinstance(loader, (tuple, list)) else []
+    makes_batches = [hasattr(type(part), "__iter__") and not hasattr(part, "shape") and
+                     not isinstance(part, (tuple, list, dict, str, bytes, memoryview, array.array)) and
+                     not dataclasses.is_dataclass(part) for part in parts]
+    if len(parts) > 1 and all(makes_batches):
+        names = f" ({', '.join(map(str, loader))})" if isinstance(loader, dict) else ""
+        raise LoaderError(f"the function returns {len(parts)} loaders{names}; choose one: name a function that returns it")
+
+
 class Batches:
-    """The loader's batches, epoch after epoch."""
+    """The loader's batches as `for epoch in ...: for batch in loader:` sees them."""
 
     def __init__(self, found, arguments, part):
         self.make = (lambda: found(**arguments)) if callable(found) else (lambda: found)
@@ -269,49 +285,77 @@ class Batches:
         self.part = part
         self.times = WorkerTimes(part)
         self.times.install()
+        refuse_several(self.loader)
         if not hasattr(self.loader, "__iter__") and not hasattr(self.loader, "__next__"):
             raise LoaderError(f"the loader is of type {type(self.loader).__name__}; expected an iterable of batches")
-        self.iterator = iter(self.loader)
-        self.epoch_begins = True
+        self.iterator = None
+        self.epoch = -1
         self.taken = self.total = 0  # batches of this epoch; of all epochs
+
+    def begin_epoch(self):
+        self.epoch += 1
+        self.taken = 0
+        for name in ("sampler", "batch_sampler"):
+            set_epoch = getattr(getattr(self.loader, name, None), "set_epoch", None)
+            if callable(set_epoch):
+                set_epoch(self.epoch)
+        self.iterator = iter(self.loader)
+
+    def steps_per_epoch(self):
+        """0: not known. A loader may have no length, or one that raises an exception."""
+        try:
+            return len(self.loader) if self.part != "handover" else 0
+        except Exception:  # pylint: disable=broad-except
+            return 0
+
+    def end_epoch(self):
+        if self.taken == 0 and self.total > 0:
+            raise LoaderError(f"the loader ended after {self.total} batches, and yields no second epoch; expected a function "
+                              "that makes it, or an iterable that can be iterated again")
+        if self.taken == 0:
+            raise LoaderError("the loader yielded no batch")
+        if hasattr(type(self.loader), "__next__"):  # an iterator yields once
+            reset = getattr(self.loader, "reset", None)  # DALI's begins again
+            if callable(reset):
+                reset()
+            else:
+                self.loader = None
+                self.loader = self.make()
 
     def next(self):
         """The next batch, and whether it is the first one of an epoch."""
         if self.part == "handover" and self.total > 0:
             self.iterator = self.loader = None  # its workers end
             return self.first, False
-        for _ in range(2):
+        while True:
+            if self.iterator is None:
+                self.begin_epoch()
             try:
                 batch = next(self.iterator)
             except StopIteration:
-                if self.taken == 0:
-                    break
-                self.taken = 0
-                self.epoch_begins = True
-                # A generator is its own iterator and yields once: make another one.
-                if iter(self.loader) is self.loader:
-                    self.loader = self.make()
-                self.iterator = iter(self.loader)
+                self.iterator = None  # its workers end before the next epoch begins
+            if self.iterator is None:
+                self.end_epoch()
                 continue
             self.taken += 1
             self.total += 1
-            begins, self.epoch_begins = self.epoch_begins, False
             if self.part == "handover":
                 self.first = batch
-            return batch, begins
-        if self.total > 0:
-            raise LoaderError(f"the loader ended after {self.total} batches, and yields no second epoch; expected a function "
-                              "that makes it, or an iterable that can be iterated again")
-        raise LoaderError("the loader yielded no batch")
+            return batch, self.taken == 1
 
 
 # ---- reading a batch -----------------------------------------------------------------------------
 
 
-class Leaf:
-    """An array of a batch, as it lies in memory."""
+PIXEL_NAMES = ("image", "images", "pixel_values", "pixels", "img", "x", "inputs")
+LABEL_NAMES = ("label", "labels", "target", "targets", "y")
 
-    def __init__(self, value):
+
+class Leaf:
+    """An array of a batch, as it lies in memory. `key` is its place: "image", "1", "inputs.pixels"."""
+
+    def __init__(self, value, key):
+        self.key = key
         self.torch = self.numpy = self.buffer = None
         if type(value).__module__.partition(".")[0] == "torch":
             self.torch = value.detach()
@@ -339,33 +383,49 @@ def as_numpy(value):
     return numpy.asarray(value)
 
 
-def leaves(value, depth=0):
+def leaves(value, depth=0, key=""):
     """The arrays in a batch, in their order."""
     if depth > 4 or value is None or isinstance(value, (str, bytes)):
         return
     if isinstance(value, (list, tuple)):
         if value and all(isinstance(item, int) for item in value):
-            yield Leaf(array.array("q", value))
+            yield Leaf(array.array("q", value), key)
             return
-        parts = value
+        names = getattr(value, "_fields", range(len(value)))
+        parts = zip(names, value)
     elif hasattr(value, "items") and hasattr(value, "keys"):
-        parts = [value[key] for key in value.keys()]
+        parts = [(name, value[name]) for name in value.keys()]
     elif dataclasses.is_dataclass(value):
-        parts = [getattr(value, field.name) for field in dataclasses.fields(value)]
+        parts = [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)]
     elif isinstance(value, (memoryview, array.array)) or hasattr(value, "shape") or hasattr(value, "__dlpack__"):
-        yield Leaf(value)
+        yield Leaf(value, key)
         return
     else:
         return
-    for part in parts:
-        yield from leaves(part, depth + 1)
+    for name, part in parts:
+        yield from leaves(part, depth + 1, f"{key}.{name}" if key else str(name))
+
+
+def choose(kind, found, wanted, names, fits):
+    """The array of pixels or labels: the one that the user names, else one with a usual name, else the first that fits."""
+    if wanted:
+        named = next((leaf for leaf in found if leaf.key == wanted), None)
+        if named is None or not fits(named):
+            keys = ", ".join(f"{leaf.key}: {leaf.dtype}{list(leaf.shape)}" for leaf in found[:MOST_SHAPES])
+            raise LoaderError(f"--{kind} is '{wanted}', which {'does not fit' if named else 'is not in the batch'}; it holds {keys}")
+        return named
+    fitting = [leaf for leaf in found if fits(leaf)]
+    usual = [leaf for name in names for leaf in fitting if leaf.key.rpartition(".")[2].lower() == name]
+    return (usual or fitting or [None])[0]
 
 
 class Layout:
     """What every batch looks like, from the first one."""
 
-    def __init__(self, batch):
+    def __init__(self, batch, pixels="", labels=""):
+        self.wanted = pixels, labels
         pixels, labels = self.find(batch)
+        self.keys = pixels.key, labels.key if labels else ""
         shape = tuple(pixels.shape)
         if pixels.dtype not in PIXELS:
             raise LoaderError(f"the loader's pixels are {pixels.dtype}; expected {', '.join(PIXELS)}")
@@ -382,15 +442,18 @@ class Layout:
         self.pixel_bytes = PIXELS[self.dtype] * shape[0] * shape[1] * shape[2] * shape[3]
         self.bytes = self.pixel_bytes + 4 * self.images
 
-    @staticmethod
-    def find(batch):
+    def find(self, batch):
         found = list(leaves(batch))
-        pixels = next((leaf for leaf in found if len(leaf.shape) == 4), None)
+        pixels = choose("pixels", found, self.wanted[0], PIXEL_NAMES, lambda leaf: len(leaf.shape) == 4)
         if pixels is None:
-            shapes = ", ".join(f"{leaf.dtype}{list(leaf.shape)}" for leaf in found) or f"a {type(batch).__name__}"
-            raise LoaderError(f"the loader's batch holds {shapes}; expected an array of images with four dimensions")
-        labels = next((leaf for leaf in found if leaf is not pixels and leaf.dtype in INTEGERS and
-                       leaf.shape in ((pixels.shape[0],), (pixels.shape[0], 1))), None)
+            shapes = [f"{leaf.dtype}{list(leaf.shape)}" for leaf in found]
+            counts = [f"{shapes.count(shape)} of {shape}" if shapes.count(shape) > 1 else shape for shape in dict.fromkeys(shapes)]
+            text = ", ".join(counts[:MOST_SHAPES]) + (", ..." if len(counts) > MOST_SHAPES else "")
+            raise LoaderError(f"the loader's batch holds {text or 'a ' + type(batch).__name__}; expected one array of images with "
+                              "four dimensions")
+        labels = choose("labels", found, self.wanted[1], LABEL_NAMES,
+                        lambda leaf: leaf is not pixels and leaf.dtype in INTEGERS and
+                        leaf.shape in ((pixels.shape[0],), (pixels.shape[0], 1)))
         return pixels, labels
 
     def describe(self):
@@ -402,16 +465,14 @@ class Layout:
                 "python": sys.version.split()[0]}
 
     def check(self, number, pixels, labels):
-        """Whether the batch has the agreed shape; False: it is a partial one."""
-        same = pixels.dtype == self.dtype and pixels.shape[1:] == self.shape[1:]
-        if same and pixels.shape[0] < self.images:
-            return False
-        if not same or pixels.shape[0] != self.images or is_channels_last(pixels) != self.channels_last:
+        """Whether the batch has all images; the last one of an epoch may have fewer. Raises an error for any other shape."""
+        same = pixels.dtype == self.dtype and pixels.shape[1:] == self.shape[1:] and 0 < pixels.shape[0] <= self.images
+        if not same or is_channels_last(pixels) != self.channels_last:
             raise LoaderError(f"batch {number} of the loader has {pixels.dtype}{list(pixels.shape)} images; the first one had "
                               f"{self.dtype}{list(self.shape)}, and the shape must not change during a run")
         if (labels is not None) != self.has_labels:
             raise LoaderError(f"batch {number} of the loader has {'no ' if labels is None else ''}labels, unlike the first one")
-        return True
+        return pixels.shape[0] == self.images
 
 
 def is_channels_last(pixels):
@@ -425,6 +486,9 @@ def is_channels_last(pixels):
 def advise(loader, layout):
     """What is remarkable about the loader's settings on this machine, in sentences."""
     notes = []
+    if layout.keys[0] and not layout.keys[0].isdigit():
+        notes.append(f"pixels are '{layout.keys[0]}' of the batch" +
+                     (f", labels '{layout.keys[1]}'" if layout.keys[1] else "") + "; --pixels and --labels choose others")
     workers, cores = getattr(loader, "num_workers", None), len(os.sched_getaffinity(0))
     if isinstance(workers, int):
         ahead = getattr(loader, "prefetch_factor", None) or 2
@@ -485,15 +549,15 @@ class Pool:
         return self.views[key]
 
     def put_pixels(self, slot, pixels):
-        layout, begin = self.layout, slot * self.stride
+        layout, begin, images = self.layout, slot * self.stride, pixels.shape[0]
         count = layout.pixel_bytes // PIXELS[layout.dtype]
         if pixels.torch is not None:
             import torch
 
             source = pixels.torch.permute(0, 2, 3, 1) if layout.channels_last else pixels.torch
             target = self.view("torch", slot, "pixels", lambda: torch.frombuffer(
-                self.memory, dtype=getattr(torch, layout.dtype), count=count, offset=begin).view(source.shape))
-            target.copy_(source)
+                self.memory, dtype=getattr(torch, layout.dtype), count=count, offset=begin).view((layout.images, *source.shape[1:])))
+            target[:images].copy_(source)
         elif pixels.numpy is not None:
             import numpy
 
@@ -501,13 +565,13 @@ class Pool:
             source = pixels.numpy.view(kind) if layout.dtype == "bfloat16" else pixels.numpy
             target = self.view("numpy", slot, "pixels", lambda: numpy.frombuffer(
                 self.memory, kind, count, begin).reshape(layout.shape))
-            numpy.copyto(target, source)
+            numpy.copyto(target[:images], source)
         else:
-            self.memory[begin:begin + layout.pixel_bytes] = pixels.buffer.cast("B")
+            data = pixels.buffer.cast("B")
+            self.memory[begin:begin + len(data)] = data
 
     def put_labels(self, slot, labels):
         begin = slot * self.stride + self.layout.pixel_bytes
-        images = self.layout.images
         if labels is None:
             return
         if labels.torch is not None:
@@ -517,7 +581,7 @@ class Pool:
         else:
             values = labels.buffer.tolist()
         try:
-            self.memory[begin:begin + 4 * images] = array.array("i", values).tobytes()
+            self.memory[begin:begin + 4 * len(values)] = array.array("i", values).tobytes()
         except OverflowError:
             raise LoaderError("a label of the loader does not fit into 32 bits") from None
 
@@ -530,7 +594,6 @@ class Harness:
 
     def __init__(self, fd):
         self.socket = socket.socket(fileno=fd)
-        self.free = []
 
     def say(self, values, fds=()):
         data = json.dumps(values).encode()
@@ -539,86 +602,80 @@ class Harness:
         else:
             self.socket.send(data)
 
-    def ask(self):
-        data = self.socket.recv(65536)
+    def take_number(self):
+        """Waits for Penstock's next message: how many slots there are, later a slot for the next batch. Ends the program if
+        Penstock has gone."""
+        data = self.socket.recv(4)
         if not data:
-            sys.exit(0)
-        return data
-
-    def take_slot(self):
-        """Waits for a free slot. Ends the program if Penstock has gone."""
-        while True:
-            try:
-                data = self.socket.recv(65536, socket.MSG_DONTWAIT if self.free else 0)
-            except BlockingIOError:
-                break
-            if not data:
-                sys.exit(0)
-            self.free.extend(value for (value,) in struct.iter_unpack("<I", data))
-        return self.free.pop(0)
+            raise HarnessGone
+        return struct.unpack("<I", data)[0]
 
 
-def dump_stacks(_signal, _frame):
-    import faulthandler
-
-    print("penstock: what the loader was doing:", file=sys.stderr, flush=True)
-    faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
-
-
-def feed(harness, loader, arguments, part):
+def feed(harness, loader, arguments, part, *keys):
     batches = Batches(find_loader(loader), parse_arguments(arguments), part)
     batch, begins = batches.next()
-    layout = Layout(batch)
+    layout = Layout(batch, *keys)
     workers = batches.times.workers(batches.loader)
     if workers is None and part in ("collate", "samples"):
         raise LoaderError(f"the loader is no DataLoader of PyTorch whose workers are forked: its part '{part}' cannot run alone")
     harness.say({**layout.describe(), "notes": advise(batches.loader, layout), "workers": -1 if workers is None else workers,
-                 "queue": batches.times.queued > 0, "pin": batches.times.pinned > 0})
-    slots = struct.unpack("<I", harness.ask())[0]
+                 "steps": batches.steps_per_epoch(), "queue": batches.times.queued > 0, "pin": batches.times.pinned > 0})
+    slots = harness.take_number()
     pool = Pool(layout, slots)
     harness.say({"stride": pool.stride, "slots": slots}, [pool.fd])
-    harness.free = list(range(slots))
     number, got, got_cpu = 0, 0, 0
     clock, cpu_clock = time.monotonic_ns, time.thread_time_ns
     while True:
         begin = clock()
+        slot = harness.take_number()
+        room = clock() - begin
+        if number > 0:  # no batch is asked for before there is a slot for it
+            begin, cpu = clock(), cpu_clock()
+            batch, begins = batches.next()
+            got, got_cpu = clock() - begin, cpu_clock() - cpu
+        begin = clock()
         pixels, labels = layout.find(batch)
-        flags = FIRST_OF_EPOCH if begins else 0
-        if layout.check(number, pixels, labels):
-            waiting = clock()
-            slot = harness.take_slot()
-            room = clock() - waiting
-            pool.put_pixels(slot, pixels)
-            pool.put_labels(slot, labels)
-            harness.socket.send(BATCH.pack(slot, layout.images, flags, 0, got, clock() - begin - room, room, got_cpu,
-                                           *batches.times.since_last()))
-        else:
-            harness.socket.send(BATCH.pack(0, pixels.shape[0], flags | PARTIAL, 0, got, 0, 0, got_cpu,
-                                           *batches.times.since_last()))
+        layout.check(number, pixels, labels)
+        pool.put_pixels(slot, pixels)
+        pool.put_labels(slot, labels)
+        harness.socket.send(BATCH.pack(slot, pixels.shape[0], FIRST_OF_EPOCH if begins else 0, 0, got, clock() - begin, room,
+                                       got_cpu, *batches.times.since_last()))
         pixels = labels = batch = None  # its memory may be the loader's next batch
         number += 1
-        begin, cpu = clock(), cpu_clock()
-        batch, begins = batches.next()
-        got, got_cpu = clock() - begin, cpu_clock() - cpu
+
+
+def end_of(error):
+    """What ends the loader, as a message."""
+    if isinstance(error, LoaderError):
+        return {"error": str(error)}
+    if isinstance(error, SystemExit):
+        hint = ""
+        if isinstance(error.code, int):  # argparse has printed what it misses
+            hint = "; a module that parses arguments when it is imported must do so under if __name__ == '__main__'"
+        return {"error": f"the loader called sys.exit({error.code!r}){hint}"}
+    # The frames of this program tell a user nothing.
+    lines = "".join(traceback.format_exception(type(error), error, error.__traceback__)).splitlines()
+    own = [i for i, line in enumerate(lines) if '"<penstock>"' in line]
+    text = "\n".join(lines[:1] + lines[own[-1] + 1:] if own else lines)
+    if isinstance(error, ModuleNotFoundError):
+        text += f"\nThe interpreter is {sys.executable}; --python chooses another one."
+    text = text.encode("utf-8", "backslashreplace").decode()  # names of files may hold odd bytes
+    return {"error": "the loader raised an exception", "traceback": text[-MOST_TEXT:]}
 
 
 def main():
-    harness = Harness(int(sys.argv[1]))
-    signal.signal(signal.SIGUSR2, dump_stacks)
+    fd, loader, *more = sys.argv[1:]
+    sys.argv[:] = [loader.rpartition(":")[0]]  # a module may parse it
+    harness = Harness(int(fd))
+    # Forked workers inherit it, and it needs no interpreter that works.
+    faulthandler.register(signal.SIGUSR2, file=sys.stderr, all_threads=True)
     try:
         harness.say({"pid": os.getpid()})
-        feed(harness, *sys.argv[2:5])
-    except (SystemExit, BrokenPipeError, ConnectionResetError):
+        feed(harness, loader, *more)
+    except (HarnessGone, BrokenPipeError, ConnectionResetError):
         return
-    except LoaderError as error:
-        harness.say({"error": str(error)})
-    except BaseException:  # pylint: disable=broad-except
-        text = traceback.format_exc()
-        # The frames of this program tell a user nothing.
-        lines = text.splitlines()
-        own = [i for i, line in enumerate(lines) if '"<penstock>"' in line]
-        text = "\n".join(lines[:1] + lines[own[-1] + 1:]) if own else text
-        harness.say({"error": "the loader raised an exception", "traceback": text[-MOST_TEXT:]})
+    except BaseException as error:  # pylint: disable=broad-except
+        harness.say(end_of(error))
     os._exit(1)  # do not wait for the loader's threads
 
 

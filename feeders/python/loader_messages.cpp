@@ -16,7 +16,7 @@ using nlohmann::json;
 constexpr std::size_t kMostNotes = 8;
 constexpr std::int32_t kMostImages = 65536, kMostSide = 16384;
 constexpr std::int32_t kMostWorkers = 65536;
-constexpr std::uint32_t kFirstOfEpoch = 1, kPartial = 2;
+constexpr std::uint32_t kFirstOfEpoch = 1;
 constexpr std::pair<std::string_view, DType> kPixels[] = {{"uint8", DType::u8},
                                                           {"float16", DType::f16},
                                                           {"bfloat16", DType::bf16},
@@ -90,6 +90,7 @@ LoaderBatches parse_batches(std::string_view packet) {
   batches.python = word(hello, "python");
   const auto workers = static_cast<std::int32_t>(integer(hello, "workers", -1, kMostWorkers));
   if (workers >= 0) batches.workers = workers;
+  batches.steps_per_epoch = integer(hello, "steps", 0, std::int64_t{1} << 40);
   batches.times_queue = flag(hello, "queue");
   batches.pins = flag(hello, "pin");
   if (const auto notes = hello.find("notes"); notes != hello.end() && notes->is_array()) {
@@ -110,7 +111,7 @@ std::size_t parse_memory(std::string_view packet, const LoaderBatches& batches) 
 }
 
 LoaderBatch parse_batch(std::string_view packet, const LoaderBatches& batches,
-                        std::uint32_t slots) {
+                        std::optional<std::uint32_t> asked) {
   BatchPacket sent{};
   const bool fits = packet.size() == sizeof sent;
   if (fits) std::memcpy(&sent, packet.data(), sizeof sent);
@@ -121,7 +122,6 @@ LoaderBatch parse_batch(std::string_view packet, const LoaderBatches& batches,
   LoaderBatch batch{
       .slot = sent.slot,
       .images = static_cast<std::int32_t>(std::min<std::uint32_t>(sent.images, kMostImages)),
-      .is_partial = (sent.flags & kPartial) != 0,
       .begins_epoch = (sent.flags & kFirstOfEpoch) != 0};
   static constexpr std::int64_t kMost = std::int64_t{1} << 50;  // 13 days; sums do not overflow
   const auto duration = [](std::int64_t ns) {
@@ -136,8 +136,7 @@ LoaderBatch parse_batch(std::string_view packet, const LoaderBatches& batches,
   batch.collating = duration(sent.collate_ns);
   batch.queued = duration(sent.queue_ns);
   batch.pinning = duration(sent.pin_ns);
-  if (batch.is_partial && batch.images < batches.images) return batch;
-  if (batch.is_partial || batch.slot >= slots || batch.images != batches.images) {
+  if (batch.slot != asked || batch.images < 1 || batch.images > batches.images) {
     throw DataError("the loader's process sent a batch of " + std::to_string(sent.images) +
                     " images in slot " + std::to_string(sent.slot) + ", which it must not use");
   }

@@ -27,18 +27,18 @@ struct LoaderBatches {
   std::optional<std::int32_t> workers;
   /// The times from workers to the loader's process are known; that process pins batches.
   bool times_queue = false, pins = false;
-  std::string python;              ///< the interpreter's version
-  Nanoseconds first_batch{};       ///< from the start of the interpreter to the first batch
-  std::vector<std::string> notes;  ///< what is remarkable about the loader's settings
+  std::int64_t steps_per_epoch = 0;  ///< 0: not known
+  std::string python;                ///< the interpreter's version
+  Nanoseconds first_batch{};         ///< from the start of the interpreter to the first batch
+  std::vector<std::string> notes;    ///< what is remarkable about the loader's settings
 
   std::size_t bytes() const noexcept;
 };
 
-/// A batch in a slot of the shared memory, or one that was left out.
+/// A batch in a slot of the shared memory.
 struct LoaderBatch {
   std::uint32_t slot = 0;
-  std::int32_t images = 0;
-  bool is_partial = false;  ///< has fewer images than the first one, and is in no slot
+  std::int32_t images = 0;  ///< at most those of the first one
   bool begins_epoch = false;
   Nanoseconds getting{};      ///< time in the loader's `next`
   Nanoseconds getting_cpu{};  ///< of it, processor time of the thread that calls
@@ -61,7 +61,8 @@ LoaderBatches parse_batches(std::string_view packet);
 /// The third packet: bytes from one slot of the shared memory to the next, at least those of a
 /// batch.
 std::size_t parse_memory(std::string_view packet, const LoaderBatches& batches);
-/// Every later packet. A batch that is not partial is in a slot below `slots`.
-LoaderBatch parse_batch(std::string_view packet, const LoaderBatches& batches, std::uint32_t slots);
+/// Every later packet. The batch is in slot `asked`.
+LoaderBatch parse_batch(std::string_view packet, const LoaderBatches& batches,
+                        std::optional<std::uint32_t> asked);
 
 }  // namespace penstock::python

@@ -64,7 +64,8 @@ std::string command_of(const LoaderCommand& command, int program, int socket) {
          " -u -c 'import sys; exec(compile(open(int(sys.argv.pop(1))).read(), \"<penstock>\", "
          "\"exec\"))' " +
          std::to_string(program) + " " + std::to_string(socket) + " " + shell_word(command.loader) +
-         " " + shell_word(command.arguments) + " " + shell_word(command.part);
+         " " + shell_word(command.arguments) + " " + shell_word(command.part) + " " +
+         shell_word(command.pixels) + " " + shell_word(command.labels);
 }
 
 }  // namespace
@@ -91,15 +92,14 @@ LoaderProcess::LoaderProcess(const LoaderCommand& command, Nanoseconds limit,
 }
 
 void LoaderProcess::share(std::size_t slots, Nanoseconds limit, const std::stop_token& stop) {
-  slots_ = static_cast<std::uint32_t>(slots);
-  send(socket_.get(), &slots_, sizeof slots_, MSG_NOSIGNAL);
+  const auto count = static_cast<std::uint32_t>(slots);
+  send(socket_.get(), &count, sizeof count, MSG_NOSIGNAL);
   const Time deadline = std::chrono::steady_clock::now() + limit;
   const Packet packet = await_packet("share its memory", deadline, stop);
   stride_ = parse_memory(packet.bytes, batches_);
   if (!packet.memory) throw DataError("the loader's process shared no memory for its batches");
   pool_ = std::make_shared<const net::MappedPool>(packet.memory, kMostPool);
   static_cast<void>(pool_->view(stride_ * (slots - 1), stride_));  // throws if it is too small
-  with_loader_.assign(slots, true);
 }
 
 std::span<const std::byte> LoaderProcess::slot(std::uint32_t slot) const {
@@ -109,24 +109,21 @@ std::span<const std::byte> LoaderProcess::slot(std::uint32_t slot) const {
 std::optional<LoaderBatch> LoaderProcess::next() {
   const std::optional<Packet> packet = receive();
   if (!packet) return std::nullopt;
-  const LoaderBatch batch = parse_batch(packet->bytes, batches_, slots_);
-  if (batch.is_partial) return batch;
-  if (!with_loader_[batch.slot]) {
-    throw DataError("the loader's process sent a batch in slot " + std::to_string(batch.slot) +
-                    ", which it must not use");
-  }
-  with_loader_[batch.slot] = false;
+  const LoaderBatch batch = parse_batch(packet->bytes, batches_, asked_);
+  asked_.reset();
   return batch;
 }
 
-void LoaderProcess::give_back(std::uint32_t slot) {
-  with_loader_[slot] = true;
+void LoaderProcess::ask(std::uint32_t slot) {
+  asked_ = slot;
   // If the process has gone, receive() says so.
   send(socket_.get(), &slot, sizeof slot, MSG_NOSIGNAL);
 }
 
 void LoaderProcess::show_stacks() const noexcept {
-  if (pid_ > 1) kill(pid_, SIGUSR2);
+  if (pid_ <= 1) return;
+  const pid_t group = getpgid(pid_);  // workers too
+  kill(group > 1 && group != getpgrp() ? -group : pid_, SIGUSR2);
 }
 
 /// False: the deadline passed.
@@ -149,7 +146,11 @@ std::optional<LoaderProcess::Packet> LoaderProcess::receive() {
   message.msg_iovlen = 1;
   message.msg_control = control.data();
   message.msg_controllen = control.size();
-  const ssize_t count = recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  ssize_t count = recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  // If the child ended without reading our last message, this is said first, and what it sent next.
+  if (count < 0 && errno == ECONNRESET) {
+    count = recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  }
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
   if (count <= 0) fail_ended();
   Packet packet;

@@ -33,6 +33,7 @@ struct LoaderCommand {
   /// NAME=VALUE,...: environment variables of the interpreter; the last of equal names counts.
   std::string environment;
   std::string part;  ///< "all", "handover", "collate" or "samples": what is done for each batch
+  std::string pixels, labels;  ///< keys of the batch; empty: chosen by name and shape
 };
 
 class LoaderProcess {
@@ -54,9 +55,11 @@ class LoaderProcess {
   /// The next batch; empty: none is here yet. Does not block. Throws DataError with the traceback
   /// if the loader failed, or how its process ended.
   std::optional<LoaderBatch> next();
-  /// The loader may overwrite the slot.
-  void give_back(std::uint32_t slot);
-  /// Makes the loader print its threads' stacks to standard error, because it is silent.
+  /// Asks for the loader's next batch, in this slot. The loader makes no batch that is not
+  /// asked for, except for its first one, and may write to no other slot.
+  void ask(std::uint32_t slot);
+  /// Makes the loader and its forked workers print their threads' stacks to standard error, because
+  /// it is silent.
   void show_stacks() const noexcept;
 
  private:
@@ -76,9 +79,8 @@ class LoaderProcess {
   LoaderBatches batches_;
   std::shared_ptr<const net::MappedPool> pool_;
   std::size_t stride_ = 0;
-  std::uint32_t slots_ = 0;
-  std::vector<bool> with_loader_;  // the slots that the loader may write to
-  std::int32_t pid_ = 0;           // of the interpreter
+  std::optional<std::uint32_t> asked_;  // the slot that the loader may write to
+  std::int32_t pid_ = 0;                // of the interpreter
   std::vector<char> buffer_;
 };
 

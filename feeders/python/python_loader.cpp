@@ -18,17 +18,9 @@
 #include "feeders/feeder.h"
 #include "feeders/pixel_options.h"
 #include "feeders/python/loader_process.h"
-#include "feeders/remote/receive/lent_slots.h"
 
 namespace penstock::python {
 namespace {
-
-/// Slots of the shared memory beyond those that the ring may hold: one is being filled.
-constexpr std::size_t kAhead = 1;
-/// Time between two checks whether a device has finished reading a loan.
-constexpr Nanoseconds kReadBeat = std::chrono::milliseconds(1);
-/// Time between two checks whether the ring was closed.
-constexpr Nanoseconds kBeat = std::chrono::milliseconds(100);
 
 constexpr OptionValue kParts[] = {
     {"all", "everything"},
@@ -37,7 +29,7 @@ constexpr OptionValue kParts[] = {
     {"samples", "PyTorch's DataLoader: samples are loaded, but not collated"},
 };
 
-constexpr std::array<OptionSpec, 9> options_with(std::string_view loader) {
+constexpr std::array<OptionSpec, 11> options_with(std::string_view loader) {
   return {{
       {"loader", loader, "what yields the batches: FILE.py:FUNCTION or MODULE:FUNCTION"},
       {"args", "", "arguments of the function, as Python values: 'workers=8,path=\"x\"'"},
@@ -46,6 +38,8 @@ constexpr std::array<OptionSpec, 9> options_with(std::string_view loader) {
       {"part", "all", "what is done for each batch", kParts},
       {"start_timeout", "2min", "time for imports and the first batch"},
       {"batch", "", "shape of the loader's batches, NxHxWxC; default: asked from the loader"},
+      {"pixels_key", "", "entry of the batch that has the pixels; default: by name and shape"},
+      {"labels_key", "", "entry of the batch that has the labels; default: by name and shape"},
       kPixelOptions[0],
       kPixelOptions[1],
   }};
@@ -68,8 +62,9 @@ const std::string& part_of(const Options& options) {
 }
 
 LoaderCommand command_of(const Options& options) {
-  return {options.text("python"), options.text("loader"), options.text("args"), options.text("env"),
-          part_of(options)};
+  return {options.text("python"),    options.text("loader"), options.text("args"),
+          options.text("env"),       part_of(options),       options.text("pixels_key"),
+          options.text("labels_key")};
 }
 
 LoaderCommand command_of(const Options& options, const BatchSpec& spec) {
@@ -117,6 +112,37 @@ std::string decimals(double value) {
   return text.substr(0, text.find('.') + 2);
 }
 
+/// A loader that was asked for its batches' shape, and may be taken over by the run's feeder.
+class StartedLoader final : public StartedSource {
+ public:
+  explicit StartedLoader(std::unique_ptr<LoaderProcess> loader) : loader_(std::move(loader)) {}
+  std::unique_ptr<LoaderProcess> take() { return std::move(loader_); }
+
+ private:
+  std::unique_ptr<LoaderProcess> loader_;
+};
+
+/// Keeps the loader's memory mapped while slots of the ring show it. A slot of the memory belongs
+/// to the slot of the ring with its number, so a loan's end is no news.
+class LoaderMemory final : public ForeignPixels {
+ public:
+  explicit LoaderMemory(std::shared_ptr<const net::MappedPool> pool) : pool_(std::move(pool)) {}
+  void returned(std::int32_t, const Event*) noexcept override {}
+
+ private:
+  const std::shared_ptr<const net::MappedPool> pool_;
+};
+
+std::unique_ptr<LoaderProcess> take_or_start(const FeederContext& context) {
+  if (context.started != nullptr) {
+    auto loader = static_cast<StartedLoader&>(*context.started).take();
+    if (loader != nullptr) return loader;
+  }
+  return std::make_unique<LoaderProcess>(command_of(context.options, context.spec),
+                                         context.options.duration("start_timeout"),
+                                         context.data.stop);
+}
+
 class PythonLoader final : public Feeder {
  public:
   explicit PythonLoader(const FeederContext& context)
@@ -128,9 +154,8 @@ class PythonLoader final : public Feeder {
         partial_(probe_.counter("batches_partial")),
         copied_(probe_.counter("bytes_copied")),
         lent_bytes_(probe_.counter("bytes_lent")),
-        lent_(std::make_shared<remote::LentSlots>(context.clock)),
-        process_(command_of(context.options, context.spec),
-                 context.options.duration("start_timeout"), context.data.stop),
+        launch_(context.launch),
+        loader_(take_or_start(context)),
         loading_(worker_stage("load")),
         collating_(worker_stage("collate")),
         queueing_(process_.batches().times_queue ? &probe_.stage({"queue", kOutside}) : nullptr),
@@ -138,38 +163,40 @@ class PythonLoader final : public Feeder {
         getting_(probe_.stage({"get next", "loader"})),
         converting_(probe_.stage({"convert", "loader"})) {
     check();
-    process_.share(static_cast<std::size_t>(context.slots) + kAhead,
+    process_.share(static_cast<std::size_t>(context.slots),
                    context.options.duration("start_timeout"), context.data.stop);
+    memory_ = std::make_shared<LoaderMemory>(process_.memory());
     pin_ = context.device.pin(process_.memory()->view(0, process_.memory()->bytes()));
     probe_.note("the loader runs in Python " + process_.batches().python + ", and yields " +
                 describe() + "; its first batch came after " +
                 decimals(std::chrono::duration<double>(process_.batches().first_batch).count()) +
                 " s, imports included");
     for (const std::string& note : process_.batches().notes) probe_.note(note);
+    probe_.fact("loader_first_batch_s",
+                std::chrono::duration<double>(process_.batches().first_batch).count());
+    if (const std::int64_t steps = process_.batches().steps_per_epoch; steps > 0) {
+      probe_.fact("loader_steps_per_epoch", static_cast<double>(steps));
+    }
     if (!process_.batches().has_labels) {
       probe_.note("the loader yields no integer labels, one for each image; all labels are 0");
     }
   }
 
   void run(BatchRing& out, std::stop_token stop) override {
-    in_slot_.resize(out.slots());
     const bool lends = out.accepts_foreign() && pin_ != nullptr;
-    const std::stop_callback wake(stop, [this] { lent_->wake(); });
-    const std::function<void()> serve = [&] {
-      const remote::LentSlots::News news = take_back();
-      if (!news.any && !stop.stop_requested()) lent_->wait(news.pending ? kReadBeat : kBeat);
-    };
-    while (WriteLease lease = lends ? out.acquire(stop, serve) : out.acquire(stop)) {
+    const std::stop_callback wake(stop, [this] { stopped_.signal(); });
+    while (WriteLease lease = out.acquire(stop)) {
+      lease.await();  // the loader's slot with this number shows the batch until then
+      process_.ask(static_cast<std::uint32_t>(lease.batch().slot));
       const std::optional<LoaderBatch> batch = next(stop);
       if (!batch) break;
-      lease.await();
-      take_back();  // the last loan in this slot too, which ended with the wait
       fill(*batch, lease, lends);
+      lease.batch().begins_epoch = batch->begins_epoch && images_.value() > 0;
       std::move(lease).publish();
-      images_.add(spec_.images);
+      images_.add(batch->images);
+      if (launch_ > Nanoseconds{}) launch(stop);
     }
     note_processors();
-    note_partial();
   }
 
  private:
@@ -195,38 +222,38 @@ class PythonLoader final : public Feeder {
            (batches.planar ? " [N,C,H,W]" : " [N,H,W,C]");
   }
 
-  /// Gives the loader the slots that the readers are done with.
-  remote::LentSlots::News take_back() {
-    return lent_->collect([this](std::int32_t slot) {
-      process_.give_back(in_slot_[static_cast<std::size_t>(slot)]);
-    });
-  }
-
-  /// Waits for the next whole batch; empty: a stop was requested.
+  /// Waits for the next batch; empty: a stop was requested.
   std::optional<LoaderBatch> next(const std::stop_token& stop) {
     const auto deadline = std::chrono::steady_clock::now() + timeout_;
-    while (true) {
-      const remote::LentSlots::News news = take_back();
-      if (stop.stop_requested()) return std::nullopt;  // after the call that hears of it
+    while (!stop.stop_requested()) {
       if (const std::optional<LoaderBatch> batch = process_.next()) {
-        if (batch->begins_epoch) {
-          epochs_.add();
-          epoch_has_partial_ = false;
-        }
+        if (batch->begins_epoch) epochs_.add();
+        if (batch->images < spec_.images) partial_.add();
         account(*batch);
-        if (!batch->is_partial) return batch;
-        partial_.add();
-        images_partial_ += batch->images;
-        if (!std::exchange(epoch_has_partial_, true)) ++partial_epochs_;
-        continue;
+        return batch;
       }
-      const auto left =
-          std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-      if (left.count() <= 0) fail_silent();
-      const auto limit = news.pending ? std::min<Nanoseconds>(left, kReadBeat) : left;
-      pollfd items[] = {{process_.fd(), POLLIN, 0}, {lent_->fd(), POLLIN, 0}};
-      poll(items, 2, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(limit).count()));
+      const Nanoseconds left = deadline - std::chrono::steady_clock::now();
+      if (left <= Nanoseconds{}) fail_silent();
+      wait(left, true);
     }
+    return std::nullopt;
+  }
+
+  /// The loop launches a step before it asks for the next batch.
+  void launch(const std::stop_token& stop) {
+    const auto done = std::chrono::steady_clock::now() + launch_;
+    while (!stop.stop_requested() && std::chrono::steady_clock::now() < done) {
+      wait(done - std::chrono::steady_clock::now(), false);
+    }
+  }
+
+  /// Until `limit` has passed, a stop is requested, or the loader's process has sent something.
+  void wait(Nanoseconds limit, bool for_loader) const {
+    pollfd items[] = {{stopped_.get(), POLLIN, 0}, {process_.fd(), POLLIN, 0}};
+    timespec left{};
+    left.tv_sec = std::chrono::duration_cast<std::chrono::seconds>(limit).count();
+    left.tv_nsec = (limit - std::chrono::seconds(left.tv_sec)).count();
+    ppoll(items, for_loader ? 2 : 1, &left, nullptr);
   }
 
   [[noreturn]] void fail_silent() const {
@@ -271,7 +298,6 @@ class PythonLoader final : public Feeder {
       }
     }
     count(getting_, getting);
-    if (batch.is_partial) return;
     count(converting_, batch.converting);
     if (converting_.on && batch.waiting > Nanoseconds{}) converting_.wait_out.add(batch.waiting);
   }
@@ -293,66 +319,56 @@ class PythonLoader final : public Feeder {
     }
   }
 
-  void note_partial() {
-    if (partial_epochs_ == 0) return;
-    const std::int64_t images = images_partial_ / partial_epochs_;
-    probe_.fact("images_left_out_per_epoch", static_cast<double>(images));
-    probe_.note("of each epoch of the loader, " + std::to_string(images) +
-                " images come in a smaller batch, which is made but not trained on; img/s counts "
-                "whole batches, so the rate stays the same");
-  }
-
   /// Throws DataError if a label is out of range.
   void fill(const LoaderBatch& batch, WriteLease& lease, bool lends) {
     const std::span<const std::byte> memory = process_.slot(batch.slot);
     const std::span<std::int32_t> labels = lease.batch().labels;
     std::memcpy(labels.data(), memory.data() + spec_.pixel_bytes(), spec_.label_bytes());
-    for (const std::int32_t label : labels) {
+    for (const std::int32_t label : labels.first(static_cast<std::size_t>(batch.images))) {
       if (label >= 0 && label < spec_.classes) continue;
       throw DataError("a label of the loader is " + std::to_string(label) + "; expected 0 to " +
                       std::to_string(spec_.classes - 1) +
                       "; set --classes to the number of classes");
     }
     const std::span<const std::byte> pixels = memory.first(spec_.pixel_bytes());
-    lease.batch().valid = spec_.images;
+    lease.batch().valid = batch.images;
     copied_.add(static_cast<std::int64_t>(spec_.label_bytes()));
     if (lends) {
-      const auto slot = static_cast<std::size_t>(lease.batch().slot);
-      in_slot_[slot] = batch.slot;
-      lent_->keep(lease.batch().slot, process_.memory());
-      lease.lend(pixels, lent_);
+      lease.lend(pixels, memory_);
       lent_bytes_.add(static_cast<std::int64_t>(pixels.size()));
       return;
     }
     std::memcpy(lease.batch().pixels.data(), pixels.data(), pixels.size());
     copied_.add(static_cast<std::int64_t>(pixels.size()));
-    process_.give_back(batch.slot);
   }
 
   const BatchSpec spec_;
   Probe& probe_;
   const Nanoseconds timeout_;
   Counter &images_, &epochs_, &partial_, &copied_, &lent_bytes_;
-  const std::shared_ptr<remote::LentSlots> lent_;
-  LoaderProcess process_;
+  const Nanoseconds launch_;
+  EventFd stopped_;
+  const std::unique_ptr<LoaderProcess> loader_;
+  LoaderProcess& process_ = *loader_;
   StageCounters *loading_, *collating_, *queueing_, *pinning_;  // null: their times are not known
   StageCounters &getting_, &converting_;
   Nanoseconds loading_time_{}, loading_cpu_{};  // in the whole run
-  std::unique_ptr<MemoryPin> pin_;              // null: the device cannot read the shared memory
-  std::vector<std::uint32_t> in_slot_;  // by slot of the ring: the slot of the memory lent to it
-  std::int64_t images_partial_ = 0, partial_epochs_ = 0;  // epochs that ended with a smaller batch
-  bool epoch_has_partial_ = false;
+  std::shared_ptr<LoaderMemory> memory_;
+  std::unique_ptr<MemoryPin> pin_;  // null: the device cannot read the shared memory
 };
 
 std::optional<FeederBatches> describe(const Options& options, const std::stop_token& stop) {
   if (options.given("batch") || is_constant(options)) return std::nullopt;
-  const LoaderProcess process(command_of(options), options.duration("start_timeout"), stop);
-  const LoaderBatches& batches = process.batches();
-  return FeederBatches{.images = batches.images,
-                       .image = batches.image,
-                       .options = {{"batch", text_of(batches)},
-                                   {"pixels", std::string(pixel_type_name(batches.pixel))},
-                                   {"planar", batches.planar ? "true" : "false"}}};
+  auto process =
+      std::make_unique<LoaderProcess>(command_of(options), options.duration("start_timeout"), stop);
+  const LoaderBatches& batches = process->batches();
+  FeederBatches found{.images = batches.images,
+                      .image = batches.image,
+                      .options = {{"batch", text_of(batches)},
+                                  {"pixels", std::string(pixel_type_name(batches.pixel))},
+                                  {"planar", batches.planar ? "true" : "false"}}};
+  found.started = std::make_shared<StartedLoader>(std::move(process));
+  return found;
 }
 
 std::unique_ptr<Feeder> make(const FeederContext& context) {
@@ -361,14 +377,13 @@ std::unique_ptr<Feeder> make(const FeederContext& context) {
 
 constexpr FeederEntry entry(std::string_view name, std::string_view summary,
                             std::span<const OptionSpec> options) {
-  return {
-      .name = name,
-      .summary = summary,
-      .options = options,
-      .shape_batches = shape_batches,
-      .make = make,
-      .describe_batches = describe,
-      .outside_reserve = [](const Options&, const BatchSpec&) -> std::int64_t { return kAhead; }};
+  return {.name = name,
+          .summary = summary,
+          .options = options,
+          .shape_batches = shape_batches,
+          .make = make,
+          .describe_batches = describe,
+          .is_loader = [](const Options& given) { return !is_constant(given); }};
 }
 
 }  // namespace

@@ -30,6 +30,7 @@ import os
 import sys
 import threading
 import time
+import weakref
 
 SCHEMA = 1
 RANK_NAMES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
@@ -48,6 +49,7 @@ class Loop:
         # Per batch: wait, step, images (0: not known), 1 if it begins an epoch, wait of the GPU (-1: not known).
         self.figures = array.array("q")
         self.ends = []  # waits that found the end of an epoch
+        self.main = None  # a weak reference to the pass whose steps these are
 
 
 class Log:
@@ -152,19 +154,44 @@ class GpuWaits:
 class Pass:
     """One pass of a loop over its batches. One thread at a time."""
 
-    __slots__ = ("loop", "log", "opening", "begin", "back", "wait", "images", "is_first", "gpu", "events")
+    __slots__ = ("loop", "log", "opening", "begin", "back", "wait", "images", "is_first", "gpu", "events", "thread", "__weakref__")
 
     def __init__(self, log, name, opening):
         self.log, self.loop, self.opening = log, log.loop(name), opening
         self.back, self.is_first = None, True
         self.begin = self.wait = self.images = 0
         self.gpu = self.events = None
+        self.thread = threading.get_ident()
+
+    def main(self):
+        """The pass whose steps the loop's are: another one, if the loop draws from several loaders, as `zip` does."""
+        main = self.loop.main and self.loop.main()
+        if main is None or main.thread != self.thread:
+            self.loop.main, main = weakref.ref(self), self
+        return main
+
+    def take_beside(self, main, advance, iterator):
+        """A batch for the present step of `main`, whose wait it makes longer."""
+        begin = clock()
+        self.log.inside.next = True
+        try:
+            return advance(iterator)
+        finally:
+            self.log.inside.next = False
+            waited = clock() - begin
+            if main.back is not None:
+                main.wait += waited + self.opening
+                main.back += waited
+                self.opening = 0
 
     def take(self, advance, iterator):
         """The next batch of `advance(iterator)`."""
         log = self.log
         if getattr(log.inside, "next", False):  # a loader within another watched one
             return advance(iterator)
+        main = self.main()
+        if main is not self:
+            return self.take_beside(main, advance, iterator)
         begin = clock()
         figures = self.loop.figures
         if self.back is not None:
@@ -182,7 +209,7 @@ class Pass:
         except StopIteration:
             if self.back is not None:
                 self.loop.ends.append(clock() - begin)
-            self.back = self.events = None
+            self.back = self.events = self.loop.main = None
             raise
         finally:
             log.inside.next = False
@@ -216,14 +243,18 @@ class Pass:
 
 
 def images_of(batch):
-    """The first dimension of a batch; 0: not known."""
+    """The first dimension of a batch; 0: not known. Nothing that a user's object raises may end the training."""
+    try:
+        return first_dimension(batch)
+    except Exception:  # pylint: disable=broad-except
+        return 0
+
+
+def first_dimension(batch):
     for _ in range(4):
         shape = getattr(batch, "shape", None)
         if shape is not None:
-            try:
-                return int(shape[0]) if 0 <= shape[0] < 1 << 31 else 0
-            except (IndexError, TypeError, ValueError):
-                return 0
+            return int(shape[0]) if 0 <= shape[0] < 1 << 31 else 0
         if isinstance(batch, (list, tuple)):
             batch = batch[0] if batch else None
         elif hasattr(batch, "values") and hasattr(batch, "keys"):

@@ -98,5 +98,35 @@ TEST_F(StagerTest, HoldsNoBatchWhileItsDeviceIsFull) {
   host_.close();
 }
 
+/// The host ring has one slot, which the stager gives back when a training loop would ask for the
+/// next batch.
+TEST_F(StagerTest, KeepsABatchUntilItsStepIsLaunchedOrHasEnded) {
+  for (const Holding holding : {Holding::launched, Holding::read}) {
+    SCOPED_TRACE(static_cast<int>(holding));
+    BatchRing host(kSpec, 1, device_, MemoryKind::pinned, std::span(devices_, 1), Order::relaxed,
+                   clock_);
+    BatchRing ring(kSpec, 1, device_, MemoryKind::device, std::span(devices_, 1), Order::relaxed,
+                   clock_);
+    std::jthread thread([&] { Stager(host, 0, ring, device_, {}, holding).run({}); });
+    const auto stream = device_.make_stream();
+    Time ended{};
+    for (std::int32_t count = 0; count < 3; ++count) {
+      WriteLease lease = host.acquire({});
+      lease.await();
+      EXPECT_GE(clock_.now(), ended) << "batch " << count;
+      std::move(lease).publish();
+      ReadLease read = ring.next(0, {});
+      ASSERT_TRUE(read);
+      EXPECT_EQ(host.monitor().stats().published, static_cast<std::uint64_t>(count) + 1);
+      if (holding == Holding::read) {
+        static_cast<Timeline*>(stream->native())->occupy(std::chrono::milliseconds(20));
+        ended = static_cast<Timeline*>(stream->native())->free_at();
+      }
+      std::move(read).release(*stream);
+    }
+    host.close();
+  }
+}
+
 }  // namespace
 }  // namespace penstock

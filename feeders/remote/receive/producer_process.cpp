@@ -22,9 +22,10 @@ constexpr int kGrace = 1000;
 
 /// Runs the command and exits with its status. If the thread that started this shell dies, the
 /// kernel sends SIGUSR1, and the shell kills the whole process group. The command's own children
-/// would not get that signal.
+/// would not get that signal. SIGUSR2 is for the command's processes alone.
 constexpr const char* kKeeper = R"(trap 'kill -KILL 0' USR1
 /bin/sh -c "$1" &
+trap '' USR2
 wait $!
 status=$?
 trap - USR1

@@ -48,6 +48,8 @@ TEST(UnusedFlags, EachIsNamedOnceAndOnlyWhereNothingDependsOnIt) {
         {{"--init-learning-rate=1", "--forward-only"}, {"--init-learning-rate=1"}},
         {{"--fp16-loss-scale=64"}, {"--fp16-loss-scale=64", "--use-fp16"}},
         {{"--prefetch=9"}, {"--prefetch=9", "--fake-location=host"}},
+        {{"--device-slots=9", "--fake-location=python:loader=a.py:f"}, {"--device-slots=9"}},
+        {{"--loop=sync"}, {"--loop=sync", "--fake-location=python:loader=a.py:f"}},
         {{"--pinned-memory=false"}, {"--pinned-memory=false", "--fake-location=host"}},
         {{"--batch-group-size=2"}, {"--batch-group-size=2", "--fake-location=host"}},
         {{"--max-ckpts-to-keep=2"}, {"--max-ckpts-to-keep=2", "--train-dir=t"}}}) {

@@ -56,6 +56,29 @@ TEST(IsolatePlan, ThreadsThatDoNotMatterAreNotVaried) {
   EXPECT_EQ(isolate::planned_runs(plan).size(), 3U);
 }
 
+TEST(IsolatePlan, ALoopThatRunsAheadIsMeasuredBesideOneThatWaits) {
+  isolate::IsolatePlan plan = plan_of(8, 8);
+  plan.threads_matter = false;
+  plan.config.loop = "ahead=4";
+  const std::vector<isolate::PlannedRun> runs = isolate::planned_runs(plan);
+  ASSERT_EQ(runs.size(), 4U);
+  EXPECT_EQ(runs[3].rung, isolate::Rung::waiting);
+  EXPECT_EQ(runs[3].config.loop, "sync");
+  EXPECT_EQ(runs[3].config.device_slots, 1);
+  plan.config.loop = "sync";
+  EXPECT_EQ(isolate::planned_runs(plan).size(), 3U);
+}
+
+/// Windows begin after three steps of warm-up.
+TEST(IsolatePlan, WindowsReachTheEndOfAnEpochIfThreeBlocksOfThemFit) {
+  const std::vector<isolate::PlannedRun> runs = isolate::planned_runs(plan_of(1, 1));
+  std::vector<isolate::PilotTime> times(runs.size(), {.step_s = 0.01, .overhead_s = 0.2});
+  times[1].steps_per_epoch = 300;
+  EXPECT_EQ(isolate::plan_steps(runs, times, 45)[1], 300);
+  times[1].steps_per_epoch = 30'000;
+  EXPECT_LT(isolate::plan_steps(runs, times, 45)[1], 300);
+}
+
 TEST(IsolatePlan, OneCoreHasOnePoint) {
   EXPECT_EQ(supply_threads(isolate::planned_runs(plan_of(1, 1))), std::set<std::int32_t>{1});
 }

@@ -46,6 +46,37 @@ TEST(IsolationText, EveryFindingHasItsTable) {
   }
 }
 
+TEST(IsolationText, TheHeadlineNamesTheLoopAndTheEdgesOfEpochs) {
+  isolate::Isolation found = make_isolation();
+  isolate::IsolatePlan plan;
+  plan.config.loop = "async";
+  found.epochs = {.steps_per_epoch = 10, .seen = 4, .steady_ms = 40, .longer_ms = 1020};
+  const auto headline = [&] { return isolate::verdict_of(found, plan).front(); };
+  EXPECT_TRUE(says(headline(), "in a training loop that launches 1 step ahead (async)"));
+  EXPECT_TRUE(says(headline(), "the first one of each epoch of 10 steps 1020 ms longer"));
+  found.epochs = {.steps_per_epoch = 5004, .first_batch_s = 10.2};
+  EXPECT_TRUE(says(headline(), "the budget reached no end of an epoch of 5004 steps"));
+  EXPECT_TRUE(says(headline(), "the first batch came after 10.2 s"));
+  plan.config.loop.clear();
+  EXPECT_FALSE(says(headline(), "loop"));
+}
+
+TEST(IsolationText, ALoopThatWaitsIsNamedIfItCostsAnotherShare) {
+  isolate::Isolation found = make_isolation();
+  isolate::IsolatePlan plan;
+  const auto says_so = [&] {
+    for (const std::string& sentence : isolate::verdict_of(found, plan)) {
+      if (says(sentence, "(--loop sync)")) return true;
+    }
+    return false;
+  };
+  EXPECT_FALSE(says_so());
+  found.cost_if_waiting = found.cost;
+  EXPECT_FALSE(says_so());
+  found.cost_if_waiting->percent.value += 6;
+  EXPECT_TRUE(says_so());
+}
+
 TEST(IsolationText, ATableSaysWhatDevicesOfOtherRatesWouldTrain) {
   isolate::Isolation found = make_isolation();
   const auto rows_of = [&](double value, double low, double high) {

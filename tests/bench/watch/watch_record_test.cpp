@@ -281,5 +281,28 @@ TEST_F(WatchRecordTest, WithoutLoopsItSaysWhatToDo) {
   EXPECT_TRUE(says(text_of(read()), "watching.watch(loader)"));
 }
 
+/// Without times of a GPU, and if the GPU waits as long as the loop, the loop waits for each step.
+TEST(WatchLoopPace, TellsALoopThatWaitsFromOneThatRunsAhead) {
+  const auto record_of = [](std::optional<double> gpu_wait_us) {
+    watch::Loop loop{.name = "train.py:1"};
+    for (int i = 0; i < 20; ++i) {
+      loop.steps.push_back({.wait_us = 6000,
+                            .step_us = i % 2 == 0 ? 9000.0 : 20'000.0,
+                            .images = 8,
+                            .begins_epoch = i == 0,
+                            .gpu_wait_us = gpu_wait_us});
+    }
+    watch::WatchRecord record;
+    record.ranks.push_back({.loops = {loop}});
+    return record;
+  };
+  EXPECT_TRUE(watch::loop_pace(record_of({}))->waits_for_steps);
+  EXPECT_TRUE(watch::loop_pace(record_of(5900))->waits_for_steps);
+  const watch::LoopPace ahead = watch::loop_pace(record_of(1000)).value();
+  EXPECT_FALSE(ahead.waits_for_steps);
+  EXPECT_NEAR(ahead.launch_ms, 3, 1e-9) << "the rest is a wait for the device";
+  EXPECT_FALSE(watch::loop_pace(watch::WatchRecord{}));
+}
+
 }  // namespace
 }  // namespace penstock::watch

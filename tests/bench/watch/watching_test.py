@@ -157,6 +157,14 @@ class OwnIterator(Loader):
         return self.Iterator(self)
 
 
+class Nested:
+    """As a nested tensor of PyTorch."""
+
+    @property
+    def shape(self):
+        raise RuntimeError("no shape")
+
+
 class Watching(unittest.TestCase):
     def setUp(self):
         self.clock = watching.clock = Clock()
@@ -254,6 +262,20 @@ class Watching(unittest.TestCase):
         (line,) = self.lines()
         # From one yield to the next: 2 ms after the yield's batch, 3 ms for the following one.
         self.assertEqual((line["loop"], line["wait_us"]), ("outer", [15000, 5000, 5000, 5000]))
+
+    def test_loaders_of_one_loop_wait_one_after_the_other(self):
+        slow, fast = Loader(self.clock, wait_ms=6, opening_ms=0), Loader(self.clock, wait_ms=1, opening_ms=0)
+        for _ in range(2):
+            for _ in zip(watching.watch(slow, "zip"), watching.watch(fast, "zip")):
+                self.clock.pass_ms(3)
+        (line,) = self.lines()
+        self.assertEqual(line["wait_us"], [7000] * 8)
+        self.assertEqual(line["step_us"], [10000] * 8)
+        self.assertEqual(line["begins"], [0, 4])
+
+    def test_an_object_that_raises_does_not_end_the_training(self):
+        self.train(watching.watch([Nested()] * 3, "nested"))
+        self.assertEqual(self.lines()[0]["images"], [0] * 3)
 
     def test_a_thread_is_marked(self):
         loader = watching.watch(Loader(self.clock), "prefetch")

@@ -61,6 +61,67 @@ class DataLoader:
 def with_workers(workers):
     return DataLoader(workers)
 
+class Observed:
+    """Notes what a training loop does with it."""
+    def __init__(self, path):
+        self.path, self.sampler = path, self
+
+    def write(self, text):
+        with open(self.path, "a") as file:
+            file.write(text + "\n")
+
+    def set_epoch(self, epoch):
+        self.write(f"epoch {epoch}")
+
+    def __iter__(self):
+        self.write("iter")
+        return iter([batch(0, 2), batch(2, 2)])
+
+def observed(path):
+    return Observed(path)
+
+class Resettable:
+    """As DALI's iterator: it ends until it is reset."""
+    made = 0
+
+    def __init__(self):
+        Resettable.made += 1
+        assert Resettable.made == 1
+        self.taken = 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.taken == 2:
+            raise StopIteration
+        self.taken += 1
+        return batch(2 * self.taken - 2, 2)
+
+    def reset(self):
+        self.taken = 0
+
+def resettable():
+    return Resettable()
+
+def exits():
+    raise SystemExit("set DATA_ROOT")
+
+def several():
+    return {"train": DataLoader(0), "val": DataLoader(0)}
+
+def odd_name():
+    raise OSError("cannot open " + b"a\xff".decode("utf-8", "surrogateescape"))
+
+def needs_a_package():
+    import no_such_package
+
+def separate_images():
+    return [[memoryview(bytes(36)).cast("B", (3, 4, 3)) for _ in range(9)]]
+
+def index_first():
+    return [{"index": [7, 8], "image": batch(0, 2)[0], "label": [1, 2], "mask": batch(4, 2)[0]}]
+
 def unlabelled():
     return [batch(0, 2)[0]]
 
@@ -160,6 +221,8 @@ class PythonLoader : public testing::Test {
   struct Seen {
     std::vector<std::byte> pixels;
     std::vector<std::int32_t> labels;
+    std::int32_t images = 0;
+    bool begins_epoch = false;
   };
   /// The first `count` batches. Rethrows what the feeder threw.
   std::vector<Seen> take(Feeder& feeder, std::size_t count, bool lends = true) {
@@ -171,8 +234,10 @@ class PythonLoader : public testing::Test {
       const ReadLease lease = ring.next(0, {});
       if (!lease) break;
       const Batch& batch = lease.batch();
-      seen.push_back(
-          {{batch.pixels.begin(), batch.pixels.end()}, {batch.labels.begin(), batch.labels.end()}});
+      seen.push_back({{batch.pixels.begin(), batch.pixels.end()},
+                      {batch.labels.begin(), batch.labels.end()},
+                      batch.valid,
+                      batch.begins_epoch});
     }
     thread.request_stop();
     thread.join();

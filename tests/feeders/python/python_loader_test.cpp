@@ -61,17 +61,66 @@ TEST_F(PythonLoader, EpochsFollowEachOther) {
   EXPECT_GE(probe_.values().at("loader_epochs"), 4);
 }
 
-TEST_F(PythonLoader, APartialLastBatchIsLeftOutAndCounted) {
-  EXPECT_EQ(firsts(take(text("partial"), 4)), (std::vector{0, 1, 2, 3, 0, 1, 2, 3}));
+/// A set of workers that is begun and dropped costs time, and an epoch of its samples.
+TEST_F(PythonLoader, EachEpochIteratesOnceAndTellsTheSampler) {
+  const std::string path = (folder_.path() / "seen").string();
+  take(text("observed", "args='path=\"" + path + "\"'"), 5);
+  const std::string seen = read_text(path);
+  EXPECT_TRUE(seen.starts_with("epoch 0\niter\nepoch 1\niter\nepoch 2\niter\n")) << seen;
+}
+
+TEST_F(PythonLoader, TheLoaderThatWasAskedForItsShapeIsTheOneOfTheRun) {
+  const std::string path = (folder_.path() / "started").string();
+  const Options given = options(text("observed", "args='path=\"" + path + "\"'"));
+  const FeederBatches found = entry_.describe_batches(given, {}).value();
+  const std::unique_ptr<Feeder> feeder = entry_.make(FeederContext{.spec = spec_,
+                                                                   .device = device_,
+                                                                   .clock = clock_,
+                                                                   .options = given,
+                                                                   .probe = probe_,
+                                                                   .timeout = 30s,
+                                                                   .slots = 2,
+                                                                   .started = found.started});
+  EXPECT_EQ(firsts(take(*feeder, 2)), (std::vector{0, 1, 2, 3}));
+  EXPECT_EQ(read_text(path).find("epoch 0", 1), std::string::npos);
+}
+
+TEST_F(PythonLoader, AnIteratorThatCanBeResetIsNotMadeAgain) {
+  EXPECT_EQ(firsts(take(text("resettable"), 3)), (std::vector{0, 1, 2, 3, 0, 1}));
+}
+
+TEST_F(PythonLoader, ASmallerLastBatchCountsItsImages) {
+  const std::vector<Seen> seen = take(text("partial"), 5);
+  ASSERT_EQ(seen.size(), 5U);
+  EXPECT_EQ(firsts({seen[0], seen[1]}), (std::vector{0, 1, 2, 3}));
+  EXPECT_EQ(firsts({seen[2]}).front(), 4);
+  EXPECT_EQ(seen[2].images, 1);
+  EXPECT_FALSE(seen[0].begins_epoch) << "the run begins with it";
+  EXPECT_TRUE(seen[3].begins_epoch);
+  EXPECT_FALSE(seen[4].begins_epoch);
   EXPECT_GE(probe_.values().at("batches_partial"), 1);
-  EXPECT_EQ(probe_.facts().at("images_left_out_per_epoch"), 1);
-  EXPECT_TRUE(says(probe_.notes().back(), "of each epoch of the loader, 1 images"));
+  EXPECT_EQ(probe_.facts().at("loader_steps_per_epoch"), 3);
 }
 
 TEST_F(PythonLoader, BatchesMayBeDictionariesAndLabelsLists) {
   const std::vector<Seen> seen = take(text("named"), 3);
   EXPECT_EQ(firsts(seen), (std::vector{0, 1, 2, 3, 4, 5}));
   EXPECT_EQ(seen[2].labels, (std::vector<std::int32_t>{4, 5}));
+}
+
+TEST_F(PythonLoader, EntriesWithUsualNamesOrNamedByTheUserAreTaken) {
+  const Seen usual = take(text("index_first"), 1).front();
+  EXPECT_EQ(firsts({usual}), (std::vector{0, 1}));
+  EXPECT_EQ(usual.labels, (std::vector<std::int32_t>{1, 2}));
+  const Seen named = take(text("index_first", "pixels_key=mask,labels_key=index"), 1).front();
+  EXPECT_EQ(firsts({named}), (std::vector{4, 5}));
+  EXPECT_EQ(named.labels, (std::vector<std::int32_t>{7, 8}));
+  EXPECT_TRUE(std::ranges::any_of(probe_.notes(), [](const std::string& note) {
+    return note.find("pixels are 'mask' of the batch, labels 'index'") != std::string::npos;
+  }));
+  const std::string said =
+      thrown_by<ConfigError>([&] { describe(text("index_first", "pixels_key=label")); });
+  EXPECT_TRUE(says(said, "--pixels is 'label', which does not fit")) << said;
 }
 
 TEST_F(PythonLoader, MissingLabelsAreZeroAndNoted) {
@@ -182,7 +231,12 @@ TEST_F(PythonLoader, FaultsBeforeTheFirstBatchAreNamed) {
   for (const Fault& fault : {Fault{"missing", "has no 'missing'"},
                              {"empty", "yielded no batch"},
                              {"number", "is of type int"},
-                             {"text", "expected an array of images"},
+                             {"text", "expected one array of images"},
+                             {"exits", "sys.exit('set DATA_ROOT')"},
+                             {"several", "returns 2 loaders (train, val); choose one"},
+                             {"odd_name", "cannot open a"},
+                             {"needs_a_package", "--python chooses another"},
+                             {"separate_images", "holds 9 of uint8[3, 4, 3]"},
                              {"three_dimensions", "uint8[2, 3, 4]"},
                              {"five_channels", "expected [N,H,W,C]"},
                              {"doubles", "pixels are d"},
