@@ -325,8 +325,8 @@ constexpr ConfigKey kKeys[] = {
      "(none; at most one epoch is read)",
      get<&RunConfig::page_cache>, set_page_cache},
     {"loop", "", false,
-     "training loop that a loader sees: sync (waits for each step), async (one step ahead) or "
-     "ahead=N; launch=MS: the host's time to launch a step; default: sync on a CPU, else async",
+     "training loop that a loader sees: sync (waits for each step), async (one ahead), ahead=N; "
+     "launch=MS: time to launch a step; default: sync on a CPU, else async",
      get<&RunConfig::loop>, set_loop},
     {"prefetch", "", false, "slots of the host ring, in batches", get<&RunConfig::prefetch>,
      set_count<&RunConfig::prefetch, 1>},

@@ -147,9 +147,8 @@ int run(const Invocation& invocation) {
           {.verb = "look",
            .summary = "Shows what a feeder, a loader or an endpoint delivers, without a model: "
                       "types, ranges, labels, repeats.",
-           .examples = "look --feeder queue --data-dir my/images --contact-sheet sheet.png\n"
-                       "look --feeder zmq-consume:endpoint=ipc://feed --batch-size 64\n"
-                       "look --loader my_loader.py:make"},
+           .examples = "look --feeder zmq-consume:endpoint=ipc://feed --batch-size 64\n"
+                       "look --loader my_loader.py:make --contact-sheet sheet.png"},
           flags, invocation.arguments)) {
     return 0;
   }

@@ -224,7 +224,7 @@ class PushTest(unittest.TestCase):
         pixels, labels = batch_of(0)
         for batches, text in [([(pixels.astype(numpy.int64), labels)], "are int64; expected uint8"),
                               ([(pixels[..., :1], labels)], r"\[2, 8, 8, 1\]; expected 3 channels: convert the images to RGB"),
-                              ([(pixels[0], labels)], "expected an array of images with four dimensions"),
+                              ([(pixels[0], labels)], "expected one array of images with four dimensions"),
                               ([], "yielded no batch"),
                               ([(pixels, labels), (pixels[:, :2], labels)], "batch 1 .*shape must not change"),
                               ([(pixels, labels + 2**40)], "batch 0 .*does not fit into 32 bits")]:

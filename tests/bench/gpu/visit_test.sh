@@ -14,8 +14,8 @@ limits=$(steps | awk -v call="$call" '$1 == call || $1 < call && $4 == "here" { 
 most=(0 530 530 250 530)
 [ "$limits" -le "${most[call]}" ] || { echo "the limits of call $call add up to $limits s"; exit 1; }
 
-# Only the steps of this call.
-only=$(steps | awk -v call="$call" '$1 == call { print $2 }' | paste -sd,)
+# Only the steps of this call, and those that prepare the machine.
+only=$(steps | awk -v call="$call" '$1 == call || $1 < call && $4 == "here" { print $2 }' | paste -sd,)
 visit() { "$source/bench/gpu/visit.sh" "$call" --dry --out "$folder/out" --state "$folder/state" --only "$@"; }
 visit "$only"
 logs=$folder/state/dry/logs

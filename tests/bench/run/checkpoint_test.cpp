@@ -171,12 +171,13 @@ TEST_F(Checkpoints, AStopFromOutsideSavesWholeStepsAndTheRunGoesOn) {
     EXPECT_GE(steps[0], 5);
     if (ranks == 2) continue;
     EXPECT_EQ(steps[0], static_cast<std::int64_t>(stopped.step_ms.size()));
-    config_.num_batches = steps[0] + 20;
+    const auto last = static_cast<int>(steps[0]) + 20;
+    config_.num_batches = last;
     const RunResult rest = run();
     std::vector<double> losses = stopped.losses;
     losses.insert(losses.end(), rest.losses.begin(), rest.losses.end());
-    EXPECT_EQ(losses, train("whole", config_.num_batches).losses);
-    EXPECT_EQ(file("stopped1", config_.num_batches), file("whole", config_.num_batches));
+    EXPECT_EQ(losses, train("whole", last).losses);
+    EXPECT_EQ(file("stopped1", last), file("whole", last));
   }
 }
 
