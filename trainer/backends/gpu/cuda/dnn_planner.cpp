@@ -100,8 +100,7 @@ bool misreads_paddings(const DnnGraph& graph, const Candidate& candidate) {
   return std::ranges::any_of(graph.operations, [&](const DnnOperation& operation) {
     const auto* filter = std::get_if<DnnConvolutionBackwardFilter>(&operation);
     return filter != nullptr && filter->window.before != filter->window.after &&
-           (graph.tensor(filter->dy).dtype != DType::f32 || candidate.choice.engine == 1 ||
-            candidate.choice.engine == 20);
+           (candidate.choice.engine == 1 || candidate.choice.engine == 20);
   });
 }
 
