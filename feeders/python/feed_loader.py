@@ -6,6 +6,7 @@ torch only if the batches hold their arrays. README.md beside this file describe
 """
 import array
 import ast
+import ctypes
 import dataclasses
 import faulthandler
 import fcntl
@@ -539,6 +540,7 @@ class Pool:
             pass
         for page in range(0, self.stride * slots, 4096):
             self.memory[page] = 0
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
         self.views = {}
 
     def view(self, kind, slot, part, make):
@@ -555,6 +557,11 @@ class Pool:
             import torch
 
             source = pixels.torch.permute(0, 2, 3, 1) if layout.channels_last else pixels.torch
+            if source.is_contiguous() and source.device.type == "cpu":
+                # copy_ would use threads, which spin afterwards and take cores from the loader and from the loop. A copy to a
+                # GPU from a training loop has one thread.
+                ctypes.memmove(self.address + begin, source.data_ptr(), source.numel() * source.element_size())
+                return
             target = self.view("torch", slot, "pixels", lambda: torch.frombuffer(
                 self.memory, dtype=getattr(torch, layout.dtype), count=count, offset=begin).view((layout.images, *source.shape[1:])))
             target[:images].copy_(source)
