@@ -80,6 +80,9 @@ Loop loop_of(const JsonField& field) {
     loop.steps[index].begins_epoch = true;
   }
   loop.ends_us = numbers(field.at("ends_us"), kLongestUs);
+  if (find(field.json(), "waits_for_first") != nullptr) {
+    loop.waits_for_first = field.at("waits_for_first").boolean();
+  }
   return loop;
 }
 
@@ -93,6 +96,7 @@ void append(Loop loop, std::vector<Loop>& loops) {
   }
   known->steps.insert(known->steps.end(), loop.steps.begin(), loop.steps.end());
   known->ends_us.insert(known->ends_us.end(), loop.ends_us.begin(), loop.ends_us.end());
+  known->waits_for_first = loop.waits_for_first;
 }
 
 /// All of a process but its loops.
@@ -124,6 +128,7 @@ Json to_json(const Loop& loop) {
                    {"begins", std::move(begins)},
                    {"ends_us", loop.ends_us}});
   if (gpu_is_known) json["gpu_wait_us"] = std::move(gpu_waits);
+  if (loop.waits_for_first) json["waits_for_first"] = true;
   return json;
 }
 

@@ -36,6 +36,7 @@ struct Loop {
   bool in_thread = false;  ///< it runs in another thread than the main thread
   std::vector<Step> steps{};
   std::vector<double> ends_us{};  ///< waits of `next` that found the end of an epoch
+  bool waits_for_first = false;   ///< it has asked for its first batch, which has not come
 
   double total_us() const;  ///< sum of step_us
   bool operator==(const Loop&) const = default;

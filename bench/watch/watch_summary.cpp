@@ -17,6 +17,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr double kNoticeableStart = 0.5;  // seconds
+
 /// "3", or "3 (process 123)" if several processes have this rank.
 std::string label_of(const Rank& rank, const WatchRecord& record) {
   const auto count = std::count_if(record.ranks.begin(), record.ranks.end(),
@@ -59,19 +61,39 @@ std::vector<std::string> cells_of(const std::string& rank, const Loop& loop, boo
   return cells;
 }
 
+/// ": 10.3 % of its steady steps, and 12.6 s at the edges of 4 epochs. Before that, its first batch
+/// took 2.1 s"
+std::string parts_of_share(const LoopSummary& sum) {
+  std::string text;
+  if (sum.epochs > 1) {
+    const std::string steady =
+        sum.steady > 0 ? fmt::format("{:.1f} % of its steady steps, and ", sum.waited_percent) : "";
+    text = fmt::format(": {}{:.2f} s at the edges of {} epochs", steady, sum.epoch_edges_s,
+                       sum.epochs);
+  }
+  if (sum.first_batch_s >= kNoticeableStart) {
+    text += fmt::format(". Before that, its first batch took {:.1f} s", sum.first_batch_s);
+  }
+  return text;
+}
+
 std::string share_sentence(const WatchRecord& record) {
   std::vector<std::pair<double, const Rank*>> shares;
   for (const Rank& rank : record.ranks) {
     const LoopSummary sum = summary_of(rank.loops.front());
-    if (sum.steady > 0) shares.emplace_back(sum.waited_percent, &rank);
+    if (sum.waited_percent_with_edges) shares.emplace_back(*sum.waited_percent_with_edges, &rank);
   }
   if (shares.empty()) {
-    return "No epoch has two complete steps yet, so there is no share of waiting.";
+    const Loop& first = record.ranks.front().loops.front();
+    return first.waits_for_first && !record.exit_code
+               ? fmt::format("The loop {} waits for its first batch.", first.name)
+               : "No loop has two complete steps yet, so there is no share of waiting.";
   }
   const auto [least, most] = std::minmax_element(shares.begin(), shares.end());
   const std::string loop = most->second->loops.front().name;
   if (record.ranks.size() == 1) {
-    return fmt::format("The loop {} waited for input for {:.1f} % of its time.", loop, most->first);
+    return fmt::format("The loop {} waited for input for {:.1f} % of its time{}.", loop,
+                       most->first, parts_of_share(summary_of(most->second->loops.front())));
   }
   return fmt::format(
       "The ranks waited for input for {:.1f} % (rank {}) to {:.1f} % (rank {}) of their time in "
@@ -106,9 +128,9 @@ std::string slowest_sentence(const SlowestRank& slowest) {
 std::vector<std::string> how_to_read(const WatchRecord& record) {
   std::vector<std::string> texts{
       "A wait is the time that the loop spent in the loader's next, by the clock of the CPU. A "
-      "step is the time from one next to the following one. Shares, rates and waits leave out the "
-      "first batch of each epoch; first batch and epoch edges (with the number of epochs) show "
-      "it."};
+      "step is the time from one next to the following one. Shares, rates and waits of the table "
+      "leave out the first batch of each epoch; first batch and epoch edges (with the number of "
+      "epochs) show it. The sentence counts the edges, and leaves out the very first batch."};
   const bool cuda = std::any_of(record.ranks.begin(), record.ranks.end(),
                                 [](const Rank& rank) { return rank.cuda; });
   texts.emplace_back(
@@ -131,12 +153,14 @@ LoopSummary summary_of(const Loop& loop) {
   LoopSummary sum{.batches = loop.steps.size()};
   std::vector<double> waits_ms;
   double waited_us = 0, time_us = 0, images = 0, gpu_waited_us = 0, gpu_time_us = 0;
+  double edges_us = 0;  // with the steps after them; the very first step is not among them
   bool all_known = true;
   for (const Step& step : loop.steps) {
     sum.images += step.images;
     sum.batch_size = std::max(sum.batch_size, step.images);
     if (step.begins_epoch) {
       (sum.epochs == 0 ? sum.first_batch_s : sum.epoch_edges_s) += step.wait_us / 1e6;
+      if (sum.epochs > 0) edges_us += step.step_us;
       ++sum.epochs;
       continue;
     }
@@ -150,7 +174,14 @@ LoopSummary summary_of(const Loop& loop) {
     images += step.images;
     all_known = all_known && step.images > 0;
   }
-  for (const double end : loop.ends_us) sum.epoch_edges_s += end / 1e6;
+  for (const double end : loop.ends_us) {
+    sum.epoch_edges_s += end / 1e6;
+    edges_us += end;
+  }
+  if (const double all_us = time_us + edges_us; all_us > 0) {
+    sum.waited_percent_with_edges =
+        std::min(100.0, 100 * (waited_us + 1e6 * sum.epoch_edges_s) / all_us);
+  }
   if (!(time_us > 0)) return sum;
   sum.steady = waits_ms.size();
   sum.waited_percent = 100 * waited_us / time_us;
@@ -172,6 +203,8 @@ Json summary_json(const LoopSummary& sum) {
       {"batch_size", sum.batch_size},
       {"steady_steps", sum.steady},
       {"waited_percent", steady(sum.waited_percent)},
+      {"waited_percent_with_edges",
+       sum.waited_percent_with_edges ? Json(*sum.waited_percent_with_edges) : Json()},
       {"gpu_waited_percent", sum.gpu_waited_percent ? Json(*sum.gpu_waited_percent) : Json()},
       {"batches_per_s", steady(sum.batches_per_s)},
       {"img_per_s", sum.img_per_s > 0 ? Json(sum.img_per_s) : Json()},

@@ -12,8 +12,8 @@
 
 namespace penstock::watch {
 
-/// Figures of one loop. Rates, shares and percentiles are those of its steady steps: all but the
-/// first of each epoch.
+/// Figures of one loop. Rates, shares and percentiles are those of its steady steps, all but the
+/// first of each epoch, unless they say otherwise.
 struct LoopSummary {
   std::size_t batches = 0;      ///< of all epochs, with their first ones
   std::int64_t images = 0;      ///< of all batches; 0: not known
@@ -26,6 +26,9 @@ struct LoopSummary {
   double batches_per_s = 0;
   double img_per_s = 0;  ///< 0: the number of images is not known
   double wait_ms_p50 = 0, wait_ms_p95 = 0, wait_ms_p99 = 0, wait_ms_max = 0;
+  /// Share of the time from the second batch to the last one, edges of epochs included. Only if
+  /// there are steady steps or edges.
+  std::optional<double> waited_percent_with_edges{};
   // Apart from those:
   double first_batch_s = 0;  ///< the wait for the very first batch
   std::size_t epochs = 0;    ///< begun

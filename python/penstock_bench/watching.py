@@ -49,6 +49,8 @@ class Loop:
         # Per batch: wait, step, images (0: not known), 1 if it begins an epoch, wait of the GPU (-1: not known).
         self.figures = array.array("q")
         self.ends = []  # waits that found the end of an epoch
+        self.waits_for_first = None  # True: the first batch was asked for; False: it has come
+        self.is_told = True  # the file has waits_for_first
         self.main = None  # a weak reference to the pass whose steps these are
 
 
@@ -84,7 +86,7 @@ class Log:
     def write(self):
         """Adds a line for each loop that has new figures. A full disk must not end the training."""
         with self.lock:
-            lines = [self.line(loop) for loop in self.loops.values() if loop.figures or loop.ends]
+            lines = [self.line(loop) for loop in self.loops.values() if loop.figures or loop.ends or not loop.is_told]
             self.due = clock() + self.every
             if not lines:
                 return
@@ -102,6 +104,7 @@ class Log:
     def line(loop):
         figures, loop.figures = loop.figures, array.array("q")
         ends, loop.ends = loop.ends, []
+        loop.is_told = True
         values = {
             "schema": SCHEMA, "pid": os.getpid(), "rank": rank(), "cuda": cuda_is_used(),
             "loop": loop.name, "in_thread": loop.in_thread,
@@ -113,6 +116,8 @@ class Log:
         }
         if any(ns >= 0 for ns in figures[4::5]):
             values["gpu_wait_us"] = [ns // 1000 if ns >= 0 else None for ns in figures[4::5]]
+        if loop.waits_for_first:
+            values["waits_for_first"] = True
         return json.dumps(values, separators=(",", ":")) + "\n"
 
 
@@ -192,6 +197,8 @@ class Pass:
         main = self.main()
         if main is not self:
             return self.take_beside(main, advance, iterator)
+        if self.loop.waits_for_first is None:
+            self.tell(waits_for_first=True)
         begin = clock()
         figures = self.loop.figures
         if self.back is not None:
@@ -219,7 +226,14 @@ class Pass:
         self.opening = 0
         self.images = images_of(batch)
         self.back = back
+        if self.loop.waits_for_first:
+            self.tell(waits_for_first=False)
+            self.back = clock()
         return batch
+
+    def tell(self, waits_for_first):
+        self.loop.waits_for_first, self.loop.is_told = waits_for_first, False
+        self.log.write()
 
     def mark_gpu(self):
         try:

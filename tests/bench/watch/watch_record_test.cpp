@@ -155,7 +155,29 @@ TEST_F(WatchRecordTest, FiguresAreExact) {
   EXPECT_NEAR(sum.first_batch_s, 1.5, 1e-9);
   EXPECT_EQ(sum.epochs, 2U);
   EXPECT_NEAR(sum.epoch_edges_s, 0.2505, 1e-9);
-  EXPECT_TRUE(says(text_of(record), "waited for input for 22.5 % of its time"));
+  EXPECT_NEAR(*sum.waited_percent_with_edges, 100 * (27 * 2.0 + 9 + 250.5) / 580.5, 1e-9);
+  EXPECT_TRUE(
+      says(text_of(record),
+           "waited for input for 54.0 % of its time: 22.5 % of its steady steps, and 0.25 s "
+           "at the edges of 2 epochs. Before that, its first batch took 1.5 s."))
+      << text_of(record);
+}
+
+TEST_F(WatchRecordTest, ALoopThatWaitsForItsFirstBatchIsNamed) {
+  Json line = line_of(0);
+  for (const char* const key : {"wait_us", "step_us", "images", "begins", "ends_us"}) {
+    line[key] = Json::array();
+  }
+  line["waits_for_first"] = true;
+  add(100, line.dump() + "\n");
+  const WatchRecord record = read();
+  const std::string name = record.ranks[0].loops[0].name;
+  EXPECT_TRUE(says(text_of(record), "The loop " + name + " waits for its first batch."))
+      << text_of(record);
+  EXPECT_TRUE(parse_record(to_json(record).dump()).ranks[0].loops[0].waits_for_first);
+  line.erase("waits_for_first");
+  add(100, line.dump() + "\n");
+  EXPECT_TRUE(says(text_of(read()), "No loop has two complete steps yet"));
 }
 
 TEST_F(WatchRecordTest, TheGpusShareIsThatOfTheStepsThatTellIt) {
@@ -194,7 +216,8 @@ TEST_F(WatchRecordTest, NamesTheSlowestRankAndWhetherItChanges) {
   EXPECT_EQ(slowest->rank, 0);
   EXPECT_EQ(slowest->percent_of_steps, 100);
   EXPECT_EQ(slowest->steps, 30U);
-  EXPECT_TRUE(says(text_of(read()), "10.0 % (rank 2) to 30.0 % (rank 0)"));
+  EXPECT_TRUE(says(text_of(read()), "10.2 % (rank 2) to 30.1 % (rank 0)"))
+      << "the end of the epoch took 0.5 ms more";
   EXPECT_TRUE(says(text_of(read()), "Rank 0 waited longest in 100 % of 30 steps: it is always"));
   // In 90 more steps rank 2 is the slowest.
   for (int rank = 0; rank < 3; ++rank) {

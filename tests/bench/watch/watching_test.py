@@ -172,7 +172,10 @@ class Watching(unittest.TestCase):
         watching.LOG.reset()
 
     def lines(self):
-        """What was written since the last call."""
+        """What was written since the last call about batches and ends of epochs."""
+        return [line for line in self.all_lines() if line["step_us"] or line["ends_us"]]
+
+    def all_lines(self):
         watching.LOG.write()
         lines = []
         for path in pathlib.Path(FOLDER.name).glob("*.jsonl"):
@@ -216,8 +219,8 @@ class Watching(unittest.TestCase):
         watching.LOG.every = int(50e6)
         path = pathlib.Path(FOLDER.name) / f"{os.getpid()}.jsonl"
         self.train(watching.watch(Loader(self.clock, batches=20, opening_ms=0)))
-        # Steps of 10 ms: written at 50 ms, 100 ms, and so on, while the loop runs.
-        self.assertEqual(len(path.read_text().splitlines()), 4)
+        # Before the first batch and after it; then steps of 10 ms are written at 60, 110 and 160 ms, while the loop runs.
+        self.assertEqual(len(path.read_text().splitlines()), 2 + 3)
         lines = self.lines()
         self.assertEqual(sum(len(line["wait_us"]) for line in lines), 20)
         self.assertEqual([line["begins"] for line in lines], [[0]] + [[]] * (len(lines) - 1))
@@ -401,6 +404,21 @@ class Watching(unittest.TestCase):
             loops = [(line["loop"], line["pid"] == os.getpid()) for line in self.lines()]
             expected = [("parent", True)] if daemon else [("child", False)]
             self.assertEqual(sorted(loops), expected)
+
+    def test_a_loop_that_waits_for_its_first_batch_says_so(self):
+        told = []
+
+        def batches():
+            told.extend(self.all_lines())
+            yield Tensor(5)
+            told.extend(self.all_lines())
+
+        loader = watching.watch(batches(), "slow")
+        self.assertEqual(self.all_lines(), [])
+        for _ in loader:
+            told.extend(self.all_lines())
+        self.assertEqual([(line["loop"], line.get("waits_for_first", False), len(line["step_us"])) for line in told],
+                         [("slow", True, 0), ("slow", False, 0), ("slow", False, 1)])
 
     def test_sizes_of_batches(self):
         sizes = ((Tensor(5, 2), 5), ([[Tensor(6)]], 6), ({"x": (Tensor(7), 1)}, 7), (Tensor(), 0),
