@@ -13,6 +13,8 @@
 #include <cstring>
 
 #include "dataflow/error.h"
+#include "dataflow/machine/kernel_file.h"
+#include "dataflow/machine/processes.h"
 
 namespace penstock::remote {
 namespace {
@@ -22,9 +24,10 @@ constexpr int kGrace = 1000;
 
 /// Runs the command and exits with its status. If the thread that started this shell dies, the
 /// kernel sends SIGUSR1, and the shell kills the whole process group. The command's own children
-/// would not get that signal. SIGUSR2 is for the command's processes alone.
+/// would not get that signal. SIGUSR2 is for the command's processes alone. The variable marks
+/// processes that leave the group.
 constexpr const char* kKeeper = R"(trap 'kill -KILL 0' USR1
-/bin/sh -c "$1" &
+PENSTOCK_STARTED=$$ /bin/sh -c "$1" &
 trap '' USR2
 wait $!
 status=$?
@@ -72,16 +75,35 @@ ProducerProcess::ProducerProcess(std::string command) : command_(std::move(comma
 
 ProducerProcess::~ProducerProcess() {
   if (group_lives()) kill(-pid_, SIGTERM);
+  for (const pid_t each : outside_group()) kill(each, SIGTERM);
   if (!wait_status_) {
     pollfd ended{fd_, POLLIN, 0};
     poll(&ended, 1, kGrace);
   }
   // The first process is not reaped yet, or the group has others, so the group id is not reused.
   if (group_lives()) kill(-pid_, SIGKILL);
-  // Orphans of the group become our children.
+  const std::vector<pid_t> outside = outside_group();
+  for (const pid_t each : outside) kill(each, SIGKILL);
+  // Orphans become our children.
   while (!(wait_status_ && group_gone_) && (waitpid(-pid_, nullptr, 0) > 0 || errno == EINTR)) {
   }
+  for (const pid_t each : outside) {
+    while (waitpid(each, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
   close(fd_);
+}
+
+std::vector<pid_t> ProducerProcess::outside_group() const {
+  const std::string mark = "PENSTOCK_STARTED=" + std::to_string(pid_);
+  std::vector<pid_t> found;
+  for (const pid_t each : process_tree(getpid())) {
+    if (each == getpid() || getpgid(each) == pid_) continue;
+    const KernelFile environment("/proc/" + std::to_string(each) + "/environ");
+    const std::string text = '\0' + environment.text + '\0';
+    if (text.find('\0' + mark + '\0') != text.npos) found.push_back(each);
+  }
+  return found;
 }
 
 std::optional<int> ProducerProcess::status() {

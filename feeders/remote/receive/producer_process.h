@@ -11,6 +11,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace penstock::remote {
 
@@ -20,7 +21,8 @@ class ProducerProcess {
   explicit ProducerProcess(std::string command);
   ProducerProcess(const ProducerProcess&) = delete;
   ProducerProcess& operator=(const ProducerProcess&) = delete;
-  /// Asks the group to end (SIGTERM), kills what is left a second later (SIGKILL), and reaps it.
+  /// Asks the group, and processes of the command that left it, to end (SIGTERM), kills what is
+  /// left up to a second later (SIGKILL), and reaps it.
   ~ProducerProcess();
 
   const std::string& command() const noexcept { return command_; }
@@ -34,6 +36,8 @@ class ProducerProcess {
   bool group_lives();
 
  private:
+  std::vector<pid_t> outside_group() const;
+
   std::string command_;
   pid_t pid_ = -1;
   int fd_ = -1;

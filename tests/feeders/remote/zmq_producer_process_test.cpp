@@ -49,6 +49,24 @@ TEST_F(ZmqProducerProcess, EndsWithTheFeederAndSoDoesWhatItStarted) {
   close(grandchild);
 }
 
+/// A daemon has a session and a group of its own, and its parent may have ended.
+TEST_F(ZmqProducerProcess, WhatLeftItsGroupEndsWithTheFeeder) {
+  const std::string commands[] = {"setsid sh -c \"trap : TERM; echo \\$\\$ > " + pipe() +
+                                      "; while :; do sleep 1000; done\" & wait",
+                                  "(setsid sleep 1000 & echo $! > " + pipe() + "); exit 0"};
+  for (const std::string& text : commands) {
+    SCOPED_TRACE(text);
+    Consumer consumer(command(text));
+    consumer.start();
+    const int daemon = open_process();
+    ASSERT_GE(daemon, 0);
+    EXPECT_FALSE(has_ended(daemon, 0ms));
+    consumer.destroy();
+    EXPECT_TRUE(has_ended(daemon, 20s));
+    close(daemon);
+  }
+}
+
 /// A shell that is asked to end does not wait for its children.
 TEST_F(ZmqProducerProcess, ItsCpuTimeIsOursWithThatOfAllThatItStarted) {
   const auto cpu_of_children = [] {
