@@ -130,11 +130,10 @@ struct FeederEntry {
   void (*shape_batches)(const Options&, BatchSpec&) = nullptr;
   /// Opens files and sockets, so that missing ones are reported before the run starts.
   std::unique_ptr<Feeder> (*make)(const FeederContext&) = nullptr;
-  /// Asks the source what batches it yields; empty: the options state it. Null: the feeder makes
-  /// what the run asks for. Throws ConfigError, DataError, TimeoutError; Error if a stop is
-  /// requested.
-  std::optional<FeederBatches> (*describe_batches)(const Options&,
-                                                   const std::stop_token&) = nullptr;
+  /// Asks the source of a plan's rank what batches it yields; empty: the options state it. Null:
+  /// the feeder makes what the run asks for. Throws ConfigError, DataError, TimeoutError; Error if
+  /// the plan's stop is requested.
+  std::optional<FeederBatches> (*describe_batches)(const Options&, const DataPlan&) = nullptr;
   /// Whether the options name somebody's loader, which the run asks for batches when a training
   /// loop does (RunConfig::loop): its rings have the loop's depth. Null: no.
   bool (*is_loader)(const Options&) = nullptr;

@@ -109,6 +109,13 @@ void set_timeout(RunConfig& config, std::string_view name, std::string_view text
     throw ConfigError("--timeout is 0; expected a time above 0, such as 30s");
 }
 
+void set_loader_per(RunConfig& config, std::string_view name, std::string_view text) {
+  if (text != "device" && text != "process") {
+    throw ConfigError(fmt::format("{} is '{}'; expected device or process", flag_of(name), text));
+  }
+  config.loader_per = text;
+}
+
 void set_loop(RunConfig& config, std::string_view, std::string_view text) {
   config.loop = to_string(parse_loop(text));
 }
@@ -328,6 +335,10 @@ constexpr ConfigKey kKeys[] = {
      "training loop that a loader sees: sync (waits for each step), async (one ahead), ahead=N; "
      "launch=MS: time to launch a step; default: sync on a CPU, else async",
      get<&RunConfig::loop>, set_loop},
+    {"loader_per", "", false,
+     "who has a loader of its own: each device, as each rank of a training has one, or each "
+     "process, whose devices share it",
+     get<&RunConfig::loader_per>, set_loader_per},
     {"prefetch", "", false, "slots of the host ring, in batches", get<&RunConfig::prefetch>,
      set_count<&RunConfig::prefetch, 1>},
     {"huge_pages", "", false,

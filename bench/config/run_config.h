@@ -81,8 +81,9 @@ struct RunConfig {
   std::string on_bad_sample = "default";
   std::string order = "relaxed";
   std::string page_cache = "as-is";
-  std::string loop;           ///< of a loader's run, see training_loop.h; empty: the device's
-  std::int32_t prefetch = 3;  ///< slots of the host ring; with a loader, those of `loop`
+  std::string loop;  ///< of a loader's run, see training_loop.h; empty: the device's
+  std::string loader_per = "device";  ///< "device": a loader for each, or "process": they share one
+  std::int32_t prefetch = 3;          ///< slots of the host ring; with a loader, those of `loop`
   std::string huge_pages = "transparent";  ///< for the host ring: off, transparent or explicit
   bool pinned_memory = true;               ///< of the host ring
   std::string data_format = "NHWC";        ///< of batches; a result has the feeder's

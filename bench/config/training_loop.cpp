@@ -100,7 +100,7 @@ RunConfig with_loop(RunConfig config, const BackendEntry& backend) {
   TrainingLoop loop = parse_loop(config.loop);
   if (!loop.ahead) loop.ahead = backend.computes_on_host ? 0 : 1;
   config.loop = to_string(loop);
-  config.prefetch = config.num_gpus;
+  config.prefetch = config.loader_per == "device" ? 1 : config.num_gpus;
   config.device_slots = std::max(1, *loop.ahead);
   config.batch_group_size = 0;
   return config;

@@ -37,7 +37,7 @@ std::string default_python();
 
 /// The configuration of a loader's run, whose loop and rings have the depth of `loop`. Without
 /// --loop, a device that computes on the host waits for each step, and others are one step ahead.
-/// Each device has one slot of the host ring.
+/// Each device has one slot of a host ring.
 RunConfig with_loop(RunConfig config, const BackendEntry& backend);
 
 }  // namespace penstock

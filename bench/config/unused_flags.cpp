@@ -90,6 +90,7 @@ constexpr Effect kEffects[] = {
     {"agg_small_grads_max_group", groups_gradients, "see --agg-small-grads-max-bytes"},
     {"max_ckpts_to_keep", keeps_checkpoints, "no checkpoint is saved; add --train-dir"},
     {"loop", has_loader, "it is for loaders; use --loader"},
+    {"loader_per", has_loader, "it is for loaders; use --loader"},
     {"prefetch", has_host_ring, kNoHostRing},
     {"prefetch", has_own_depth, kDepthOfLoop},
     {"device_slots", has_own_depth, kDepthOfLoop},

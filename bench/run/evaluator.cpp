@@ -116,7 +116,8 @@ std::unique_ptr<Feeder> Evaluator::make_feeder() {
       return setup.make_feeder(spec_, data, *parts_.ranks.front().device, setup.config.device_slots,
                                probe_);
     }
-    return setup.make_feeder(spec_, data, *parts_.feed.slot_memory, setup.config.prefetch, probe_);
+    return setup.make_feeder(spec_, data, *parts_.feed.hosts.front().slot_memory,
+                             setup.config.prefetch, probe_);
   };
   std::unique_ptr<Feeder> feeder = make();
   const Passes passes = passes_of(setup.config, feeder->extent(), spec_.images);
@@ -185,7 +186,7 @@ class Evaluator::Pass {
 
  private:
   std::unique_ptr<BatchRing> make_ring(const BatchSpec& spec, std::int32_t slots, MemoryKind kind) {
-    Device& memory = kind == MemoryKind::device ? *device_ : *parts_.feed.slot_memory;
+    Device& memory = kind == MemoryKind::device ? *device_ : *parts_.feed.hosts.front().slot_memory;
     return std::make_unique<BatchRing>(spec, static_cast<std::size_t>(slots), memory, kind,
                                        std::span(&device_, 1), Order::strict, parts_.setup.clock);
   }

@@ -146,6 +146,11 @@ Holding holding_of(const RunConfig& config) {
   return *ahead == 0 ? Holding::read : Holding::launched;
 }
 
+/// "host ring", or "host ring 1" if there are several.
+std::string host_ring_name(const RunParts::Feed& feed, std::size_t index) {
+  return feed.hosts.size() == 1 ? "host ring" : fmt::format("host ring {}", index);
+}
+
 /// Notes how gradients are exchanged, and that accuracies are meaningless if the device computes
 /// nothing.
 void note_exchange(RunSetup& setup, const Executable& executable, const CollectiveGroup& group) {
@@ -389,18 +394,29 @@ ExchangeTimes RunParts::exchange_times() const {
 }
 
 void RunParts::make_feeders() {
-  const bool on_devices = setup.feeds_device_slots();
-  if (!on_devices) {
-    feed.slot_memory =
-        std::make_unique<SlotMemory>(*ranks.front().device, setup.config, setup.probe);
-    feed.host_ring = std::make_unique<BatchRing>(
-        setup.spec, static_cast<std::size_t>(setup.config.prefetch), *feed.slot_memory,
-        MemoryKind::pinned, devices(), setup.order(), setup.clock);
-    feed.host_ring->accept_foreign();  // only stagers read it
-    feed.host_ring->fill_in_groups(static_cast<std::size_t>(setup.config.batch_group_size));
-    feed.host_feeder = setup.make_feeder(setup.spec, setup.data_plan(0, schedule.first_step),
-                                         *feed.slot_memory, setup.config.prefetch, setup.probe);
-    feed.extent = feed.host_feeder->extent();
+  const bool on_devices = setup.feeds_device_slots(), one_each = setup.feeds_each_device();
+  const std::vector<Device*> all = devices();
+  feed.hosts.resize(static_cast<std::size_t>(setup.host_feeders()));
+  for (std::size_t index = 0; index < feed.hosts.size(); ++index) {
+    HostFeed& host = feed.hosts[index];
+    host.slot_memory =
+        std::make_unique<SlotMemory>(*ranks[index].device, setup.config, setup.probe);
+    host.ring = std::make_unique<BatchRing>(
+        setup.spec, static_cast<std::size_t>(setup.config.prefetch), *host.slot_memory,
+        MemoryKind::pinned,
+        one_each ? std::span(all).subspan(index, 1) : std::span<Device* const>(all), setup.order(),
+        setup.clock);
+    host.ring->accept_foreign();  // only stagers read it
+    host.ring->fill_in_groups(static_cast<std::size_t>(setup.config.batch_group_size));
+    host.feeder = setup.make_feeder(
+        setup.spec, setup.data_plan(static_cast<std::int32_t>(index), schedule.first_step),
+        *host.slot_memory, setup.config.prefetch, setup.probe);
+    feed.extent = host.feeder->extent();
+  }
+  if (all_devices(setup.config) > 1 && follows_loop(setup.config, *setup.components.feeder)) {
+    setup.probe.note(one_each ? "each device has a loader of its own, as each rank of a training; "
+                                "--loader-per process shares one"
+                              : "the devices of a process share one loader (--loader-per process)");
   }
   for (std::size_t index = 0; index < ranks.size(); ++index) {
     Rank& rank = ranks[index];
@@ -414,13 +430,15 @@ void RunParts::make_feeders() {
           *device, setup.config.device_slots, setup.probe);
     } else {
       rank.stager = std::make_unique<Stager>(
-          *feed.host_ring, index, *rank.ring, *device,
+          *feed.hosts[one_each ? index : 0].ring, one_each ? 0 : index, *rank.ring, *device,
           setup.marks(Work::staging, static_cast<std::int32_t>(index)), holding_of(setup.config));
       rank.stager->count(setup.probe.stage({"copy", "stager"}), setup.clock);
     }
   }
   if (setup.trace == nullptr) return;
-  if (feed.host_ring) setup.trace->watch(*feed.host_ring, "host ring", -1);
+  for (std::size_t index = 0; index < feed.hosts.size(); ++index) {
+    setup.trace->watch(*feed.hosts[index].ring, host_ring_name(feed, index), -1);
+  }
   for (std::size_t index = 0; index < ranks.size(); ++index) {
     setup.trace->watch(*ranks[index].ring, "device ring", static_cast<std::int32_t>(index));
   }
@@ -428,7 +446,9 @@ void RunParts::make_feeders() {
 
 std::vector<std::pair<std::string, BatchRing*>> RunParts::rings() const {
   std::vector<std::pair<std::string, BatchRing*>> rings;
-  if (feed.host_ring) rings.emplace_back("host ring", feed.host_ring.get());
+  for (std::size_t index = 0; index < feed.hosts.size(); ++index) {
+    rings.emplace_back(host_ring_name(feed, index), feed.hosts[index].ring.get());
+  }
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     rings.emplace_back(fmt::format("device ring {}", rank), ranks[rank].ring.get());
   }
@@ -437,7 +457,7 @@ std::vector<std::pair<std::string, BatchRing*>> RunParts::rings() const {
 
 std::vector<Feeder*> RunParts::feeders() const {
   std::vector<Feeder*> feeders;
-  if (feed.host_feeder) feeders.push_back(feed.host_feeder.get());
+  for (const HostFeed& host : feed.hosts) feeders.push_back(host.feeder.get());
   for (const Rank& rank : ranks) {
     if (rank.feeder) feeders.push_back(rank.feeder.get());
   }
@@ -445,8 +465,9 @@ std::vector<Feeder*> RunParts::feeders() const {
 }
 
 std::uint64_t RunParts::published() const {
-  if (feed.host_ring) return feed.host_ring->monitor().stats().published;
   std::uint64_t sum = 0;
+  for (const HostFeed& host : feed.hosts) sum += host.ring->monitor().stats().published;
+  if (!feed.hosts.empty()) return sum;
   for (const Rank& rank : ranks) sum += rank.ring->monitor().stats().published;
   return sum;
 }

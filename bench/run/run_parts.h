@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes all parts of one run, in order of dependence. RunSession owns the threads that run them.
 //
-//   feeder -> host ring -> stager -> device ring -> replica    (one stager, ring, replica per rank)
+//   feeder -> host ring -> stager -> device ring -> replica    (one stager, ring, replica per rank;
+//                                                               loaders: one of each per rank)
 //   device feeder (one per rank)  -> device ring -> replica
 #pragma once
 
@@ -88,13 +89,17 @@ class RunParts {
     /// One per rank, if the exchange overlaps with backward. Their threads must end before `group`.
     std::vector<std::unique_ptr<GradientExchange>> exchanges;
   };
-  /// The data, and what is upstream of all ranks.
+  /// A feeder that fills host slots.
+  struct HostFeed {
+    std::unique_ptr<Device> slot_memory;  ///< of the ring
+    std::unique_ptr<BatchRing> ring;
+    std::unique_ptr<Feeder> feeder;
+  };
+  /// The data, and what is upstream of the ranks.
   struct Feed {
-    double outside_reserve = 0;            ///< batches that may be ready outside the rings
-    DataExtent extent;                     ///< of the data that the feeder reads
-    std::unique_ptr<Device> slot_memory;   ///< of the host ring
-    std::unique_ptr<BatchRing> host_ring;  ///< null if feeders fill device slots
-    std::unique_ptr<Feeder> host_feeder;
+    double outside_reserve = 0;   ///< batches that may be ready outside the rings
+    DataExtent extent;            ///< of the data that the feeder reads
+    std::vector<HostFeed> hosts;  ///< none if feeders fill device slots; one of all ranks, or each
   };
 
   RunSetup setup;

@@ -279,7 +279,7 @@ void RunSession::start_threads() {
                       }});
   };
   if (!config_.eval) {
-    if (parts_.feed.host_feeder) feed(*parts_.feed.host_feeder, *parts_.feed.host_ring);
+    for (const RunParts::HostFeed& host : parts_.feed.hosts) feed(*host.feeder, *host.ring);
     for (RunParts::Rank& rank : parts_.ranks) {
       if (rank.feeder) feed(*rank.feeder, *rank.ring);
       if (rank.stager) stage(*rank.stager);
@@ -503,7 +503,7 @@ RunResult RunSession::collect(bool stopped_from_outside) {
   result.notes = parts_.setup.probe.notes();
   const bool is_placed =
       result.facts.contains("decode_thread_0_core") || config_.huge_pages != "transparent";
-  if (parts_.feed.host_ring && is_placed) add_slot_map(result, *parts_.feed.host_ring);
+  if (!parts_.feed.hosts.empty() && is_placed) add_slot_map(result, *parts_.feed.hosts[0].ring);
   recorder_.add_condition(result);
   for (const std::string& note : parts_.setup.backend->notes()) result.notes.push_back(note);
   if (evaluator_ != nullptr) {

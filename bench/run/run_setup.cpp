@@ -52,7 +52,7 @@ std::vector<MemoryNeed> ring_needs(const RunSetup& setup, bool devices_are_host,
   std::vector<MemoryNeed> needs;
   if (!setup.feeds_device_slots()) {
     needs.push_back({"slots of the host ring" + of,
-                     batch * config.prefetch,
+                     batch * config.prefetch * setup.host_feeders(),
                      {images, {"--prefetch", static_cast<double>(config.prefetch)}}});
   }
   if (devices_are_host) {
@@ -82,6 +82,20 @@ RunSetup::RunSetup(const RunConfig& wanted, Clock& the_clock, const Runner::Comp
   config.data_format = spec.planar ? "NCHW" : "NHWC";
 }
 
+void place_feeder(DataPlan& data, const RunConfig& config, const cluster::Processes* processes,
+                  bool each_device, std::int32_t device) {
+  const cluster::Launch launch = processes == nullptr ? cluster::Launch{} : processes->launch();
+  const std::int32_t feeders = each_device ? config.num_gpus : 1;
+  data.rank = launch.rank * feeders + device;
+  data.ranks = launch.size * feeders;
+  data.local_rank = launch.local_rank * feeders + device;
+  data.local_ranks = launch.local_size * feeders;
+}
+
+bool RunSetup::feeds_each_device() const {
+  return config.loader_per == "device" && follows_loop(config, *components.feeder);
+}
+
 /// The rank's number among the ranks of all processes.
 std::int32_t RunSetup::global_rank(std::int32_t rank) const noexcept {
   return processes() == nullptr ? rank : processes()->launch().rank * config.num_gpus + rank;
@@ -100,13 +114,7 @@ DataPlan RunSetup::data_plan(std::int32_t rank, std::int64_t first_step) const {
                 .seed = config.seed,
                 .first_sample = 0,
                 .classes = spec.classes};
-  if (feeds_device_slots()) {
-    data.rank = global_rank(rank);
-    data.ranks = static_cast<std::int32_t>(all_devices(config));
-  } else if (processes() != nullptr) {  // a host feeder serves all ranks of its process
-    data.rank = processes()->launch().rank;
-    data.ranks = processes()->launch().size;
-  }
+  place_feeder(data, config, processes(), feeds_device_slots() || feeds_each_device(), rank);
   const std::int64_t taken_a_step = spec.images * (all_devices(config) / data.ranks);
   data.first_sample = static_cast<std::uint64_t>(first_step * taken_a_step);
   return data;

@@ -47,6 +47,14 @@ class RunSetup {
   bool feeds_device_slots() const noexcept {
     return components.feeder->slots == MemoryKind::device;
   }
+  /// True if each device has a feeder and a host ring of its own, as each process of a
+  /// data-parallel training has a loader.
+  bool feeds_each_device() const;
+  /// Feeders of this process that fill host slots.
+  std::int32_t host_feeders() const {
+    if (feeds_device_slots()) return 0;
+    return feeds_each_device() ? config.num_gpus : 1;
+  }
   std::int32_t global_rank(std::int32_t rank) const noexcept;
   std::int32_t neighbours() const noexcept;
   Order order() const;
@@ -75,6 +83,11 @@ class RunSetup {
   const std::stop_token stop;
   const Options feeder_options;
 };
+
+/// Sets the ranks of a plan: those of a process's device, or those of processes whose devices share
+/// a feeder.
+void place_feeder(DataPlan& data, const RunConfig& config, const cluster::Processes* processes,
+                  bool each_device, std::int32_t device);
 
 /// Host memory for all processes of this machine. Memory of exchanges and libraries is unknown
 /// here, but small in comparison. `devices_are_host`: slots of the devices' rings are host memory.

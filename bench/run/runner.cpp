@@ -72,7 +72,10 @@ RunConfig adopt_batches(RunConfig config, Runner::Components& components,
   if (feeder.describe_batches == nullptr) return config;
   if (follows_loop(config, feeder)) config = with_python(std::move(config), feeder);
   const Options options = options_of(config.fake_location, feeder.options);
-  const std::optional<FeederBatches> found = feeder.describe_batches(options, stop);
+  DataPlan data;
+  data.stop = stop;
+  place_feeder(data, config, components.processes, config.loader_per == "device", 0);
+  const std::optional<FeederBatches> found = feeder.describe_batches(options, data);
   if (!found) return config;
   const FeederBatches& batches = *found;
   components.started = batches.started;
@@ -216,8 +219,9 @@ std::vector<QueueGauge> Runner::queues() const {
 RunResult Runner::run(RunListener& listener, std::stop_token stop) {
   RunParts& parts = wiring_->parts;
   Evaluator* const evaluator = wiring_->evaluator ? &*wiring_->evaluator : nullptr;
-  PageCacheOfRun page_cache(parse_page_cache(parts.setup.config.page_cache),
-                            parts.feed.host_feeder ? parts.feed.host_feeder->files() : nullptr);
+  PageCacheOfRun page_cache(
+      parse_page_cache(parts.setup.config.page_cache),
+      parts.feed.hosts.empty() ? nullptr : parts.feed.hosts.front().feeder->files());
   try {
     page_cache.prepare(stop);
   } catch (const Error&) {

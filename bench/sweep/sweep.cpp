@@ -25,12 +25,13 @@ namespace {
 constexpr std::array<std::string_view, 6> kComponentKeys = {
     "fake_location", "model", "variable_update", "device", "optimizer", "on_bad_sample"};
 /// Keys that do not change the trainer.
-constexpr std::array<std::string_view, 18> kFeederKeys = {"fake_location",
+constexpr std::array<std::string_view, 19> kFeederKeys = {"fake_location",
                                                           "data_dir",
                                                           "on_bad_sample",
                                                           "order",
                                                           "page_cache",
                                                           "loop",
+                                                          "loader_per",
                                                           "prefetch",
                                                           "huge_pages",
                                                           "pinned_memory",

@@ -247,14 +247,19 @@ std::string dataset_of(const RunConfig& config, const FeederEntry& feeder) {
   return std::string(canonical_name(source.name) == kCifar ? kCifar : kDefault);
 }
 
+Runner::Components components_of(const RunConfig& config, const Arguments& wish) {
+  Runner::Components components = find_components(config);
+  components.processes = wish.processes;
+  components.servers = wish.servers;
+  return components;
+}
+
 /// A run that is ready to begin.
 struct PreparedRun {
   PreparedRun(const RunConfig& asked, const Arguments& wish, const std::stop_token& stop)
-      : components(find_components(asked)),
+      : components(components_of(asked, wish)),
         wanted(with_extension(adopt_batches(asked, components, stop), *components.feeder, wish)),
         trace(wish.trace, clock) {
-    components.processes = wish.processes;
-    components.servers = wish.servers;
     if (wish.processes != nullptr) {
       ensure_data_together(*wish.processes, wanted, *components.feeder, stop);
     } else {

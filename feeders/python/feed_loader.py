@@ -25,8 +25,9 @@ import traceback
 
 PIXELS = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
 INTEGERS = ("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64", "bool")
-# slot, images, flags, 0, get_ns, convert_ns, room_ns, get_cpu_ns, then the times of WorkerTimes since the last batch
-BATCH = struct.Struct("<IIIIqqqqqqqqq")
+# slot, images, flags, 0, bytes of other arrays, get_ns, convert_ns, room_ns, get_cpu_ns, then the times of WorkerTimes since the last
+# batch
+BATCH = struct.Struct("<IIIIqqqqqqqqqq")
 FIRST_OF_EPOCH = 1
 MOST_TEXT, MOST_SHAPES = 30000, 8
 ADD_SEALS, SEAL_SHRINK, SEAL_GROW, SEAL_FUTURE_WRITE = 1033, 2, 4, 16
@@ -425,7 +426,8 @@ class Layout:
 
     def __init__(self, batch, pixels="", labels=""):
         self.wanted = pixels, labels
-        pixels, labels = self.find(batch)
+        pixels, labels, others = self.find(batch)
+        self.others = [leaf.key for leaf in others]
         self.keys = pixels.key, labels.key if labels else ""
         shape = tuple(pixels.shape)
         if pixels.dtype not in PIXELS:
@@ -455,7 +457,7 @@ class Layout:
         labels = choose("labels", found, self.wanted[1], LABEL_NAMES,
                         lambda leaf: leaf is not pixels and leaf.dtype in INTEGERS and
                         leaf.shape in ((pixels.shape[0],), (pixels.shape[0], 1)))
-        return pixels, labels
+        return pixels, labels, [leaf for leaf in found if leaf is not pixels and leaf is not labels]
 
     def describe(self):
         height, width, channels = self.shape[1:]
@@ -490,7 +492,11 @@ def advise(loader, layout):
     if layout.keys[0] and not layout.keys[0].isdigit():
         notes.append(f"pixels are '{layout.keys[0]}' of the batch" +
                      (f", labels '{layout.keys[1]}'" if layout.keys[1] else "") + "; --pixels and --labels choose others")
+    if layout.others:
+        keys = ", ".join(layout.others[:MOST_SHAPES]) + (", ..." if len(layout.others) > MOST_SHAPES else "")
+        notes.append(f"the batch's other arrays ({keys}) are copied too, as a training loop copies them to its device")
     workers, cores = getattr(loader, "num_workers", None), len(os.sched_getaffinity(0))
+    loaders = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     if isinstance(workers, int):
         ahead = getattr(loader, "prefetch_factor", None) or 2
         notes.append(f"the loader is a {type(loader).__name__} with num_workers={workers}"
@@ -499,9 +505,10 @@ def advise(loader, layout):
         if workers == 0:
             notes.append("with num_workers=0 samples are loaded between two batches, by the process that asks for them: they do "
                          "not overlap with training; try num_workers=2 or more")
-        elif workers > cores:
-            notes.append(f"{workers} workers share {cores} usable cores; more workers than cores seldom help")
-        needed, free = workers * ahead * layout.pixel_bytes, free_bytes("/dev/shm")
+        elif loaders * workers > cores:
+            total = f"{loaders} loaders with {workers} workers each" if loaders > 1 else f"{workers} workers"
+            notes.append(f"{total} share {cores} usable cores; more workers than cores seldom help")
+        needed, free = loaders * workers * ahead * layout.pixel_bytes, free_bytes("/dev/shm")
         if workers and 0 < free < needed:
             notes.append(f"/dev/shm has {free >> 20} MiB left, and the workers' batches may take {needed >> 20} MiB: enlarge it, "
                          "or lower num_workers or prefetch_factor")
@@ -593,6 +600,43 @@ class Pool:
             raise LoaderError("a label of the loader does not fit into 32 bits") from None
 
 
+class Others:
+    """Copies arrays that no device reads, because a training loop copies them to its device."""
+
+    def __init__(self):
+        self.memory, self.address = None, 0
+
+    def put(self, leaves):
+        """The number of bytes."""
+        copied = 0
+        for leaf in leaves:
+            try:
+                copied += self.copy(leaf)
+            except Exception:  # pylint: disable=broad-except
+                pass  # it has no plain memory, as a sparse tensor
+        return copied
+
+    def copy(self, leaf):
+        if leaf.torch is not None:
+            source = leaf.torch.cpu().contiguous()
+            begin, size = source.data_ptr(), source.numel() * source.element_size()
+        elif leaf.numpy is not None:
+            import numpy
+
+            if leaf.numpy.dtype.hasobject:
+                return 0
+            source = numpy.ascontiguousarray(leaf.numpy)
+            begin, size = source.ctypes.data, source.nbytes
+        else:
+            source = leaf.buffer.tobytes()
+            return len(source)
+        if self.memory is None or len(self.memory) < size:
+            self.memory = mmap.mmap(-1, size)
+            self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        ctypes.memmove(self.address, begin, size)
+        return size
+
+
 # ---- the conversation ----------------------------------------------------------------------------
 
 
@@ -628,7 +672,7 @@ def feed(harness, loader, arguments, part, *keys):
     harness.say({**layout.describe(), "notes": advise(batches.loader, layout), "workers": -1 if workers is None else workers,
                  "steps": batches.steps_per_epoch(), "queue": batches.times.queued > 0, "pin": batches.times.pinned > 0})
     slots = harness.take_number()
-    pool = Pool(layout, slots)
+    pool, other_arrays = Pool(layout, slots), Others()
     harness.say({"stride": pool.stride, "slots": slots}, [pool.fd])
     number, got, got_cpu = 0, 0, 0
     clock, cpu_clock = time.monotonic_ns, time.thread_time_ns
@@ -641,13 +685,14 @@ def feed(harness, loader, arguments, part, *keys):
             batch, begins = batches.next()
             got, got_cpu = clock() - begin, cpu_clock() - cpu
         begin = clock()
-        pixels, labels = layout.find(batch)
+        pixels, labels, others = layout.find(batch)
         layout.check(number, pixels, labels)
         pool.put_pixels(slot, pixels)
         pool.put_labels(slot, labels)
-        harness.socket.send(BATCH.pack(slot, pixels.shape[0], FIRST_OF_EPOCH if begins else 0, 0, got, clock() - begin, room,
-                                       got_cpu, *batches.times.since_last()))
-        pixels = labels = batch = None  # its memory may be the loader's next batch
+        other_bytes = other_arrays.put(others)
+        harness.socket.send(BATCH.pack(slot, pixels.shape[0], FIRST_OF_EPOCH if begins else 0, 0, other_bytes, got, clock() - begin,
+                                       room, got_cpu, *batches.times.since_last()))
+        pixels = labels = others = batch = None  # its memory may be the loader's next batch
         number += 1
 
 

@@ -25,10 +25,10 @@ constexpr std::pair<std::string_view, DType> kPixels[] = {{"uint8", DType::u8},
 /// A batch as the child sends it (BATCH in feed_loader.py).
 struct BatchPacket {
   std::uint32_t slot, images, flags, reserved;
-  std::int64_t get_ns, convert_ns, room_ns, get_cpu_ns;
+  std::int64_t other_bytes, get_ns, convert_ns, room_ns, get_cpu_ns;
   std::int64_t load_ns, load_cpu_ns, collate_ns, queue_ns, pin_ns;
 };
-static_assert(sizeof(BatchPacket) == 88);
+static_assert(sizeof(BatchPacket) == 96);
 
 /// The string of that name; empty: none.
 std::string word(const json& value, const char* name) {
@@ -127,6 +127,7 @@ LoaderBatch parse_batch(std::string_view packet, const LoaderBatches& batches,
   const auto duration = [](std::int64_t ns) {
     return Nanoseconds(std::clamp<std::int64_t>(ns, 0, kMost));
   };
+  batch.other_bytes = std::clamp<std::int64_t>(sent.other_bytes, 0, std::int64_t{1} << 40);
   batch.getting = duration(sent.get_ns);
   batch.converting = duration(sent.convert_ns);
   batch.waiting = duration(sent.room_ns);

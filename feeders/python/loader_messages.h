@@ -40,6 +40,7 @@ struct LoaderBatch {
   std::uint32_t slot = 0;
   std::int32_t images = 0;  ///< at most those of the first one
   bool begins_epoch = false;
+  std::int64_t other_bytes = 0;  ///< of arrays that are neither pixels nor labels
   Nanoseconds getting{};      ///< time in the loader's `next`
   Nanoseconds getting_cpu{};  ///< of it, processor time of the thread that calls
   Nanoseconds converting{};   ///< checks, and the copy into the slot

@@ -42,10 +42,14 @@ FileDescriptor program_file() {
   return file;
 }
 
-/// "env 'OMP_NUM_THREADS=1' ". Throws ConfigError.
+/// "env RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 'OMP_NUM_THREADS=1' ". Throws
+/// ConfigError.
 std::string environment_of(const LoaderCommand& command) {
   const std::string_view all = command.environment;
-  std::string text = all.empty() ? "" : "env ";
+  std::string text = "env RANK=" + std::to_string(command.rank) +
+                     " WORLD_SIZE=" + std::to_string(command.ranks) +
+                     " LOCAL_RANK=" + std::to_string(command.local_rank) +
+                     " LOCAL_WORLD_SIZE=" + std::to_string(command.local_ranks) + " ";
   for (std::size_t begin = 0; begin < all.size();) {
     const std::size_t end = std::min(all.find(',', begin), all.size());
     const std::string_view piece = all.substr(begin, end - begin);

@@ -34,6 +34,8 @@ struct LoaderCommand {
   std::string environment;
   std::string part;  ///< "all", "handover", "collate" or "samples": what is done for each batch
   std::string pixels, labels;  ///< keys of the batch; empty: chosen by name and shape
+  /// RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE of its environment.
+  std::int32_t rank = 0, ranks = 1, local_rank = 0, local_ranks = 1;
 };
 
 class LoaderProcess {

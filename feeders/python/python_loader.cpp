@@ -61,14 +61,22 @@ const std::string& part_of(const Options& options) {
   throw ConfigError("option 'part' is '" + part + "'; expected all, handover, collate or samples");
 }
 
-LoaderCommand command_of(const Options& options) {
-  return {options.text("python"),    options.text("loader"), options.text("args"),
-          options.text("env"),       part_of(options),       options.text("pixels_key"),
-          options.text("labels_key")};
+LoaderCommand command_of(const Options& options, const DataPlan& data) {
+  return {.python = options.text("python"),
+          .loader = options.text("loader"),
+          .arguments = options.text("args"),
+          .environment = options.text("env"),
+          .part = part_of(options),
+          .pixels = options.text("pixels_key"),
+          .labels = options.text("labels_key"),
+          .rank = data.rank,
+          .ranks = data.ranks,
+          .local_rank = data.local_rank,
+          .local_ranks = data.local_ranks};
 }
 
-LoaderCommand command_of(const Options& options, const BatchSpec& spec) {
-  LoaderCommand command = command_of(options);
+LoaderCommand command_of(const Options& options, const DataPlan& data, const BatchSpec& spec) {
+  LoaderCommand command = command_of(options, data);
   if (is_constant(options)) {
     command.arguments = "images=" + std::to_string(spec.images) +
                         ",height=" + std::to_string(spec.image.height) +
@@ -138,7 +146,7 @@ std::unique_ptr<LoaderProcess> take_or_start(const FeederContext& context) {
     auto loader = static_cast<StartedLoader&>(*context.started).take();
     if (loader != nullptr) return loader;
   }
-  return std::make_unique<LoaderProcess>(command_of(context.options, context.spec),
+  return std::make_unique<LoaderProcess>(command_of(context.options, context.data, context.spec),
                                          context.options.duration("start_timeout"),
                                          context.data.stop);
 }
@@ -167,19 +175,7 @@ class PythonLoader final : public Feeder {
                    context.options.duration("start_timeout"), context.data.stop);
     memory_ = std::make_shared<LoaderMemory>(process_.memory());
     pin_ = context.device.pin(process_.memory()->view(0, process_.memory()->bytes()));
-    probe_.note("the loader runs in Python " + process_.batches().python + ", and yields " +
-                describe() + "; its first batch came after " +
-                decimals(std::chrono::duration<double>(process_.batches().first_batch).count()) +
-                " s, imports included");
-    for (const std::string& note : process_.batches().notes) probe_.note(note);
-    probe_.fact("loader_first_batch_s",
-                std::chrono::duration<double>(process_.batches().first_batch).count());
-    if (const std::int64_t steps = process_.batches().steps_per_epoch; steps > 0) {
-      probe_.fact("loader_steps_per_epoch", static_cast<double>(steps));
-    }
-    if (!process_.batches().has_labels) {
-      probe_.note("the loader yields no integer labels, one for each image; all labels are 0");
-    }
+    if (context.data.local_rank == 0) introduce();  // the others of this machine are alike
   }
 
   void run(BatchRing& out, std::stop_token stop) override {
@@ -220,6 +216,21 @@ class PythonLoader final : public Feeder {
     const LoaderBatches& batches = process_.batches();
     return text_of(batches) + " " + std::string(pixel_type_name(batches.pixel)) +
            (batches.planar ? " [N,C,H,W]" : " [N,H,W,C]");
+  }
+
+  void introduce() const {
+    const LoaderBatches& batches = process_.batches();
+    const double first_s = std::chrono::duration<double>(batches.first_batch).count();
+    probe_.note("the loader runs in Python " + batches.python + ", and yields " + describe() +
+                "; its first batch came after " + decimals(first_s) + " s, imports included");
+    for (const std::string& note : batches.notes) probe_.note(note);
+    probe_.fact("loader_first_batch_s", first_s);
+    if (batches.steps_per_epoch > 0) {
+      probe_.fact("loader_steps_per_epoch", static_cast<double>(batches.steps_per_epoch));
+    }
+    if (!batches.has_labels) {
+      probe_.note("the loader yields no integer labels, one for each image; all labels are 0");
+    }
   }
 
   /// Waits for the next batch; empty: a stop was requested.
@@ -332,7 +343,7 @@ class PythonLoader final : public Feeder {
     }
     const std::span<const std::byte> pixels = memory.first(spec_.pixel_bytes());
     lease.batch().valid = batch.images;
-    copied_.add(static_cast<std::int64_t>(spec_.label_bytes()));
+    copied_.add(static_cast<std::int64_t>(spec_.label_bytes()) + batch.other_bytes);
     if (lends) {
       lease.lend(pixels, memory_);
       lent_bytes_.add(static_cast<std::int64_t>(pixels.size()));
@@ -357,10 +368,10 @@ class PythonLoader final : public Feeder {
   std::unique_ptr<MemoryPin> pin_;  // null: the device cannot read the shared memory
 };
 
-std::optional<FeederBatches> describe(const Options& options, const std::stop_token& stop) {
+std::optional<FeederBatches> describe(const Options& options, const DataPlan& data) {
   if (options.given("batch") || is_constant(options)) return std::nullopt;
-  auto process =
-      std::make_unique<LoaderProcess>(command_of(options), options.duration("start_timeout"), stop);
+  auto process = std::make_unique<LoaderProcess>(command_of(options, data),
+                                                 options.duration("start_timeout"), data.stop);
   const LoaderBatches& batches = process->batches();
   FeederBatches found{.images = batches.images,
                       .image = batches.image,

@@ -62,7 +62,7 @@ def convert(batch, number, layout, producer, copy):
     """Pixels, whether they lie in the producer's memory, and labels. None: the batch is smaller than others."""
     import numpy
 
-    found, labels = layout.find(batch)
+    found, labels, _ = layout.find(batch)
     if not layout.check(number, found, labels):
         return None
     pixels = as_array(found)

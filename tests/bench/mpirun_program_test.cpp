@@ -59,6 +59,31 @@ TEST_F(Mpirun, ThreeRanksGiveOneResult) {
   EXPECT_NEAR(rate, images / longest, 1e-9);
 }
 
+TEST_F(Mpirun, EachRankHasALoaderThatKnowsItsRank) {
+  const TempFolder folder;
+  write_text(folder / "loader.py", R"(
+import os
+
+def make():
+    names = "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"
+    told = [os.environ[name] for name in names]
+    with open(os.path.join(os.path.dirname(__file__), "told" + told[0]), "w") as file:
+        file.write(" ".join(told))
+    while True:
+        yield memoryview(bytes(4 * 8 * 8 * 3)).cast("B", (4, 8, 8, 3)), list(range(4))
+)");
+  ChildProcess child(
+      {.arguments =
+           mpirun(2, {PENSTOCK_PROGRAM, "run", "--num-gpus=2", "--device=emulated:img_per_s=4000",
+                      "--model=null", "--num-batches=10", "--num-warmup-batches=2",
+                      "--loader=" + (folder / "loader.py").native() + ":make"}),
+       .timeout = 50s});
+  ASSERT_EQ(child.wait().code, 0) << child.wait().last_words;
+  for (const std::string rank : {"0", "1", "2", "3"}) {
+    EXPECT_EQ(read_text(folder / ("told" + rank)), rank + " 4 " + rank + " 4");
+  }
+}
+
 TEST_F(Mpirun, RanksTogetherSeeEverySampleOnce) {
   const TempFolder data;
   write_coloured_images(data, "train", 4, 5);

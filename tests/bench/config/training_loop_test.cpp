@@ -59,6 +59,8 @@ TEST(TrainingLoop, TheRingsOfALoadersRunAreAsDeepAsItsLoop) {
     EXPECT_EQ(resolved(found), found);
   }
   config.num_gpus = 2;
+  EXPECT_EQ(resolved(config).prefetch, 1) << "a ring for each device";
+  config.loader_per = "process";
   EXPECT_EQ(resolved(config).prefetch, 2) << "a slot for each device";
 }
 

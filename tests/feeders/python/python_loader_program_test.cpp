@@ -68,5 +68,60 @@ def make():
   EXPECT_LT(facts.at("worker_growth_bytes_per_min").get<double>(), 1e9) << "it holds what it has";
 }
 
+/// A loader that appends what its environment says of its rank to a file.
+std::string loader_that_tells(const TempFolder& folder) {
+  write_text(folder / "loader.py", R"(
+import os
+
+def make():
+    names = "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"
+    with open(os.path.join(os.path.dirname(__file__), "told"), "a") as file:
+        file.write(" ".join(os.environ[name] for name in names) + "\n")
+    while True:
+        yield memoryview(bytes(8 * 4 * 4 * 3)).cast("B", (8, 4, 4, 3)), list(range(8))
+)");
+  return "--loader=" + (folder / "loader.py").string() + ":make";
+}
+
+TEST(PythonLoaderProgram, EachDeviceHasALoaderThatKnowsItsRank) {
+  const TempFolder folder;
+  const nlohmann::json result =
+      result_of({"--model=null", "--num-gpus=3", loader_that_tells(folder)});
+  EXPECT_EQ(read_text(folder / "told"), "0 3 0 3\n1 3 1 3\n2 3 2 3\n");
+  EXPECT_EQ(result.at("config").at("loader_per"), "device");
+  EXPECT_EQ(result.at("facts").at("child_processes"), 3);
+  std::vector<std::string> queues;
+  for (const nlohmann::json& queue : result.at("queues")) queues.push_back(queue.at("name"));
+  EXPECT_EQ(queues, (std::vector<std::string>{"host ring 0", "host ring 1", "host ring 2",
+                                              "device ring 0", "device ring 1", "device ring 2"}));
+  // Each device trains what its own loader yields, and none is more than its ring ahead.
+  EXPECT_GE(result.at("counters").at("images_received"), 3 * 20 * 8);
+  EXPECT_LE(result.at("counters").at("images_received"), 3 * (20 + 2 + 3) * 8);
+}
+
+TEST(PythonLoaderProgram, ALoaderPerProcessFeedsAllItsDevices) {
+  const TempFolder folder;
+  const nlohmann::json result = result_of(
+      {"--model=null", "--num-gpus=3", "--loader-per=process", loader_that_tells(folder)});
+  EXPECT_EQ(read_text(folder / "told"), "0 1 0 1\n");
+  EXPECT_EQ(result.at("config").at("loader_per"), "process");
+  EXPECT_EQ(result.at("queues")[0].at("name"), "host ring");
+}
+
+TEST(PythonLoaderProgram, LoadersTogetherAreComparedWithTheCores) {
+  const TempFolder folder;
+  write_text(folder / "loader.py", R"(
+class Loader:
+    num_workers = 1000
+
+    def __iter__(self):
+        while True:
+            yield memoryview(bytes(8 * 4 * 4 * 3)).cast("B", (8, 4, 4, 3)), list(range(8))
+)");
+  const std::string loader = "--loader=" + (folder / "loader.py").string() + ":Loader";
+  const std::string notes = result_of({"--model=null", "--num-gpus=2", loader}).at("notes").dump();
+  EXPECT_NE(notes.find("2 loaders with 1000 workers each share "), notes.npos) << notes;
+}
+
 }  // namespace
 }  // namespace penstock

@@ -72,7 +72,7 @@ TEST_F(PythonLoader, EachEpochIteratesOnceAndTellsTheSampler) {
 TEST_F(PythonLoader, TheLoaderThatWasAskedForItsShapeIsTheOneOfTheRun) {
   const std::string path = (folder_.path() / "started").string();
   const Options given = options(text("observed", "args='path=\"" + path + "\"'"));
-  const FeederBatches found = entry_.describe_batches(given, {}).value();
+  const FeederBatches found = entry_.describe_batches(given, DataPlan{}).value();
   const std::unique_ptr<Feeder> feeder = entry_.make(FeederContext{.spec = spec_,
                                                                    .device = device_,
                                                                    .clock = clock_,
@@ -112,11 +112,17 @@ TEST_F(PythonLoader, EntriesWithUsualNamesOrNamedByTheUserAreTaken) {
   const Seen usual = take(text("index_first"), 1).front();
   EXPECT_EQ(firsts({usual}), (std::vector{0, 1}));
   EXPECT_EQ(usual.labels, (std::vector<std::int32_t>{1, 2}));
+  constexpr std::int64_t kIndexes = 2 * 8, kLabels = 2 * 4;
+  const std::int64_t mask = usual.pixels.size(), copied = probe_.values().at("bytes_copied");
+  EXPECT_EQ(copied % (kIndexes + mask + kLabels), 0) << copied << ": other arrays count";
   const Seen named = take(text("index_first", "pixels_key=mask,labels_key=index"), 1).front();
   EXPECT_EQ(firsts({named}), (std::vector{4, 5}));
   EXPECT_EQ(named.labels, (std::vector<std::int32_t>{7, 8}));
   EXPECT_TRUE(std::ranges::any_of(probe_.notes(), [](const std::string& note) {
     return note.find("pixels are 'mask' of the batch, labels 'index'") != std::string::npos;
+  }));
+  EXPECT_TRUE(std::ranges::any_of(probe_.notes(), [](const std::string& note) {
+    return note.find("the batch's other arrays (image, label) are copied too") != note.npos;
   }));
   const std::string said =
       thrown_by<ConfigError>([&] { describe(text("index_first", "pixels_key=label")); });
