@@ -9,7 +9,9 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <latch>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -290,11 +292,20 @@ void RunSession::start_threads() {
   }
   std::vector<Clock::Participant> participants;  // register all before any thread starts
   for (std::size_t i = 0; i < bodies.size(); ++i) participants.emplace_back(clock_);
-  // The CPU clocks of stagers are read between legs, so all threads must exist before that.
+  // The CPU clocks of stagers are read between legs, so all threads must exist before that. None
+  // runs before all exist, since a feeder makes sure that it may start threads of its own.
+  const auto all_exist = std::make_shared<std::latch>(1);
+  struct AtEnd {
+    std::latch& end;
+    ~AtEnd() { end.count_down(); }
+  } const at_end{*all_exist};  // also if a thread cannot be started
   const std::lock_guard lock(mutex_);
   for (Body& body : bodies) {
     body.threads.emplace_back(
-        [run = std::move(body.run), participant = std::move(participants.back())] { run(); });
+        [all_exist, run = std::move(body.run), participant = std::move(participants.back())] {
+          all_exist->wait();
+          run();
+        });
     participants.pop_back();
   }
 }

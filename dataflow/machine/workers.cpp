@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <latch>
 #include <mutex>
 #include <thread>
@@ -32,10 +33,13 @@ void expect_threads(std::int32_t count) {
       });
     }
   }
-  // For a moment after its join, a thread still counts towards the limit on processes.
-  constexpr int kMostYields = 100'000;
+  // After its join, a thread still counts towards the limit on processes until it has run to its
+  // end, which takes a while on a busy machine.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   for (const pid_t id : ids) {
-    for (int i = 0; i < kMostYields && tgkill(getpid(), id, 0) == 0; ++i) std::this_thread::yield();
+    while (tgkill(getpid(), id, 0) == 0 && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
   }
 }
 
