@@ -53,7 +53,8 @@ std::string variable_lines(const StepTableHeader& header) {
   const std::string sync = option_in(config.variable_update, "sync"),
                     staged = option_in(config.variable_update, "staged");
   if (header.servers || !sync.empty()) {
-    text += line("Sync:", sync.empty() || parse_flag(sync, "sync") ? "True" : "False");
+    // Words such as "mean" say how workers wait; "false" says that they do not.
+    text += line("Sync:", canonical_name(sync) == "false" ? "False" : "True");
   }
   if (!staged.empty() && parse_flag(staged, "staged")) text += line("Staged vars:", "True");
   if (update == kHorovod) text += line("Horovod on:", header.horovod_on);

@@ -87,7 +87,10 @@ TEST(StepTable, LinesAboutVariablesAreThoseThatTheirUpdateHas) {
 TEST(StepTable, TheHeaderReadsOptionsAsTheRunDoes) {
   EXPECT_TRUE(has_line(header_of("queue", "parameter_server:staged=1"), "Staged vars: True"));
   EXPECT_FALSE(says(header_of("queue", "parameter_server:staged=no"), "Staged vars"));
-  EXPECT_TRUE(has_line(header_of("queue", "parameter_server:sync=0", true), "Sync:        False"));
+  for (const char* sync : {"mean", "tf", "true"}) {
+    const std::string update = std::string("parameter_server:sync=") + sync;
+    EXPECT_TRUE(has_line(header_of("queue", update.c_str()), "Sync:        True")) << sync;
+  }
 }
 
 TEST(StepTable, UnderHorovodTheHeaderSaysWhereGradientsAreAdded) {

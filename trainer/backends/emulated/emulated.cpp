@@ -95,6 +95,11 @@ constexpr DistributionText kDistributions[] = {
     {"normal", Distribution::normal, 0.3},   {"lognormal", Distribution::lognormal, 1},
     {"gamma", Distribution::gamma, 1},       {"exponential", Distribution::exponential, 1},
 };
+constexpr auto kDistributionValues = [] {
+  std::array<OptionValue, std::size(kDistributions)> values{};
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = {kDistributions[i].name};
+  return values;
+}();
 
 /// In (0, 1].
 double positive_uniform(Random& random) { return 1 - random.uniform(); }
@@ -292,17 +297,17 @@ class EmulatedExecutable final : public Executable {
   std::uint64_t step_ = 0;
 };
 
+constexpr OptionValue kCopies[] = {{"memcpy", "bytes are moved"}, {"none", "free"}};
 constexpr OptionSpec kOptions[] = {
     {"preset", "h100-mlperf-storage", "published rate of one device", kPresetValues},
     {"img_per_s", "", "images per second of one device, instead of the preset"},
     {"trace", "", "file whose step times are replayed: results.json, or the output of run --json"},
     {"row", "", "row of a trace with several rows: number, feeder or label; default: gpu"},
-    {"distribution", "constant",
-     "distribution of step times: constant, uniform, normal, lognormal, gamma or exponential"},
+    {"distribution", "constant", "distribution of step times", kDistributionValues},
     {"cv", "0.05", "coefficient of variation of step times (standard deviation / mean)"},
     {"exchange", "none",
      "time of the exchange: none (the rate includes it) or ms=T (T ms more per step)"},
-    {"copy", "memcpy", "copies to the device: memcpy (bytes are moved) or none (free)"},
+    {"copy", "memcpy", "copies to the device", kCopies},
     {"copy_gb_per_s", "", "rate of the copy engine in GB/s; default: as fast as memcpy"},
     {"pageable_gb_per_s", "",
      "rate of copies from memory that is not pinned (--pinned-memory false) in GB/s; default: that "
@@ -340,11 +345,6 @@ double positive(const Options& options, std::string_view name, std::string_view 
                                 options.text(name), what));
 }
 
-bool parse_copy(const std::string& copy) {
-  if (copy == "memcpy" || copy == "none") return copy == "memcpy";
-  throw ConfigError("emulated:copy is '" + copy + "'; expected memcpy or none");
-}
-
 Nanoseconds parse_spin(const Options& options) {
   const std::int64_t us = options.integer("spin_us");
   if (us >= 0 && us <= kLongestSpinUs) return std::chrono::microseconds(us);
@@ -375,7 +375,7 @@ class EmulatedBackend final : public Backend {
   EmulatedBackend(const Options& options, Clock& clock)
       : clock_(clock),
         device_options_{
-            .copies = parse_copy(options.text("copy")),
+            .copies = parse_choice(options.text("copy"), kCopies, "emulated:copy") == 0,
             .copy_bytes_per_s = parse_rate(options, "copy_gb_per_s"),
             .pageable_bytes_per_s = parse_rate(options, "pageable_gb_per_s"),
             .pinned = options.given("pageable_gb_per_s") ? &pinned_ : nullptr,
