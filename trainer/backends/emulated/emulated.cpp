@@ -299,7 +299,10 @@ class EmulatedExecutable final : public Executable {
 
 constexpr OptionValue kCopies[] = {{"memcpy", "bytes are moved"}, {"none", "free"}};
 constexpr OptionSpec kOptions[] = {
-    {"preset", "h100-mlperf-storage", "published rate of one device", kPresetValues},
+    {"preset", "h100-mlperf-storage",
+     "published rate of one device for ResNet-50; other models by TensorFlow's rates of one P100, "
+     "else by their operations",
+     kPresetValues},
     {"img_per_s", "", "images per second of one device, instead of the preset"},
     {"trace", "", "file whose step times are replayed: results.json, or the output of run --json"},
     {"row", "", "row of a trace with several rows: number, feeder or label; default: gpu"},
@@ -366,7 +369,8 @@ void refuse_beside_a_trace(const Options& options) {
 /// The origin of a device's times, in words, and the batch size that they were published for.
 struct Origin {
   std::string text;
-  std::int32_t batch = 0;  ///< 0: any
+  std::int32_t batch = 0;    ///< 0: any
+  bool of_resnet50 = false;  ///< whatever model is trained
   std::uint64_t warm_up = kEnoughWarmUp;
 };
 
@@ -402,7 +406,10 @@ class EmulatedBackend final : public Backend {
   std::unique_ptr<Executable> compile(const Graph& graph, const ExecutableSpec& spec,
                                       Device& device) override {
     const bool computes = !graph.nodes().empty();
-    if (computes && batch_ == 0) batch_ = spec.batch.images;  // the first model's batch
+    if (computes && batch_ == 0) {
+      batch_ = spec.batch.images;  // the first model's batch
+      if (origin_.of_resnet50) scale_to(model_time(spec.p100_img_per_s, graph));
+    }
     return std::make_unique<EmulatedExecutable>(computes ? &pace_ : nullptr, spec.seed,
                                                 static_cast<EmulatedDevice&>(device).ordinal());
   }
@@ -465,19 +472,35 @@ class EmulatedBackend final : public Backend {
     } else {
       const Preset& preset = find_preset(options.text("preset"));
       pace_.seconds_per_image = 1 / preset.img_per_s;
-      origin_ = {fmt::format("is {}, {}", preset.name, preset.source), preset.batch};
+      origin_ = {.text = fmt::format("is {}, {}", preset.name, preset.source),
+                 .batch = preset.batch,
+                 .of_resnet50 = true};
     }
     pace_.jitter =
         parse_jitter(options.text("distribution"), options.real("cv"), options.given("cv"));
   }
 
+  /// Before the first step.
+  void scale_to(const ModelTime& model) {
+    pace_.seconds_per_image *= model.in_resnet50;
+    if (model.reason.empty()) return;
+    const std::string times = model.in_resnet50 == 1
+                                  ? "the same time"
+                                  : fmt::format("{:.3g} times as long", model.in_resnet50);
+    origin_.text += fmt::format(
+        "; this is a rate of ResNet-50, and the model of this run takes {} {}: {:.1f} img/s; "
+        "img_per_s=R states another rate",
+        times, model.reason, 1 / pace_.seconds_per_image);
+  }
+
   void replay(const Recording& recording) {
     pace_.seconds_per_image = recording.mean_step_ms() / 1e3 / recording.batch;
     for (const double ms : recording.step_ms) pace_.recorded.push_back(ms / 1e3 / recording.batch);
-    origin_ = {fmt::format("replays {} step times of {}, batch {}: {:.3f} ms in the mean",
-                           recording.step_ms.size(), recording.origin, recording.batch,
-                           recording.mean_step_ms()),
-               recording.batch, recording.warm_up};
+    origin_ = {.text = fmt::format("replays {} step times of {}, batch {}: {:.3f} ms in the mean",
+                                   recording.step_ms.size(), recording.origin, recording.batch,
+                                   recording.mean_step_ms()),
+               .batch = recording.batch,
+               .warm_up = recording.warm_up};
   }
 
   double step_ms() const {
