@@ -16,10 +16,11 @@ install = @cmake/install_packages.sh $(1)
 
 .PHONY: run run-cpu test sanitize fuzz coverage deb wheel package-test interop lint configure clean
 
-# Builds what `cmake --install $(BUILD)` installs. The GPU library is built only if this machine has a GPU.
+# Builds what `cmake --install $(BUILD)` installs. The GPU library is built only if this machine has a GPU. Two emulated devices
+# take more images than a few cores decode.
 run: configure
 	cmake --build $(BUILD) --target penstock penstock_producer
-	$(BUILD)/penstock sweep --out out --device emulated --rest 30s
+	$(BUILD)/penstock sweep --out out --device emulated --num-gpus 2 --rest 30s
 	@if [ -n "$$(ls /proc/driver/nvidia/gpus 2>/dev/null)" ]; then \
 	  printf '\n%s\n\n' "The same feeders before a GPU of this machine: ResNet-50 v1.5 in fp16." && \
 	  $(BUILD)/penstock sweep --out out/gpu --device gpu --num-gpus 1 --model resnet50_v1.5 --precision fp16 \

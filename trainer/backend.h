@@ -109,6 +109,7 @@ class Executable {
 /// How to compile a graph.
 struct ExecutableSpec {
   BatchSpec batch{};
+  double p100_img_per_s = 0;  ///< the model's (trainer/model.h); emulated devices compare by it
   Precision precision = Precision::f32;
   std::int32_t threads = 1;      ///< host threads that compute, if host cores are the device
   std::int32_t local_ranks = 1;  ///< executables that share the machine's memory

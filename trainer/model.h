@@ -24,6 +24,9 @@ struct ModelEntry {
   /// The least height and width of an image: all windows fit, and it is at least the product of the
   /// strides.
   std::int32_t min_side = 1;
+  /// Training rate on one Tesla P100 in TensorFlow's benchmarks of 2017 (synthetic data, batch 64,
+  /// AlexNet 512; tensorflow.org/performance/benchmarks). 0: no net of its family is listed there.
+  double p100_img_per_s = 0;
   bool computes = true;  ///< false: the graph has no nodes, so that only the feeder is measured
   /// Adds the nodes. A graph without nodes computes nothing and takes no time. Callers should use
   /// build_graph() instead.

@@ -215,7 +215,8 @@ void set_xla(RunConfig& config, const std::string& text) {
         !wanted
             ? "a step is always compiled; with a stated --device gpu this flag is gpu:record=false"
         : records ? "a step is compiled and recorded as one graph already"
-                  : "a step is compiled already";
+        : backend != nullptr && backend->emulates ? "a step takes its stated time"
+                                                  : "a step is compiled already";
     fmt::print(stderr, "penstock: --{}use-xla-compile changes nothing with --device {}: {}\n",
                wanted ? "" : "no", config.device, why);
     return;

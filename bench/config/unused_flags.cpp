@@ -55,6 +55,11 @@ bool computes_on_host(const RunConfig& run) {
   return backend == nullptr || backend->computes_on_host;
 }
 
+bool has_precision(const RunConfig& run) {
+  const BackendEntry* const backend = entry_of(backend_table(), run.device);
+  return backend == nullptr || !backend->emulates;
+}
+
 struct Effect {
   std::string_view flag;
   bool (*is_used)(const RunConfig&);
@@ -69,6 +74,8 @@ constexpr std::string_view kNoTraining = "--eval and --forward-only change no we
 constexpr std::string_view kNoHostRing =
     "the feeder of --fake-location fills slots of the device; use --device-slots";
 
+constexpr std::string_view kStatedTime =
+    "the step of an emulated device takes its stated time in every precision";
 constexpr std::string_view kDepthOfLoop = "a loader's run is as deep as its loop; use --loop";
 
 constexpr Effect kEffects[] = {
@@ -85,6 +92,8 @@ constexpr Effect kEffects[] = {
     {"piecewise_learning_rate_schedule", trains, kNoTraining},
     {"num_learning_rate_warmup_epochs", trains, kNoTraining},
     {"gradient_clip", trains, kNoTraining},
+    {"precision", has_precision, kStatedTime},
+    {"use_fp16", has_precision, kStatedTime},
     {"fp16_loss_scale", scales_loss, "only --precision fp16 trains with a loss scale"},
     {"fp16_inc_loss_scale_every_n", adapts_scale, "see --fp16-enable-auto-loss-scale"},
     {"agg_small_grads_max_group", groups_gradients, "see --agg-small-grads-max-bytes"},

@@ -53,7 +53,8 @@ std::string variable_lines(const StepTableHeader& header) {
   const std::string sync = option_in(config.variable_update, "sync"),
                     staged = option_in(config.variable_update, "staged");
   if (header.servers || !sync.empty()) {
-    text += line("Sync:", sync.empty() || parse_flag(sync, "sync") ? "True" : "False");
+    // Words such as "mean" say how workers wait; "false" says that they do not.
+    text += line("Sync:", canonical_name(sync) == "false" ? "False" : "True");
   }
   if (!staged.empty() && parse_flag(staged, "staged")) text += line("Staged vars:", "True");
   if (update == kHorovod) text += line("Horovod on:", header.horovod_on);
@@ -119,10 +120,19 @@ std::string format_row(const StepReport& step, double images,
   return row + "\n";
 }
 
-std::string format_total(const RunResult& result) {
-  const std::string rule(64, '-');
-  const char* const remark = result.status == Status::draining ? " (not sustained)" : "";
-  return fmt::format("{0}\ntotal images/sec: {1:.2f}{2}\n{0}\n", rule, result.img_per_s, remark);
+std::string format_end(const RunResult& result) {
+  std::string text;
+  if (evaluates_while_training(result.config)) {
+    text = "Done with training\n";
+  } else if (result.img_per_s > 0) {
+    text = fmt::format("{0:-<64}\ntotal images/sec: {1:.2f}\n{0:-<64}\n", "", result.img_per_s);
+  } else if (result.status == Status::ok) {
+    text = "# no total: there was no time in which all devices trained; measure more steps\n";
+  }
+  if (result.status != Status::ok) {
+    text += fmt::format("# {}: {}\n", to_string(result.status), result.reason);
+  }
+  return text;
 }
 
 StepTable::StepTable(const RunConfig& config, std::FILE* out)

@@ -30,8 +30,11 @@ std::string format_title(const RunConfig& config);
 /// One row of the table. `step_seconds` has all steps so far; the row begins with `step.index` + 1.
 std::string format_row(const StepReport& step, double images,
                        const std::vector<double>& step_seconds, const RunConfig& config);
-/// The total rate, with the remark "(not sustained)" if batches made before the window decided it.
-std::string format_total(const RunResult& result);
+/// The end of the table: the total, or "Done with training" if the run evaluates while it trains.
+/// The line of the total always has the form of tf_cnn_benchmarks. If the run did not end well, or
+/// batches made before the window decided the total, a line that begins with '#' follows: status
+/// and reason.
+std::string format_end(const RunResult& result);
 
 /// True if a run of `config` evaluates during training. No total is printed then.
 bool evaluates_while_training(const RunConfig& config);

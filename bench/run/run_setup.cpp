@@ -145,6 +145,7 @@ std::unique_ptr<Feeder> RunSetup::make_feeder(const BatchSpec& batches, DataPlan
 /// The options for compiling `batches` on the device of a rank of this process.
 ExecutableSpec RunSetup::executable_spec(const BatchSpec& batches, std::int32_t rank) const {
   return {.batch = batches,
+          .p100_img_per_s = components.model->p100_img_per_s,
           .precision = parse_precision(config.precision),
           .threads = config.compute_threads,
           .local_ranks = config.num_gpus * neighbours(),

@@ -314,11 +314,8 @@ int run_with_table(const RunConfig& asked, const Arguments& wish, std::stop_toke
   listeners.add(notice);
   const RunResult result = watched(runner, prepared.clock, wish, &listeners, std::move(stop));
   const int code = keep(result, wish);
-  if (report::evaluates_while_training(prepared.wanted)) {
-    fmt::print("Done with training\n");
-  } else if (result.img_per_s > 0) {
-    fmt::print("{}{}", report::format_total(result), format_ranks(result));
-  }
+  const bool has_total = !report::evaluates_while_training(prepared.wanted) && result.img_per_s > 0;
+  fmt::print("{}{}", report::format_end(result), has_total ? format_ranks(result) : "");
   std::fflush(stdout);
   fmt::print(stderr, "{}", report::run_summary(result));  // parsers read the other stream
   print_outcome(result);
@@ -493,7 +490,8 @@ int run(const Invocation& invocation) {
   for (Flag& flag : cluster_flags(cluster)) flags.push_back(std::move(flag));
   if (!parse_flags(
           {.verb = "run",
-           .summary = "Runs one configuration once and prints its rate.",
+           .summary = "Runs one configuration once and prints its rate. A line below the rate that "
+                      "begins with '#' says why the rate is in doubt.",
            .common =
                "loader loop fake-location model device data-dir batch-size num-gpus num-batches "
                "feeder-threads trace-file json out verbose",

@@ -105,12 +105,10 @@ void SweepProgress::results_changed(const SweepResult& sweep) {
 constexpr Nanoseconds kMinRunTimeout = std::chrono::minutes(1);
 constexpr std::string_view kDefaultFeeders = "gpu,host,cpu,queue,queue:engine=libjpeg,zmq-consume";
 
-/// The defaults of a sweep that differ from a single run: two devices at a rate that a few cores
-/// cannot feed from JPEGs, and windows long enough for input costs.
+/// The defaults of a sweep that differ from a single run: windows long enough for input costs.
 RunConfig sweep_defaults() {
   RunConfig config;
   config.device = kAutoDevice;
-  config.num_gpus = 2;
   config.extend_window = true;
   return config;
 }

@@ -83,6 +83,9 @@ TEST(CommandLine, CompilersMayBeAskedForAndAreThereAnyway) {
     EXPECT_EQ(said("--device=cpu", flag),
               "penstock: --use-xla-compile changes nothing with --device cpu: a step is compiled "
               "already\n");
+    EXPECT_EQ(said("--device=emulated:a100-80gb-tf32", flag),
+              "penstock: --use-xla-compile changes nothing with --device emulated:a100-80gb-tf32: "
+              "a step takes its stated time\n");
     EXPECT_EQ(said("--device=gpu:fused=on", flag),
               "penstock: --use-xla-compile changes nothing with --device gpu:fused=on: a step is "
               "compiled and recorded as one graph already\n");

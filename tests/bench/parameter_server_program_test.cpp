@@ -26,6 +26,7 @@
 #include "tests/support/thrown_by.h"
 #include "trainer/backend.h"
 #include "trainer/checkpoint.h"
+#include "trainer/update_strategy.h"
 
 namespace penstock {
 namespace {
@@ -130,6 +131,25 @@ TEST_F(ParameterServerProgram, TwoServersAndThreeWorkersGiveOneResultAndEndByThe
     const double rate = measured["img_per_s"];
     EXPECT_GT(rate, 0);
     EXPECT_LT(rate, 1201);
+  }
+}
+
+TEST_F(ParameterServerProgram, TheTableSaysWhetherWorkersWait) {
+  name_tasks(1, 1);
+  for (const OptionSpec& option : find_entry(update_table(), "parameter_server").options) {
+    if (option.name != "sync") continue;
+    for (const OptionValue& value : option.values) {
+      children_.clear();
+      start("ps", 0);
+      const std::string name(value.name);
+      const ChildExit& exit = start("worker", 0,
+                                    {"--variable-update=parameter_server:sync=" + name,
+                                     "--num-batches=5", "--device=emulated:img_per_s=400"})
+                                  .wait();
+      EXPECT_EQ(exit.code, 0) << name << ": " << exit.last_words;
+      EXPECT_TRUE(says(exit.output, name == "false" ? "Sync:        False" : "Sync:        True"));
+      EXPECT_EQ(children_.front()->wait().code, 0) << name;
+    }
   }
 }
 

@@ -126,6 +126,16 @@ void add_resnet(Graph& graph, const Net& net, std::int32_t classes) {
   graph.add("logits", Linear{classes}, {node});
 }
 
+constexpr std::array kDepths18{2, 2, 2, 2}, kDepths34{3, 4, 6, 3},
+    kDepths50 = kDepths34, kDepths101{3, 4, 23, 3}, kDepths152{3, 8, 36, 3},
+    kDepths200{3, 24, 36, 3};
+
+/// Published for version 1; the versions of a depth are the same model here.
+constexpr double p100_img_per_s(const Net& net) {
+  if (net.block == Block::basic) return 0;
+  return net.depths == kDepths50 ? 219 : net.depths == kDepths152 ? 91.8 : 0;
+}
+
 template <Net kNet>
 constexpr ModelEntry resnet(std::string_view name, std::int32_t batch, std::string_view summary,
                             std::string_view aliases = {}) {
@@ -137,12 +147,9 @@ constexpr ModelEntry resnet(std::string_view name, std::int32_t batch, std::stri
           .batch = batch,
           .classes = kSmall ? 10 : 1000,
           .min_side = kSmall ? 4 : 32,
+          .p100_img_per_s = p100_img_per_s(kNet),
           .build = [](Graph& graph, std::int32_t classes) { add_resnet(graph, kNet, classes); }};
 }
-
-constexpr std::array kDepths18{2, 2, 2, 2}, kDepths34{3, 4, 6, 3},
-    kDepths50 = kDepths34, kDepths101{3, 4, 23, 3}, kDepths152{3, 8, 36, 3},
-    kDepths200{3, 24, 36, 3};
 
 constexpr Net basic(Version version, const std::array<std::int32_t, 4>& depths) {
   return {Family::imagenet, version, Block::basic, depths};

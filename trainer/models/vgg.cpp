@@ -23,7 +23,8 @@ void add_vgg(Graph& graph, const Depths& depths, std::int32_t classes) {
 }
 
 template <Depths kDepths>
-constexpr ModelEntry vgg(std::string_view name, std::string_view summary) {
+constexpr ModelEntry vgg(std::string_view name, std::string_view summary, double gmac) {
+  constexpr double kPublished = 154, kGmac = 15.5;  // of VGG-16; the others by their operations
   return {.name = name,
           .summary = summary,
           .aliases = {},
@@ -31,16 +32,17 @@ constexpr ModelEntry vgg(std::string_view name, std::string_view summary) {
           .batch = 64,
           .classes = 1000,
           .min_side = 32,
+          .p100_img_per_s = kPublished * kGmac / gmac,
           .build = [](Graph& graph, std::int32_t classes) { add_vgg(graph, kDepths, classes); }};
 }
 
 }  // namespace
 
-extern constinit const ModelEntry vgg11_model =
-    vgg<Depths{1, 1, 2, 2, 2}>("vgg11", "VGG-11: 132.9 million parameters, 7.61 GMAC an image");
-extern constinit const ModelEntry vgg16_model =
-    vgg<Depths{2, 2, 3, 3, 3}>("vgg16", "VGG-16: 138.4 million parameters, 15.5 GMAC an image");
-extern constinit const ModelEntry vgg19_model =
-    vgg<Depths{2, 2, 4, 4, 4}>("vgg19", "VGG-19: 143.7 million parameters, 19.6 GMAC an image");
+extern constinit const ModelEntry vgg11_model = vgg<Depths{1, 1, 2, 2, 2}>(
+    "vgg11", "VGG-11: 132.9 million parameters, 7.61 GMAC an image", 7.61);
+extern constinit const ModelEntry vgg16_model = vgg<Depths{2, 2, 3, 3, 3}>(
+    "vgg16", "VGG-16: 138.4 million parameters, 15.5 GMAC an image", 15.5);
+extern constinit const ModelEntry vgg19_model = vgg<Depths{2, 2, 4, 4, 4}>(
+    "vgg19", "VGG-19: 143.7 million parameters, 19.6 GMAC an image", 19.6);
 
 }  // namespace penstock

@@ -181,6 +181,14 @@ constexpr OptionValue kSyncs[] = {
     {"tf", "gradients are applied on arrival, then all workers wait, as in tf_cnn_benchmarks"},
     {"false", "gradients are applied on arrival; no worker waits"},
 };
+/// Throws ConfigError.
+cluster::ServerRule parse_sync(const std::string& text) {
+  using cluster::ServerRule;
+  constexpr ServerRule kRules[] = {ServerRule::together, ServerRule::one_by_one,
+                                   ServerRule::on_arrival};
+  return kRules[parse_choice(text == "true" ? "mean" : text, kSyncs, "parameter_server:sync")];
+}
+
 constexpr OptionSpec kOptions[] = {
     {"placement", "first", "which rank or server holds which weights", kPlacements},
     {"staged", "false",
@@ -202,13 +210,15 @@ extern constinit const UpdateEntry parameter_server_update{
     .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
       const Placement placement =
           parse_placement(context.options.text("placement"), "parameter_server:placement");
+      parse_sync(context.options.text("sync"));  // refused without servers, too
       if (context.options.flag("staged")) return std::make_unique<StagedServer>(context, placement);
       return std::make_unique<ParameterServer>(context, placement);
     },
     .make_served =
         [](const UpdateContext& context, const ServerLink& link) {
           const Options& options = context.options;
-          return make_served(context, link, options.text("sync"), options.flag("staged"));
+          return make_served(context, link, parse_sync(options.text("sync")),
+                             options.flag("staged"));
         },
 };
 
@@ -224,8 +234,10 @@ extern constinit const UpdateEntry distributed_replicated_update{
     .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
       return std::make_unique<ParameterServer>(context, Placement::first);
     },
-    .make_served = [](const UpdateContext& context,
-                      const ServerLink& link) { return make_served(context, link, "tf", false); },
+    .make_served =
+        [](const UpdateContext& context, const ServerLink& link) {
+          return make_served(context, link, cluster::ServerRule::one_by_one, false);
+        },
 };
 
 }  // namespace penstock::updates

@@ -17,13 +17,6 @@
 namespace penstock::updates {
 namespace {
 
-cluster::ServerRule parse_sync(std::string_view text) {
-  if (text == "mean" || text == "true") return cluster::ServerRule::together;
-  if (text == "tf") return cluster::ServerRule::one_by_one;
-  if (text == "false") return cluster::ServerRule::on_arrival;
-  throw ConfigError(fmt::format("parameter_server:sync is '{}'; expected mean, tf or false", text));
-}
-
 /// The server's factor for gradients that were added over the ranks of a process and, depending on
 /// the rule, over processes.
 float served_scale(const UpdateContext& context, std::int32_t workers, cluster::ServerRule rule) {
@@ -164,12 +157,12 @@ class Served final : public ServedUpdate {
 }  // namespace
 
 std::unique_ptr<UpdateStrategy> make_served(const UpdateContext& context, const ServerLink& link,
-                                            std::string_view sync, bool staged) {
+                                            cluster::ServerRule rule, bool staged) {
   // By default the parts use all servers.
   const std::string placement_text =
       context.options.given("placement") ? context.options.text("placement") : "greedy";
   const Placement placement = parse_placement(placement_text, "parameter_server:placement");
-  return std::make_unique<Served>(context, link, parse_sync(sync), placement, staged);
+  return std::make_unique<Served>(context, link, rule, placement, staged);
 }
 
 std::size_t part_bytes_of(const Options& options, std::string_view name) {

@@ -18,6 +18,7 @@
 #include <memory>
 #include <string_view>
 
+#include "trainer/cluster/servers/model_layout.h"
 #include "trainer/update_strategy.h"
 
 namespace penstock::updates {
@@ -57,7 +58,7 @@ class ServedUpdate : public UpdateStrategy {
 
 /// Takes the options placement and part_bytes.
 std::unique_ptr<UpdateStrategy> make_served(const UpdateContext& context, const ServerLink& link,
-                                            std::string_view sync, bool staged);
+                                            cluster::ServerRule rule, bool staged);
 
 /// The update of BytePS: servers only add, and each worker applies the sum itself, as `replicated`
 /// does.

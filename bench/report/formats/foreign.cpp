@@ -101,7 +101,7 @@ void print_tf_cnn_benchmarks(const RunResult& result, std::ostream& out) {
     if (i < result.losses.size()) step.loss = result.losses[i];
     out << format_row(step, static_cast<double>(result.images_per_step), seconds, config);
   }
-  out << (evaluates_while_training(config) ? "Done with training\n" : format_total(result));
+  out << format_end(result);
 }
 
 constexpr std::size_t kStepsPerEpoch = 50;

@@ -87,7 +87,10 @@ TEST(StepTable, LinesAboutVariablesAreThoseThatTheirUpdateHas) {
 TEST(StepTable, TheHeaderReadsOptionsAsTheRunDoes) {
   EXPECT_TRUE(has_line(header_of("queue", "parameter_server:staged=1"), "Staged vars: True"));
   EXPECT_FALSE(says(header_of("queue", "parameter_server:staged=no"), "Staged vars"));
-  EXPECT_TRUE(has_line(header_of("queue", "parameter_server:sync=0", true), "Sync:        False"));
+  for (const char* sync : {"mean", "tf", "true"}) {
+    const std::string update = std::string("parameter_server:sync=") + sync;
+    EXPECT_TRUE(has_line(header_of("queue", update.c_str()), "Sync:        True")) << sync;
+  }
 }
 
 TEST(StepTable, UnderHorovodTheHeaderSaysWhereGradientsAreAdded) {
@@ -159,14 +162,29 @@ TEST(StepTable, TotalStandsBetweenTwoRulesOfSixtyFourDashes) {
   const std::string rule(64, '-');
   RunResult result;
   result.img_per_s = 1234.567;
-  EXPECT_EQ(report::format_total(result), rule + "\ntotal images/sec: 1234.57\n" + rule + "\n");
+  EXPECT_EQ(report::format_end(result), rule + "\ntotal images/sec: 1234.57\n" + rule + "\n");
 }
 
-TEST(StepTable, ATotalThatDoesNotLastSaysSoInItsLine) {
+TEST(StepTable, WhatIsInDoubtStandsInALineBelowTheTotalWhichKeepsItsForm) {
   RunResult result;
   result.img_per_s = 1999.97;
-  result.status = Status::draining;
-  EXPECT_TRUE(says(report::format_total(result), "\ntotal images/sec: 1999.97 (not sustained)\n"));
+  const std::string total = report::format_end(result);
+  result.reason = "this is why";
+  for (const Status status : {Status::draining, Status::partial, Status::failed}) {
+    result.status = status;
+    EXPECT_EQ(report::format_end(result),
+              total + "# " + std::string(to_string(status)) + ": this is why\n");
+  }
+  result.img_per_s = 0;
+  EXPECT_EQ(report::format_end(result), "# failed: this is why\n");
+  result.config.eval_during_training_every_n_steps = 10;
+  EXPECT_EQ(report::format_end(result), "Done with training\n# failed: this is why\n");
+}
+
+TEST(StepTable, ARunWithoutATotalSaysWhy) {
+  const std::string text = report::format_end({});
+  EXPECT_TRUE(text.starts_with("# no total: ")) << text;
+  EXPECT_TRUE(text.ends_with("; measure more steps\n")) << text;
 }
 
 }  // namespace

@@ -323,6 +323,26 @@ TEST(ExchangeReport, TheTableHasARowForEachWay) {
   }
 }
 
+/// The share of the bound in the row of shared memory, whose times are 1, 2 and 4 ms.
+nlohmann::ordered_json share_of(std::vector<double> bound_seconds) {
+  scaling::ExchangeReport report = sample_report();
+  report.times[2].seconds = std::move(bound_seconds);
+  std::ostringstream out;
+  scaling::write_exchange_text(report, out);
+  EXPECT_TRUE(says(out.str(), "-: the bound was slower in half of the iterations or more"));
+  const nlohmann::ordered_json json = scaling::to_json(report);
+  const bool shown = says(out.str(), " %      -         -           3");
+  EXPECT_EQ(shown, !json["rows"][0]["share_of_bound"].is_null()) << out.str();
+  return json["rows"][0]["share_of_bound"];
+}
+
+TEST(ExchangeReport, ABoundThatWasDisturbedIsNoBoundOfItsIteration) {
+  EXPECT_EQ(share_of({0.0005, 0.001, 0.0166})["high"], 0.5) << "415 % in the third";
+  EXPECT_EQ(share_of({0.001, 0.002, 0.004})["median"], 1.0);
+  EXPECT_TRUE(share_of({0.0005, 0.0083, 0.0166}).is_null()) << "disturbed in most iterations";
+  EXPECT_TRUE(share_of({0.00415, 0.0083, 0.0166}).is_null());
+}
+
 TEST(ExchangeReport, SpeedsAreAgainstMpiOfTheSameIteration) {
   scaling::ExchangeReport report = sample_report();
   report.times.push_back({"mpi", true, {0.002, 0.006, 0.004}});

@@ -73,6 +73,16 @@ class SweepProgram : public testing::Test {
   PrivateFolder scratch_;
 };
 
+TEST_F(SweepProgram, HasAsManyDevicesAsARunAndAnIsolation) {
+  std::vector<std::string> words = arguments({"--fake-location=gpu", "--repetitions=1"});
+  std::erase(words, "--num-gpus=1");
+  ChildProcess child({.arguments = std::move(words), .timeout = 50s});
+  const ChildExit& exit = child.wait();
+  ASSERT_EQ(exit.code, 0) << exit.last_words;
+  const nlohmann::json json = nlohmann::json::parse(read_text(out() / "results.json"));
+  EXPECT_EQ(json["runs"][0]["config"]["num_gpus"], RunConfig().num_gpus);
+}
+
 TEST_F(SweepProgram, MeasuresEveryConfigurationAndWritesEveryReport) {
   const ChildExit exit = sweep({"--fake-location", "gpu,host,cpu", "--prefetch=2,3"});
   ASSERT_EQ(exit.code, 0) << exit.last_words;

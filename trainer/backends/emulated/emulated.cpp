@@ -95,6 +95,11 @@ constexpr DistributionText kDistributions[] = {
     {"normal", Distribution::normal, 0.3},   {"lognormal", Distribution::lognormal, 1},
     {"gamma", Distribution::gamma, 1},       {"exponential", Distribution::exponential, 1},
 };
+constexpr auto kDistributionValues = [] {
+  std::array<OptionValue, std::size(kDistributions)> values{};
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = {kDistributions[i].name};
+  return values;
+}();
 
 /// In (0, 1].
 double positive_uniform(Random& random) { return 1 - random.uniform(); }
@@ -292,17 +297,20 @@ class EmulatedExecutable final : public Executable {
   std::uint64_t step_ = 0;
 };
 
+constexpr OptionValue kCopies[] = {{"memcpy", "bytes are moved"}, {"none", "free"}};
 constexpr OptionSpec kOptions[] = {
-    {"preset", "h100-mlperf-storage", "published rate of one device", kPresetValues},
+    {"preset", "h100-mlperf-storage",
+     "published rate of one device for ResNet-50; other models by TensorFlow's rates of one P100, "
+     "else by their operations",
+     kPresetValues},
     {"img_per_s", "", "images per second of one device, instead of the preset"},
     {"trace", "", "file whose step times are replayed: results.json, or the output of run --json"},
     {"row", "", "row of a trace with several rows: number, feeder or label; default: gpu"},
-    {"distribution", "constant",
-     "distribution of step times: constant, uniform, normal, lognormal, gamma or exponential"},
+    {"distribution", "constant", "distribution of step times", kDistributionValues},
     {"cv", "0.05", "coefficient of variation of step times (standard deviation / mean)"},
     {"exchange", "none",
      "time of the exchange: none (the rate includes it) or ms=T (T ms more per step)"},
-    {"copy", "memcpy", "copies to the device: memcpy (bytes are moved) or none (free)"},
+    {"copy", "memcpy", "copies to the device", kCopies},
     {"copy_gb_per_s", "", "rate of the copy engine in GB/s; default: as fast as memcpy"},
     {"pageable_gb_per_s", "",
      "rate of copies from memory that is not pinned (--pinned-memory false) in GB/s; default: that "
@@ -340,11 +348,6 @@ double positive(const Options& options, std::string_view name, std::string_view 
                                 options.text(name), what));
 }
 
-bool parse_copy(const std::string& copy) {
-  if (copy == "memcpy" || copy == "none") return copy == "memcpy";
-  throw ConfigError("emulated:copy is '" + copy + "'; expected memcpy or none");
-}
-
 Nanoseconds parse_spin(const Options& options) {
   const std::int64_t us = options.integer("spin_us");
   if (us >= 0 && us <= kLongestSpinUs) return std::chrono::microseconds(us);
@@ -366,7 +369,8 @@ void refuse_beside_a_trace(const Options& options) {
 /// The origin of a device's times, in words, and the batch size that they were published for.
 struct Origin {
   std::string text;
-  std::int32_t batch = 0;  ///< 0: any
+  std::int32_t batch = 0;    ///< 0: any
+  bool of_resnet50 = false;  ///< whatever model is trained
   std::uint64_t warm_up = kEnoughWarmUp;
 };
 
@@ -375,7 +379,7 @@ class EmulatedBackend final : public Backend {
   EmulatedBackend(const Options& options, Clock& clock)
       : clock_(clock),
         device_options_{
-            .copies = parse_copy(options.text("copy")),
+            .copies = parse_choice(options.text("copy"), kCopies, "emulated:copy") == 0,
             .copy_bytes_per_s = parse_rate(options, "copy_gb_per_s"),
             .pageable_bytes_per_s = parse_rate(options, "pageable_gb_per_s"),
             .pinned = options.given("pageable_gb_per_s") ? &pinned_ : nullptr,
@@ -402,7 +406,10 @@ class EmulatedBackend final : public Backend {
   std::unique_ptr<Executable> compile(const Graph& graph, const ExecutableSpec& spec,
                                       Device& device) override {
     const bool computes = !graph.nodes().empty();
-    if (computes && batch_ == 0) batch_ = spec.batch.images;  // the first model's batch
+    if (computes && batch_ == 0) {
+      batch_ = spec.batch.images;  // the first model's batch
+      if (origin_.of_resnet50) scale_to(model_time(spec.p100_img_per_s, graph));
+    }
     return std::make_unique<EmulatedExecutable>(computes ? &pace_ : nullptr, spec.seed,
                                                 static_cast<EmulatedDevice&>(device).ordinal());
   }
@@ -465,19 +472,35 @@ class EmulatedBackend final : public Backend {
     } else {
       const Preset& preset = find_preset(options.text("preset"));
       pace_.seconds_per_image = 1 / preset.img_per_s;
-      origin_ = {fmt::format("is {}, {}", preset.name, preset.source), preset.batch};
+      origin_ = {.text = fmt::format("is {}, {}", preset.name, preset.source),
+                 .batch = preset.batch,
+                 .of_resnet50 = true};
     }
     pace_.jitter =
         parse_jitter(options.text("distribution"), options.real("cv"), options.given("cv"));
   }
 
+  /// Before the first step.
+  void scale_to(const ModelTime& model) {
+    pace_.seconds_per_image *= model.in_resnet50;
+    if (model.reason.empty()) return;
+    const std::string times = model.in_resnet50 == 1
+                                  ? "the same time"
+                                  : fmt::format("{:.3g} times as long", model.in_resnet50);
+    origin_.text += fmt::format(
+        "; this is a rate of ResNet-50, and the model of this run takes {} {}: {:.1f} img/s; "
+        "img_per_s=R states another rate",
+        times, model.reason, 1 / pace_.seconds_per_image);
+  }
+
   void replay(const Recording& recording) {
     pace_.seconds_per_image = recording.mean_step_ms() / 1e3 / recording.batch;
     for (const double ms : recording.step_ms) pace_.recorded.push_back(ms / 1e3 / recording.batch);
-    origin_ = {fmt::format("replays {} step times of {}, batch {}: {:.3f} ms in the mean",
-                           recording.step_ms.size(), recording.origin, recording.batch,
-                           recording.mean_step_ms()),
-               recording.batch, recording.warm_up};
+    origin_ = {.text = fmt::format("replays {} step times of {}, batch {}: {:.3f} ms in the mean",
+                                   recording.step_ms.size(), recording.origin, recording.batch,
+                                   recording.mean_step_ms()),
+               .batch = recording.batch,
+               .warm_up = recording.warm_up};
   }
 
   double step_ms() const {

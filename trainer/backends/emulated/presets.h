@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Published rates of ResNet-50, each with its source. No rate is extrapolated: if a source used
-// several devices, the rate is their total divided by their number.
+// Published rates of ResNet-50, of version 1 or 1.5, each with its source. No rate is extrapolated:
+// if a source used several devices, the rate is their total divided by their number. Other models
+// take times in proportion to ResNet-50's; model_time() has the rule.
 #pragma once
 
 #include <array>
@@ -9,6 +10,7 @@
 #include <string_view>
 
 #include "dataflow/options.h"
+#include "trainer/graph.h"
 
 namespace penstock::emulated {
 
@@ -58,6 +60,26 @@ inline constexpr Preset kPresets[] = {
      "ResNet-MultiGPU, "
      "May 2019)"},
 };
+
+/// The time of an image of a model on a device whose rate for ResNet-50 is known.
+struct ModelTime {
+  double in_resnet50 = 1;     ///< in times of an image of ResNet-50
+  std::string_view reason{};  ///< empty: the model is ResNet-50
+};
+
+/// `p100_img_per_s` is that of the model's entry. It decides if it is known, whatever the size of
+/// the images. Operations decide for other models, unless they are few: small models are bound by
+/// memory and by the start of kernels, and their operations say nothing about their time.
+inline ModelTime model_time(double p100_img_per_s, const Graph& graph) {
+  constexpr double kP100ImgPerS = 219, kMacs = 3.86e9, kLeastMacs = 1e9;  // of ResNet-50
+  if (p100_img_per_s == kP100ImgPerS) return {};
+  if (p100_img_per_s > 0) {
+    return {kP100ImgPerS / p100_img_per_s, "by TensorFlow's rates of one P100 (2017)"};
+  }
+  const double macs = graph.forward_macs_per_image();
+  if (macs < kLeastMacs) return {1, "since it has fewer than 1 GMAC an image"};
+  return {macs / kMacs, "by its operations"};
+}
 
 /// The names and sources, for the option's table.
 inline constexpr auto kPresetValues = [] {

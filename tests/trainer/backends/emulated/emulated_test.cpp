@@ -11,6 +11,7 @@
 #include "tests/support/virtual_clock.h"
 #include "trainer/backend.h"
 #include "trainer/backends/emulated/presets.h"
+#include "trainer/model.h"
 
 namespace penstock {
 namespace {
@@ -96,11 +97,13 @@ TEST(Emulated, PresetsSayTheRateThatTheyAreAndWhoseItIs) {
 class EmulatedSteps {
  public:
   explicit EmulatedSteps(const std::string& text, std::int32_t batch = 64, std::uint64_t seed = 1,
-                         std::int32_t rank = 0, bool computes = true)
+                         std::int32_t rank = 0, const char* model = "resnet50")
       : backend(make(text, clock)), device(backend->open(rank)), stream(device->make_stream()) {
-    Graph graph(ImageShape{2, 2, 3});
-    if (computes) graph.add("logits", Linear{4}, {Graph::kInput});
-    executable = backend->compile(graph, {.batch = {.images = batch}, .seed = seed}, *device);
+    const ModelEntry& entry = find_entry(model_table(), model);
+    executable = backend->compile(
+        build_graph(entry, entry.image, entry.classes),
+        {.batch = {.images = batch}, .p100_img_per_s = entry.p100_img_per_s, .seed = seed},
+        *device);
   }
 
   /// The time in milliseconds that the device is busy with a batch of that number of images.
@@ -147,7 +150,33 @@ TEST(EmulatedSteps, TakeTheirImagesTimesTheTimeOfOne) {
   EXPECT_DOUBLE_EQ(mlperf.step_ms(400), 435);
   EXPECT_DOUBLE_EQ(mlperf.step_ms(100), 108.75);
   EXPECT_DOUBLE_EQ(EmulatedSteps("emulated:img_per_s=1000,exchange=ms=3").step_ms(64), 67);
-  EXPECT_EQ(EmulatedSteps("emulated", 64, 1, 0, false).step_ms(64), 0);
+  EXPECT_EQ(EmulatedSteps("emulated", 64, 1, 0, "null").step_ms(64), 0);
+}
+
+TEST(EmulatedSteps, APresetIsARateOfResNet50AndScaledForOtherModels) {
+  struct Case {
+    const char* model;
+    double times_as_long;
+    const char* rule;
+  };
+  for (const auto& [model, times, rule] :
+       {Case{"resnet50_v1.5", 1, ""},
+        {"official_resnet50_v2", 1, ""},
+        {"inception3", 219.0 / 142, "takes 1.54 times as long by TensorFlow's rates"},
+        {"resnet152_v2", 219 / 91.8, "takes 2.39 times as long by TensorFlow's rates"},
+        {"vgg16", 219.0 / 154, "takes 1.42 times as long by TensorFlow's rates"},
+        {"vgg19", 219.0 / 154 * 19.6 / 15.5, "takes 1.8 times as long by TensorFlow's rates"},
+        {"alexnet", 219.0 / 2987, "takes 0.0733 times as long by TensorFlow's rates"},
+        {"resnet101", 7.57 / 3.86, "takes 1.96 times as long by its operations"},
+        {"tiny_cnn", 1, "takes the same time since it has fewer than 1 GMAC"}}) {
+    EmulatedSteps steps("emulated:preset=a100-mlperf-storage", 400, 1, 0, model);
+    EXPECT_NEAR(steps.step_ms(400) / 435, times, 2e-3 * times) << model;
+    EXPECT_NEAR(steps.backend->facts().at("emulated_step_ms") / 435, times, 2e-3 * times) << model;
+    const std::string note = steps.backend->notes().at(0);
+    EXPECT_NE(note.find(rule), std::string::npos) << note;
+    EXPECT_EQ(note.find("ResNet-50, and") != std::string::npos, *rule != 0) << note;
+    EXPECT_DOUBLE_EQ(EmulatedSteps("emulated:img_per_s=1000", 64, 1, 0, model).step_ms(64), 64);
+  }
 }
 
 TEST(EmulatedSteps, ABatchThatWasNotPublishedIsNoted) {
