@@ -210,16 +210,14 @@ IdleTime split(const StepLog::Step& step, Nanoseconds begin) {
 /// the idle time never exceeds the step time.
 void append_steps(const WindowLeg& leg, const RunConfig& config, RunResult& result) {
   const bool exchanges = leg.end.exchange.steps > 0;
-  Nanoseconds before{};
-  bool first = true;
+  Nanoseconds before{};  // devices are at rest when a leg begins
   for (const StepLog::Step& step : leg.log->ready()) {
     if (step.begins_epoch) {
       result.epoch_begins.push_back(static_cast<std::int64_t>(result.step_ms.size()));
     }
     result.step_ms.push_back(milliseconds(step.completion - before));
     result.input_wait_ms.push_back(milliseconds(step.input_wait));
-    const Nanoseconds idle_from =
-        std::exchange(first, false) ? step.start : std::min(before, step.start);
+    const Nanoseconds idle_from = std::min(before, step.start);
     const IdleTime idle = split(step, idle_from);
     result.device_idle_ms.push_back(milliseconds(step.start - idle_from));
     result.starved_ms.push_back(milliseconds(idle.starved));
@@ -231,18 +229,11 @@ void append_steps(const WindowLeg& leg, const RunConfig& config, RunResult& resu
   }
 }
 
-/// Idle share of the time from each leg's first completed step to its last.
-double idle_percent(const RunWindow& window) {
-  Nanoseconds idle{}, all{};
-  for (const WindowLeg& leg : window.legs) {
-    const std::vector<StepLog::Step> steps = leg.log->ready();
-    for (std::size_t i = 1; i < steps.size(); ++i) {
-      idle += steps[i].start - steps[i - 1].completion;
-      all += steps[i].completion - steps[i - 1].completion;
-    }
-  }
-  return all.count() > 0 ? 100 * seconds(idle) / seconds(all) : 0;
+double sum(std::span<const double> values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
 }
+
+double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
 /// Adds the exchange of gradients in overlapping buckets, if any: means over steps and ranks.
 void add_exchange(const RunWindow& window, RunResult& result) {
@@ -330,20 +321,10 @@ void summarise(const RunWindow& window, const RunConfig& config, RunResult& resu
   }
   add_exchange(window, result);
   result.parts = part_times(std::span(&result, 1));
-  result.device_idle_percent = idle_percent(window);
+  result.device_idle_percent = percent(sum(result.device_idle_ms), sum(result.step_ms));
   result.reserve_start = window.reserve_at_begin();
   result.reserve_end = window.reserve_at_end();
 }
-
-namespace {
-
-double sum(std::span<const double> values) {
-  return std::accumulate(values.begin(), values.end(), 0.0);
-}
-
-double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
-
-}  // namespace
 
 double au_percent_rule(std::span<const double> step_ms, double computation_ms,
                        double first_input_ms) {
@@ -372,11 +353,8 @@ void add_accelerator_utilisation(RunResult& result) {
                  compute_ms.begin(), [late_ms](double step_ms, double idle_ms) {
                    return dlio_compute_ms(step_ms, idle_ms, late_ms);
                  });
-  // The idle time of the first step is unknown, so all time beyond the nominal step counts as
-  // input.
-  const double first_input_ms = std::max(0.0, result.step_ms.front() - computation->second);
-  const double rule = au_percent_rule(result.step_ms, computation->second, first_input_ms);
-  result.facts["au_percent_rule"] = rule;
+  result.facts["au_percent_rule"] =
+      au_percent_rule(result.step_ms, computation->second, result.device_idle_ms.front());
   result.facts["au_percent_dlio"] = au_percent_dlio(result.step_ms, compute_ms);
   result.facts["au_pass_line_percent"] = kAuPassPercent;
 }

@@ -123,7 +123,7 @@ struct RunResult {
   double examples_per_epoch = 0;               ///< see Runner::examples_per_epoch; 0: unknown
   std::vector<double> step_ms, input_wait_ms;  ///< one per step of the window
   std::vector<double> device_idle_ms;  ///< before each step: from the last rank's end to its start
-  double device_idle_percent = 0;      ///< of the time from the first step's end to the last's
+  double device_idle_percent = 0;      ///< device_idle_ms of all steps, in percent of step_ms
   /// The parts of device_idle_ms, per step: no batch was ready on the host; a ready batch was being
   /// copied; the host enqueued the step late.
   std::vector<double> starved_ms, copy_exposed_ms, late_ms;

@@ -52,7 +52,7 @@ RunResult emulated_run() {
   RunResult result;
   result.facts = {{"emulated_step_ms", 40}, {"oversleep_us_mean", 2000}};
   result.step_ms = {100, 50, 50, 50};
-  result.device_idle_ms = {0, 10, 10, 10};
+  result.device_idle_ms = {60, 10, 10, 10};
   return result;
 }
 

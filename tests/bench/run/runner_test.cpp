@@ -168,8 +168,7 @@ TEST_F(RunnerTest, ADeviceIsIdleForWhatASlowFeederLeavesOfItsTime) {
   config_.num_warmup_batches = 20;  // the reserve is used up by then
   const RunResult result = run(&kThrottled);
   ASSERT_EQ(result.device_idle_ms.size(), 100U);
-  EXPECT_EQ(result.device_idle_ms.front(), 0);
-  for (std::size_t step = 1; step < 100; ++step) {
+  for (std::size_t step = 0; step < 100; ++step) {
     EXPECT_NEAR(result.step_ms[step], 5 + result.device_idle_ms[step], 1e-9) << step;
     if (step < 3) continue;  // the initial contents of the rings are used up
     EXPECT_NEAR(result.device_idle_ms[step], 3, 1e-9) << step;
