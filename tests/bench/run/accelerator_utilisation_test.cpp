@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Accelerator utilisation against values calculated by hand.
-#include "bench/run/run_window.h"
-
 #include <gtest/gtest.h>
 
 #include <vector>
+
+#include "bench/run/rank_steps.h"
+#include "bench/run/runner.h"
 
 namespace penstock {
 namespace {

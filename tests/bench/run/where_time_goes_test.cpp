@@ -218,22 +218,22 @@ TEST_F(WhereTimeGoes, ACopyThatHasNoSlotToItselfIsExposed) {
 }
 
 TEST_F(WhereTimeGoes, OfSeveralDevicesTheLastOneToStartSaysWhy) {
-  StepLog log(2, 2);
+  std::vector<Leg> ranks(2);
   StepTimes early, late;
   late.start = late.offered = late.copied = 2ms;
   early.completion = late.completion = 12ms;
-  for (const StepTimes& times : {early, late}) log.add(0, times);
+  ranks[0].steps.push_back(early);
+  ranks[1].steps.push_back(late);
   early.start = 14ms;
   early.offered = 13ms;
   late.start = 22ms;
   late.offered = 15ms;
   late.copied = 20ms;
   early.completion = late.completion = 32ms;
-  for (const StepTimes& times : {late, early}) log.add(1, times);
-  RunWindow window;
-  window.legs.push_back({.begin = {}, .end = {}, .log = &log, .ranks = {}});
+  ranks[0].steps.push_back(late);
+  ranks[1].steps.push_back(early);
   RunResult result;
-  summarise(window, RunConfig(), result);
+  add_steps({.legs = {ranks}}, result);
   EXPECT_EQ(result.device_idle_ms, (std::vector<double>{2, 10}));
   EXPECT_EQ(result.starved_ms, (std::vector<double>{2, 3}));
   EXPECT_EQ(result.copy_exposed_ms, (std::vector<double>{0, 5}));
