@@ -119,6 +119,9 @@ struct UpdateEntry {
   std::string_view name{}, summary{};
   Agreement agreement = Agreement::identical;
   RankKind ranks = RankKind::either;
+  /// Whether ranks take steps without waiting for each other; `served`: in a run with parameter
+  /// servers. Null: they wait in each step.
+  bool (*steps_apart)(const Options& options, bool served) = nullptr;
   /// Every rank gets the sum of all ranks' gradients from the collective.
   bool all_reduces = false;
   std::span<const OptionSpec> options{};

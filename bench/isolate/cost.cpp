@@ -192,4 +192,40 @@ std::optional<statistics::Estimate> supply_of(const Row& row) {
   return rate_of(statistics::summarise_rounds(ms), images);
 }
 
+namespace {
+
+Spread spread_of(const statistics::Estimate& estimate) {
+  return {estimate.value, estimate.low, estimate.high};
+}
+
+}  // namespace
+
+void restate(SweepResult& sweep) {
+  sweep.steady = true;
+  std::vector<const Row*> paired;  // ceilings
+  for (Row& row : sweep.rows) {
+    const Row* const ceiling = row.is_ceiling ? nullptr : ceiling_of(sweep, row);
+    std::optional<InputCostFinding> cost;
+    if (ceiling != nullptr) {
+      const double margin =
+          row.input_cost ? row.input_cost->margin : statistics::CostTargets().margin;
+      cost = find_cost(pair_blocks(*ceiling, row), images_per_step(row), {.margin = margin});
+    }
+    if (!cost) {
+      if (const auto supply = supply_of(row); supply && !row.is_ceiling) {
+        row.img_per_s = spread_of(*supply);
+      }
+      continue;
+    }
+    row.img_per_s = spread_of(cost->coupled_img_per_s);
+    row.input_cost = *cost;
+    row.unresolved.clear();
+    // The ceiling's rate is that of the blocks with the first feeder.
+    if (std::ranges::find(paired, ceiling) != paired.end()) continue;
+    paired.push_back(ceiling);
+    sweep.rows[static_cast<std::size_t>(ceiling - sweep.rows.data())].img_per_s =
+        spread_of(cost->ceiling_img_per_s);
+  }
+}
+
 }  // namespace penstock::isolate

@@ -103,4 +103,9 @@ std::optional<statistics::Estimate> supply_of(const Row& row);
 /// Returns the unconsumed rate of each usable run, in the order of blocks.
 std::vector<double> supply_rates(const Row& row);
 
+/// Gives the rows of a sweep that `isolate` measured its own figures, so that every report of the
+/// sweep prints them: rate and cost beside the ceiling by find_cost, else the rate by supply_of.
+/// Call after summarise.
+void restate(SweepResult& sweep);
+
 }  // namespace penstock::isolate

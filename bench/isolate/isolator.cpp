@@ -86,6 +86,7 @@ void append_sweep(SweepResult& all, const SweepResult& more) {
   all.varied = varied_keys(configs);
   all.repetitions = static_cast<std::int32_t>(most);
   summarise(all);
+  restate(all);
 }
 
 /// Passes on the events of a phase. Its results are added to those of earlier phases.

@@ -164,7 +164,7 @@ struct FieldsOf<RunResult> {
       Field("sustained_img_per_s", &RunResult::sustained_img_per_s,
             "images that the feeder published in the window / the window's length", kNotNegative),
       Field("device_idle_percent", &RunResult::device_idle_percent,
-            "idle share of the time between the first and the last step", Range::any, kSince2),
+            "idle share of the window", Range::any, kSince2),
       Field("window_s", &RunResult::window_s, "length of the window", kNotNegative),
       Field("images_per_step", &RunResult::images_per_step, "images of all ranks", kNotNegative),
       Field("examples_per_epoch", &RunResult::examples_per_epoch,

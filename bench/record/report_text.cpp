@@ -92,7 +92,8 @@ std::string cost_cell(const statistics::CostEstimate& cost) {
 }
 
 /// Names the rate behind the cost, if it is not the rate in the table.
-std::string kept_up_note(const Row& row) {
+std::string kept_up_note(const SweepResult& sweep, const Row& row) {
+  if (sweep.steady) return "";  // it is the rate in the table
   std::vector<double> rates;
   for (const Repetition& repetition : row.repetitions) {
     if (repetition.result.status == Status::ok) {
@@ -116,7 +117,7 @@ std::vector<std::string> notes_of_row(const SweepResult& sweep, const Row& row) 
   const bool costs = !row.is_ceiling && !row.input_cost && !why.empty();
   const bool failed = row.status == Status::failed;
   add(costs && !failed ? "no cost is known, " + why : failed ? "failed: " + why : row.reason);
-  add(kept_up_note(row));
+  add(kept_up_note(sweep, row));
   const auto ran = static_cast<std::int32_t>(row.repetitions.size());
   if (ran > 0 && ran < sweep.repetitions && row.unavailable.empty()) {
     add(fmt::format("{} of {} repetitions ran", ran, sweep.repetitions));
@@ -188,8 +189,12 @@ std::vector<std::string> how_to_read(const SweepResult& sweep) {
                                      [](const Row& row) { return row.img_per_s.has_value(); });
   if (has_rates) {
     lines = {
-        "img/s: images that all devices together train in a second; median of the rounds "
-        "(lowest..highest).",
+        sweep.steady
+            ? "img/s: images that all devices together train in a second, without warm-up "
+              "and as `isolate` says it: below 5 rounds the middle round (lowest..highest), "
+              "else the mean (its 95 % interval)."
+            : "img/s: images that all devices together train in a second; median of the "
+              "rounds (lowest..highest).",
         "input cost: the share of the `gpu` row's img/s that is lost with this feeder; batches of "
         "`gpu` are already on the device. With '..': the middle round, the lowest and the highest; "
         "with 'to', from 5 rounds on: the mean and its 95 % interval.",

@@ -77,15 +77,20 @@ Json to_json(const RunResult& result) {
 Json to_json(const Environment& environment) { return json_of(environment); }
 
 Json to_json(const SweepResult& sweep, const Row& row) {
-  return Json{{"config", to_json(row.config)},
-              {"status", to_string(row.status)},
-              {"reason", row.reason},
-              {"img_per_s", to_json(row.img_per_s)},
-              {"sustained_img_per_s", to_json(row.sustained_img_per_s)},
-              {"input_cost", to_json(row.input_cost)},
-              {"unresolved", row.unresolved},
-              {"sentence", cost_sentence(sweep, row)},
-              {"notes", row.notes}};
+  Json json{{"config", to_json(row.config)},
+            {"status", to_string(row.status)},
+            {"reason", row.reason},
+            {"img_per_s", to_json(row.img_per_s)},
+            {"sustained_img_per_s", to_json(row.sustained_img_per_s)},
+            {"input_cost", to_json(row.input_cost)},
+            {"unresolved", row.unresolved},
+            {"sentence", cost_sentence(sweep, row)},
+            {"notes", row.notes}};
+  if (sweep.steady) {
+    json["input_cost"]["definition"] =
+        "that of `penstock isolate`: from mean step times without warm-up, paired by block";
+  }
+  return json;
 }
 
 Json to_json(const SweepResult& sweep) {
@@ -106,6 +111,7 @@ Json to_json(const SweepResult& sweep) {
                              {"seed", sweep.seed},
                              {"repetitions", sweep.repetitions},
                              {"varied", std::move(varied)},
+                             {"steady", sweep.steady},
                              {"rounds", sweep.rounds}}},
               {"warnings", sweep.warnings},
               {"runs", std::move(runs)}};
@@ -268,6 +274,7 @@ SweepResult sweep_from_json(const Json& json) {
     sweep.rows.push_back(row_of(run, is_old));
   if (sweep.rows.empty()) field.at("runs").refuse("at least one row");
   sweep.rounds = rounds_of(about.at("rounds"), sweep.rows.size());
+  sweep.steady = about.has("steady") && about.at("steady").boolean();
   sweep.varied = is_old ? varied_keys(configurations_of(sweep)) : varied_of(about.at("varied"));
   summarise(sweep);
   return sweep;
@@ -386,6 +393,7 @@ Json sweep_schema(const Json& schema) {
        {"seed", said(schema_of<std::uint64_t>(), "of the order of runs")},
        {"repetitions", said(number, "planned for each row")},
        {"varied", list_of(schema_of<std::string>(), "keys that have more than one value")},
+       {"steady", said(schema_of<bool>(), "whether rates and costs leave out warm-up")},
        {"rounds", list_of(list_of(number, "rows in the order of their runs"), "the rounds")}});
   return object_of({{"schema", schema},
                     {"environment", definition("environment")},

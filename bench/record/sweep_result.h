@@ -49,6 +49,9 @@ struct SweepResult {
   std::vector<std::string> warnings;
   std::vector<const ConfigKey*> varied;  ///< keys that tell rows apart, always with `fake_location`
   std::vector<Row> rows;
+  /// The rates and costs of rows are those that `isolate` reports, without warm-up: see
+  /// isolate::restate, which follows summarise.
+  bool steady = false;
 };
 
 /// Defines the input cost of a sweep in a sentence.

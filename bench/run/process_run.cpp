@@ -193,26 +193,42 @@ void add_counters(const Json& counters, std::map<std::string, std::int64_t>& sum
   }
 }
 
-/// Sums images and counters, and finds the longest window.
-void merge_ranks(std::span<const std::string> texts, RunResult& result) {
-  double images = 0, published = 0, longest = 0;
+/// Adds up counters and supplies of all ranks. Returns the size of the longest steps.
+std::size_t merge_ranks(std::span<const std::string> texts, RunResult& result) {
+  std::size_t longest = 0;
   result.counters.clear();
+  result.sustained_img_per_s = 0;
   for (const std::string& text : texts) {
     const Json rank = Json::parse(text);
     result.ranks.push_back({.host = rank.at("host"),
                             .img_per_s = rank.at("img_per_s"),
                             .window_s = rank.at("window_s")});
     add_counters(rank.at("counters"), result.counters);
-    const RankResult& added = result.ranks.back();
-    images += added.img_per_s * added.window_s;
-    published += rank.at("sustained_img_per_s").get<double>() * added.window_s;
-    longest = std::max(longest, added.window_s);
+    result.sustained_img_per_s += rank.at("sustained_img_per_s").get<double>();
+    longest = std::max(longest, rank.at("step_bytes").get<std::size_t>());
   }
   result.images_per_step *= static_cast<std::int64_t>(texts.size());
-  result.window_s = longest;
-  if (!(longest > 0)) return;
-  result.img_per_s = images / longest;
-  result.sustained_img_per_s = published / longest;
+  return longest;
+}
+
+/// Computes what follows from the steps of all processes, on rank 0. `longest` is the size of the
+/// longest steps; all processes pass the same.
+void merge_steps(cluster::Processes& processes, const std::string& mine, std::size_t longest,
+                 Nanoseconds patience, RunResult& result) {
+  constexpr std::size_t kPiece = std::size_t{1} << 20;  // times ranks, below the limit of MPI
+  std::vector<std::string> all(static_cast<std::size_t>(processes.launch().size));
+  for (std::size_t at = 0; at < longest; at += kPiece) {
+    const std::string_view piece = std::string_view(mine).substr(std::min(at, mine.size()), kPiece);
+    const std::vector<std::string> pieces =
+        gather(processes, piece, patience, "gathering the ranks' steps");
+    if (processes.launch().rank != 0) continue;
+    for (std::size_t rank = 0; rank < all.size(); ++rank) all[rank] += pieces[rank];
+  }
+  if (processes.launch().rank != 0) return;
+  RankSteps steps;
+  for (const std::string& bytes : all) join_steps(steps, bytes);
+  add_steps(steps, result);
+  note_steps_outside(result);
 }
 
 }  // namespace
@@ -379,22 +395,24 @@ void gather_ranks(cluster::Processes& processes, RunResult& result) {
   // Keep what was measured before another rank was lost.
   if (result.exit_code == 5 && !result.step_ms.empty()) result.status = Status::partial;
   if (result.exit_code != 0) return note("the run did not complete");
+  const std::string steps = pack_steps(result.rank_steps);
   const Json mine{{"host", host_name()},
                   {"img_per_s", result.img_per_s},
                   {"sustained_img_per_s", result.sustained_img_per_s},
                   {"window_s", result.window_s},
-                  {"counters", result.counters}};
-  std::vector<std::string> texts;
+                  {"counters", result.counters},
+                  {"step_bytes", steps.size()}};
+  const Nanoseconds patience = patience_of_goodbye(result.config);
   try {
-    texts = gather(processes, mine.dump(), patience_of_goodbye(result.config),
-                   "gathering the ranks' results");
+    const std::vector<std::string> texts =
+        gather(processes, mine.dump(), patience, "gathering the ranks' results");
+    merge_steps(processes, steps, merge_ranks(texts, result), patience, result);
   } catch (const Error& error) {
     result.status = Status::partial;
     result.exit_code = exit_code_of(std::current_exception());
     result.reason = error.what();
-    return note("others could not be gathered");
+    note("others could not be gathered");
   }
-  merge_ranks(texts, result);
 }
 
 std::string format_ranks(const RunResult& result) {

@@ -113,8 +113,8 @@ void ensure_data_together(cluster::Processes& processes, const RunConfig& config
 /// numbers of steps would differ too.
 void await_all_ready(cluster::Processes& processes, double examples_per_epoch);
 
-/// Turns `result` from this rank's result into the run's: images of all ranks over the longest
-/// window, and a RankResult per rank. Blocks until all ranks have called it. If this rank's run
+/// Turns rank 0's `result` into the run's: what follows from the steps of all ranks (rank_steps.h),
+/// and a RankResult per process. Blocks until all ranks have called it. If this rank's run
 /// failed or was stopped, or other ranks do not arrive, a note says that the rates are only this
 /// rank's.
 void gather_ranks(cluster::Processes& processes, RunResult& result);

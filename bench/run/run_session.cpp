@@ -395,7 +395,11 @@ void RunSession::pause() {
     const bool is_last = plan_.phase() == LegPlan::Phase::judging && !plan_.may_extend();
     if (goal_reached_ || is_last) keeper_.save();  // while servers still answer
   }
-  most_ = meet_other_processes(kWhileItLives, goal_reached_ ? 0 : steps_until_due());
+  // A trace is a leg of its own, on all processes.
+  const std::int64_t traced =
+      plan_.phase() == LegPlan::Phase::warm_up ? DuePoints::kNever : recorder_.most_steps();
+  most_ = meet_other_processes(kWhileItLives,
+                               goal_reached_ ? 0 : std::min(steps_until_due(), traced));
 }
 
 /// Blocks until all processes are here. Returns the `steps` of the first one.
@@ -492,7 +496,7 @@ std::size_t RunSession::begin_window() {
 }
 
 std::size_t RunSession::begin_leg() {
-  const std::size_t steps = plan_.take_window(std::min(most_, recorder_.most_steps()));
+  const std::size_t steps = plan_.take_window(most_);
   recorder_.begin_leg(steps, plan_.length() > plan_.asked() ? plan_.length() : 0);
   return steps;
 }
@@ -523,6 +527,7 @@ RunResult RunSession::collect(bool stopped_from_outside) {
   result.evaluations = evaluations_;
   result.discarded_steps = plan_.discarded_steps();
   recorder_.add_measurements(result, data_ended_ && !plan_.is_complete());
+  if (parts_.setup.processes() == nullptr) note_steps_outside(result);
   if (!config_.loop.empty() && result.window_s > 0) {
     const double cores = result.process_cpu_s / result.window_s;
     result.facts["harness_cores"] = cores;

@@ -200,7 +200,7 @@ std::vector<MemoryNeed> memory_needs(const RunSetup& setup, bool devices_are_hos
     const auto steps = static_cast<double>(config.num_batches);
     constexpr double kRecord = sizeof(StepLog::Step) + 8 * sizeof(double);  // log and result
     needs.push_back({"records of steps",
-                     steps * (kRecord + devices * sizeof(StepTimes)),
+                     steps * (kRecord + 2 * devices * sizeof(StepTimes)),
                      {all_devices, {"--num-batches", steps}}});
   }
   for (MemoryNeed& need : needs) need.bytes *= processes;

@@ -4,14 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "bench/record/machine.h"
-#include "bench/record/step_parts.h"
 #include "bench/run/step_reporter.h"
 #include "bench/run/trace.h"
 #include "dataflow/error.h"
@@ -163,85 +161,18 @@ namespace {
 double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 double milliseconds(Nanoseconds time) { return 1e3 * seconds(time); }
 
-/// From the begin of the last rank to the end of the first one.
-struct Interval {
-  Time begin = Time::min(), end = Time::max();
-};
-Interval common_interval(const WindowLeg& leg) {
-  Interval common;
-  for (const Leg& rank : leg.ranks) {
-    const Nanoseconds last = rank.steps.empty() ? Nanoseconds{} : rank.steps.back().completion;
-    common.begin = std::max(common.begin, rank.begin);
-    common.end = std::min(common.end, rank.begin + last);
+/// Ranks that wait for each other in a step, see RankSteps.
+std::size_t ranks_together(const RunParts& parts) {
+  const RunConfig& config = parts.setup.config;
+  const Runner::Components& components = parts.setup.components;
+  if (config.forward_only) return 1;
+  const UpdateEntry& update = *components.update;
+  const bool served = components.servers != nullptr;
+  if (update.steps_apart == nullptr ||
+      !update.steps_apart(options_of(config.variable_update, update.options), served)) {
+    return 0;
   }
-  return common;
-}
-
-double images_inside(const WindowLeg& leg, const Interval& interval) {
-  double images = 0;
-  for (const Leg& rank : leg.ranks) {
-    Time before = rank.begin;
-    for (const StepTimes& step : rank.steps) {
-      // A step across an edge counts in proportion to the part inside.
-      const Time done = rank.begin + step.completion;
-      const double inside =
-          seconds(std::min(done, interval.end) - std::max(before, interval.begin));
-      if (done > before && inside > 0) {
-        images += step.result.images * inside / seconds(done - before);
-      }
-      before = done;
-    }
-  }
-  return images;
-}
-
-/// Why devices were idle from `begin` to step.start.
-struct IdleTime {
-  Nanoseconds starved{}, copying{}, late{};
-};
-IdleTime split(const StepLog::Step& step, Nanoseconds begin) {
-  const Nanoseconds offered = std::clamp(step.offered, begin, step.start);
-  const Nanoseconds copied = std::clamp(step.copied, offered, step.start);
-  return {offered - begin, copied - offered, step.start - copied};
-}
-
-/// Devices are idle from the last rank's end of a step to the last rank's start of the next one. If
-/// ranks exchange gradients, a rank that starts earlier waits for the last one inside its step. So
-/// the idle time never exceeds the step time.
-void append_steps(const WindowLeg& leg, const RunConfig& config, RunResult& result) {
-  const bool exchanges = leg.end.exchange.steps > 0;
-  Nanoseconds before{};
-  bool first = true;
-  for (const StepLog::Step& step : leg.log->ready()) {
-    if (step.begins_epoch) {
-      result.epoch_begins.push_back(static_cast<std::int64_t>(result.step_ms.size()));
-    }
-    result.step_ms.push_back(milliseconds(step.completion - before));
-    result.input_wait_ms.push_back(milliseconds(step.input_wait));
-    const Nanoseconds idle_from =
-        std::exchange(first, false) ? step.start : std::min(before, step.start);
-    const IdleTime idle = split(step, idle_from);
-    result.device_idle_ms.push_back(milliseconds(step.start - idle_from));
-    result.starved_ms.push_back(milliseconds(idle.starved));
-    result.copy_exposed_ms.push_back(milliseconds(idle.copying));
-    result.late_ms.push_back(milliseconds(idle.late));
-    if (exchanges) result.exchange_exposed_ms.push_back(milliseconds(step.exchange));
-    result.losses.push_back(report_of(step, leg.log->ranks(), config).loss);
-    before = step.completion;
-  }
-}
-
-/// Idle share of the time from each leg's first completed step to its last.
-double idle_percent(const RunWindow& window) {
-  Nanoseconds idle{}, all{};
-  for (const WindowLeg& leg : window.legs) {
-    const std::vector<StepLog::Step> steps = leg.log->ready();
-    for (std::size_t i = 1; i < steps.size(); ++i) {
-      idle += steps[i].start - steps[i - 1].completion;
-      all += steps[i].completion - steps[i - 1].completion;
-    }
-  }
-  return all.count() > 0 ? 100 * seconds(idle) / seconds(all) : 0;
+  return served ? static_cast<std::size_t>(config.num_gpus) : 1;
 }
 
 /// Adds the exchange of gradients in overlapping buckets, if any: means over steps and ranks.
@@ -305,16 +236,17 @@ ReserveUse RunWindow::reserve_use() const {
 }
 
 void summarise(const RunWindow& window, const RunConfig& config, RunResult& result) {
-  double images = 0, published = 0, published_s = 0;
+  double published = 0, published_s = 0;
   double core_wait_s = 0;
   bool knows_core_wait = !window.legs.empty();
+  result.rank_steps.together = window.together;
   for (const WindowLeg& leg : window.legs) {
-    append_steps(leg, config, result);
-    const Interval common = common_interval(leg);
-    if (!leg.ranks.empty() && common.end > common.begin) {
-      result.window_s += seconds(common.end - common.begin);
-      images += images_inside(leg, common);
+    for (const StepLog::Step& step : leg.log->ready()) {
+      if (step.begins_epoch) result.epoch_begins.push_back(std::ssize(result.losses));
+      result.losses.push_back(report_of(step, leg.log->ranks(), config).loss);
     }
+    result.rank_steps.legs.push_back(leg.ranks);
+    result.rank_steps.exchanges = leg.end.exchange.steps > 0;
     const Snapshot &first = leg.begin, &last = leg.end;
     published += static_cast<double>(last.published - first.published);
     published_s += seconds(last.time - first.time);
@@ -324,61 +256,13 @@ void summarise(const RunWindow& window, const RunConfig& config, RunResult& resu
     core_wait_s += std::max(0.0, last.core_wait_s.value_or(0) - first.core_wait_s.value_or(0));
   }
   if (knows_core_wait) result.facts["waited_for_core_s"] = core_wait_s;
-  if (result.window_s > 0) result.img_per_s = images / result.window_s;
   if (published_s > 0) {
     result.sustained_img_per_s = published * config.batch_size / published_s;
   }
   add_exchange(window, result);
-  result.parts = part_times(std::span(&result, 1));
-  result.device_idle_percent = idle_percent(window);
+  add_steps(result.rank_steps, result);
   result.reserve_start = window.reserve_at_begin();
   result.reserve_end = window.reserve_at_end();
-}
-
-namespace {
-
-double sum(std::span<const double> values) {
-  return std::accumulate(values.begin(), values.end(), 0.0);
-}
-
-double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
-
-}  // namespace
-
-double au_percent_rule(std::span<const double> step_ms, double computation_ms,
-                       double first_input_ms) {
-  return percent(static_cast<double>(step_ms.size()) * computation_ms,
-                 sum(step_ms) - first_input_ms);
-}
-
-double au_percent_dlio(std::span<const double> step_ms, std::span<const double> compute_ms,
-                       std::size_t skip) {
-  PENSTOCK_ASSERT(step_ms.size() == compute_ms.size());
-  if (step_ms.size() <= skip) return 0;
-  return percent(sum(compute_ms.subspan(skip)), sum(step_ms.subspan(skip)));
-}
-
-double dlio_compute_ms(double step_ms, double idle_ms, double oversleep_ms) {
-  return std::min(step_ms, step_ms - idle_ms + oversleep_ms);
-}
-
-void add_accelerator_utilisation(RunResult& result) {
-  const auto computation = result.facts.find("emulated_step_ms");
-  if (computation == result.facts.end() || result.step_ms.size() < 2) return;
-  const auto oversleep = result.facts.find("oversleep_us_mean");
-  const double late_ms = oversleep == result.facts.end() ? 0 : oversleep->second / 1e3;
-  std::vector<double> compute_ms(result.step_ms.size());
-  std::transform(result.step_ms.begin(), result.step_ms.end(), result.device_idle_ms.begin(),
-                 compute_ms.begin(), [late_ms](double step_ms, double idle_ms) {
-                   return dlio_compute_ms(step_ms, idle_ms, late_ms);
-                 });
-  // The idle time of the first step is unknown, so all time beyond the nominal step counts as
-  // input.
-  const double first_input_ms = std::max(0.0, result.step_ms.front() - computation->second);
-  const double rule = au_percent_rule(result.step_ms, computation->second, first_input_ms);
-  result.facts["au_percent_rule"] = rule;
-  result.facts["au_percent_dlio"] = au_percent_dlio(result.step_ms, compute_ms);
-  result.facts["au_pass_line_percent"] = kAuPassPercent;
 }
 
 WindowRecorder::WindowRecorder(RunParts& parts, StepReporter& reporter,
@@ -391,6 +275,7 @@ WindowRecorder::WindowRecorder(RunParts& parts, StepReporter& reporter,
       memory_(parts.setup.config.instrument ? host_memory_levels()
                                             : std::vector<MemoryWatch::Level>()) {
   window_.outside_reserve = parts.feed.outside_reserve;
+  window_.together = ranks_together(parts);
 }
 
 std::int64_t WindowRecorder::most_steps() const {
@@ -454,7 +339,6 @@ void WindowRecorder::add_measurements(RunResult& result, bool data_ended) const 
   summarise(window_, parts_.setup.config, result);
   // If the data ended, sockets are empty too.
   if (data_ended && !window_.legs.empty()) result.reserve_end -= window_.outside_reserve;
-  add_accelerator_utilisation(result);
   if (parts_.setup.trace != nullptr) result.operations = parts_.setup.trace->profile().types();
   if (!parts_.setup.config.instrument || window_.legs.empty()) return;
   const std::vector<StageSums> stages = window_.stages();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The measured window: a series of legs, each with idle devices at both ends, and what is computed
-// from it: rates, what the stages did and what timing them cost (from the counters of
-// dataflow/probe.h), and utilisation. Time between two legs does not count.
+// from it: the supply, what the stages did and what timing them cost (from the counters of
+// dataflow/probe.h). rank_steps.h computes rates and times of steps. Time between two legs does not
+// count.
 #pragma once
 
 #include <cstddef>
@@ -85,6 +86,7 @@ struct WindowLeg {
 /// Plain values. One thread at a time fills them.
 struct RunWindow {
   double outside_reserve = 0;   ///< batches that may be ready outside the rings
+  std::size_t together = 0;     ///< see RankSteps
   std::vector<WindowLeg> legs;  ///< all except the last one are complete
   MemoryOfProcesses children_before, children_after;  ///< at the window's ends
 
@@ -100,39 +102,6 @@ struct RunWindow {
 
 /// Computes steps, rates, reserves, exchange and CPU time of the window.
 void summarise(const RunWindow& window, const RunConfig& config, RunResult& result);
-
-// Accelerator utilisation (AU), as the rules of MLPerf Storage define it and as the DLIO benchmark,
-// which measures it, computes it. They differ in what counts as computing: the rules count the
-// nominal time of a step, DLIO counts how long its sleep lasted.
-
-/// MLPerf Storage's ResNet-50 passes if the utilisation is at least this.
-inline constexpr double kAuPassPercent = 90;
-
-/// AU by the rules: 100 * steps * computation_time / running time. The running time excludes the
-/// input of the first step: `first_input_ms` is the time before that step computed. `step_ms` has
-/// the time from each step's end to the next step's end. 0 without steps.
-double au_percent_rule(std::span<const double> step_ms, double computation_ms,
-                       double first_input_ms);
-
-/// AU as DLIO computes it: 100 * sum of the measured computing times / (running time - times of the
-/// excluded steps), over steps [skip, size). DLIO excludes the first step by default. `compute_ms`
-/// has one element for each element of `step_ms`, and none is longer. 0 without steps.
-double au_percent_dlio(std::span<const double> step_ms, std::span<const double> compute_ms,
-                       std::size_t skip = 1);
-
-/// The computing time that DLIO would measure in a step of `step_ms` in which the device was idle
-/// for `idle_ms`. DLIO's clock stops when the sleep that stands for computing has ended, which is
-/// late by `oversleep_ms`. If the next batch was not ready meanwhile, this time counts as computing
-/// instead of waiting. So oversleep raises the utilisation of a device that waits for input. The
-/// result is at most `step_ms`.
-double dlio_compute_ms(double step_ms, double idle_ms, double oversleep_ms);
-
-/// Adds au_percent_rule, au_percent_dlio and au_pass_line_percent to the facts of a run on an
-/// emulated device (a run with the fact emulated_step_ms) with at least two steps. Other runs stay
-/// unchanged. Covers all ranks: a step lasts from the last rank's end to the last rank's next end.
-/// Waiting for other ranks within a step counts as computing here, whereas DLIO counts it as
-/// waiting.
-void add_accelerator_utilisation(RunResult& result);
 
 /// Records the window of a run: counters and times at both ends of each leg, the steps, the rings
 /// and the trace. One thread at a time, with every device idle.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bench/config/run_config.h"
+#include "bench/run/rank_steps.h"
 #include "dataflow/batch.h"
 #include "dataflow/clock.h"
 #include "feeders/feeder.h"
@@ -86,7 +87,7 @@ struct MemoryUse {
   std::vector<double> mib;
 };
 
-/// One of several processes; it measures a separate window.
+/// One of several processes, in the time from its begin to its own end.
 struct RankResult {
   std::string host;
   double img_per_s = 0, window_s = 0;
@@ -112,8 +113,7 @@ struct RunResult {
   int exit_code = 0;    ///< see bench/record/exit_code.h
   std::string started;  ///< UTC, ISO 8601
 
-  double img_per_s = 0;  ///< images of all ranks in the window / its length; for several processes,
-                         ///< the length of the longest window
+  double img_per_s = 0;  ///< images of all ranks in the window / its length; see rank_steps.h
   double sustained_img_per_s = 0;  ///< images that the feeder published in the window / its length
   double window_s = 0;
   double reserve_start = 0,
@@ -122,8 +122,8 @@ struct RunResult {
   std::int64_t images_per_step = 0;            ///< of all ranks
   double examples_per_epoch = 0;               ///< see Runner::examples_per_epoch; 0: unknown
   std::vector<double> step_ms, input_wait_ms;  ///< one per step of the window
-  std::vector<double> device_idle_ms;  ///< before each step: from the last rank's end to its start
-  double device_idle_percent = 0;      ///< of the time from the first step's end to the last's
+  std::vector<double> device_idle_ms;          ///< before each step, see rank_steps.h
+  double device_idle_percent = 0;              ///< of the window
   /// The parts of device_idle_ms, per step: no batch was ready on the host; a ready batch was being
   /// copied; the host enqueued the step late.
   std::vector<double> starved_ms, copy_exposed_ms, late_ms;
@@ -147,6 +147,7 @@ struct RunResult {
   std::map<std::string, std::int64_t> counters;
   std::vector<std::string> notes;
   double process_cpu_s = 0, staging_cpu_s = 0;  ///< CPU time spent in the window
+  RankSteps rank_steps;                         ///< of this process; not in records
 };
 
 /// One step of the window, over all ranks.

@@ -25,11 +25,7 @@ class StepLog {
  public:
   /// One step, over all ranks of the process.
   struct Step {
-    Nanoseconds start{};              ///< when the last rank started it, since the leg began
-    Nanoseconds offered{}, copied{};  ///< for that rank's batch, see StepTimes
-    Nanoseconds exchange{};           ///< of that rank, see StepTimes
     Nanoseconds completion{};         ///< when the last rank completed it, since the leg began
-    Nanoseconds input_wait{};         ///< of the rank with the longest wait
     std::int64_t images = 0;          ///< over all ranks
     double loss_sum = 0;              ///< over all ranks
     double l2_loss = 0;               ///< the same on every rank that knows it
@@ -45,14 +41,7 @@ class StepLog {
     const std::lock_guard lock(mutex_);
     if (index >= steps_.size()) return;
     Step& step = steps_[index];
-    if (step.ranks_done == 0 || times.start > step.start) {
-      step.start = times.start;
-      step.offered = times.offered;
-      step.copied = times.copied;
-      step.exchange = times.exchange;
-    }
     step.completion = std::max(step.completion, times.completion);
-    step.input_wait = std::max(step.input_wait, times.input_wait);
     step.images += times.result.images;
     step.loss_sum += times.result.loss;
     step.l2_loss = std::max(step.l2_loss, double{times.result.l2_loss});

@@ -11,6 +11,7 @@
 
 #include "bench/cli.h"
 #include "bench/document/document.h"
+#include "bench/isolate/cost.h"
 #include "bench/record/compare.h"
 #include "bench/record/result_json.h"
 #include "bench/record/saved_results.h"
@@ -88,7 +89,8 @@ int render(const std::string& file, const Arguments& wanted) {
   const std::string name = wanted.format.empty() ? "table" : wanted.format;
   if (const auto record = watch::read_record(file)) return render_watch(*record, wanted);
   const report::ReportEntry& report = find_entry(report::report_table(), name);
-  const SweepResult sweep = read_saved_results(file);
+  SweepResult sweep = read_saved_results(file);
+  if (sweep.steady) isolate::restate(sweep);
   std::ostringstream text;
   report.write(sweep, wanted.out.empty() ? report::style_of(STDOUT_FILENO) : report::ReportStyle{},
                text);

@@ -50,13 +50,66 @@ TEST_F(Mpirun, ThreeRanksGiveOneResult) {
   const double rate = result["img_per_s"];
   EXPECT_GT(rate, 0);
   EXPECT_LT(rate, 1201);
-  double images = 0, longest = 0;
+  double images = 0;
   for (const auto& rank : result["ranks"]) {
     images += rank["img_per_s"].get<double>() * rank["window_s"].get<double>();
-    longest = std::max(longest, rank["window_s"].get<double>());
   }
   EXPECT_NEAR(images, 360, 1e-6);
-  EXPECT_NEAR(rate, images / longest, 1e-9);
+}
+
+/// The loader of rank 0 gives a batch each 10 ms and that of rank 1 each 80 ms, so rank 0 has ended
+/// long before rank 1: it would have to be eight times slower than asked to be as slow.
+TEST_F(Mpirun, RanksThatDoNotWaitForEachOtherCountWhileAllTrain) {
+  const std::string loader = folder_ / "paced.py";
+  std::ofstream(loader)
+      << "import os, time\n"
+         "def make():\n"
+         "    pixels = memoryview(bytearray(4*8*8*3)).cast('B', [4, 8, 8, 3])\n"
+         "    while True:\n"
+         "        time.sleep(.08 if os.environ['OMPI_COMM_WORLD_RANK'] == '1' else .01)\n"
+         "        yield pixels, [0, 1, 2, 3]\n";
+  for (const std::string update : {"replicated", "async-sgd", "independent"}) {
+    SCOPED_TRACE(update);
+    ChildProcess child(
+        {.arguments =
+             mpirun(2, {PENSTOCK_PROGRAM, "run", "--variable-update=" + update,
+                        "--loader=" + loader + ":make", "--model=trivial", "--num-warmup-batches=2",
+                        "--num-batches=20", "--json", "--device=emulated:img_per_s=4000",
+                        "--cache-dir=" + folder_.path().native()}),
+         .timeout = 50s});
+    const ChildExit& exit = child.wait();
+    ASSERT_EQ(exit.code, 0) << exit.last_words;
+    const nlohmann::json result = nlohmann::json::parse(exit.output);
+    ASSERT_EQ(result["ranks"].size(), 2U);
+    const double slow_s = result["ranks"][1]["window_s"], window_s = result["window_s"];
+    const double twice_slowest = 2 * result["ranks"][1]["img_per_s"].get<double>();
+    const auto compute = std::ranges::find(result["parts"], "compute",
+                                           [](const nlohmann::json& part) { return part["name"]; });
+    ASSERT_NE(compute, result["parts"].end());
+    EXPECT_LT((*compute)["p50_ms"].get<double>(), 40) << "a step of 1 ms, and no batch";
+    if (update == "replicated") {
+      EXPECT_FALSE(result["facts"].contains("steps_outside_window"));
+      EXPECT_NEAR(window_s, slow_s, 0.1 * slow_s);
+      EXPECT_NEAR(result["img_per_s"].get<double>(), twice_slowest, 0.1 * twice_slowest);
+      continue;
+    }
+    EXPECT_GE(result["facts"]["steps_outside_window"].get<double>(), 1);
+    EXPECT_LT(window_s, slow_s);
+    EXPECT_GT(result["img_per_s"].get<double>(), 1.1 * twice_slowest);
+    EXPECT_TRUE(says(result["notes"].dump(), "ranks do not wait for each other"));
+  }
+}
+
+/// Rank 0 alone writes a timeline, whose steps are a leg of their own.
+TEST_F(Mpirun, ATimelineOfAFewStepsDelaysNoRank) {
+  ChildProcess child(
+      {.arguments = mpirun(2, rank({"--device=emulated:img_per_s=400", "--num-batches=20",
+                                    "--trace-file=" + (folder_ / "trace.json").native(),
+                                    "--trace-steps=5", "--timeout=10s", "--json"})),
+       .timeout = 50s});
+  const ChildExit& exit = child.wait();
+  ASSERT_EQ(exit.code, 0) << exit.last_words;
+  EXPECT_EQ(nlohmann::json::parse(exit.output)["step_ms"].size(), 20U);
 }
 
 TEST_F(Mpirun, EachRankHasALoaderThatKnowsItsRank) {

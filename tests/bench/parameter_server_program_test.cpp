@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -151,6 +152,42 @@ TEST_F(ParameterServerProgram, TheTableSaysWhetherWorkersWait) {
       EXPECT_EQ(children_.front()->wait().code, 0) << name;
     }
   }
+}
+
+/// Worker 0 gets a batch each 10 ms and worker 1 each 80 ms, so worker 0 ends long before.
+TEST_F(ParameterServerProgram, WorkersThatDoNotWaitCountWhileAllTrain) {
+  name_tasks(1, 2);
+  const std::string loader = folder_ / "paced.py";
+  std::ofstream(loader) << "import os, time\n"
+                           "def make():\n"
+                           "    pixels = memoryview(bytearray(4*8*8*3)).cast('B', [4, 8, 8, 3])\n"
+                           "    while True:\n"
+                           "        time.sleep(float(os.environ['PACE']))\n"
+                           "        yield pixels, [0, 1, 2, 3]\n";
+  const auto worker = [&](int task, const char* pace, const Words& more) {
+    Words words{"env", std::string("PACE=") + pace};
+    const Words known = command("worker", task);
+    const Words training{"--loader=" + loader + ":make",
+                         "--model=trivial",
+                         "--variable-update=parameter_server:sync=false",
+                         "--device=emulated:img_per_s=4000",
+                         "--num-warmup-batches=2",
+                         "--num-batches=20"};
+    for (const Words* part : {&known, &training, &more}) {
+      words.insert(words.end(), part->begin(), part->end());
+    }
+    return ChildCommand{.arguments = words, .timeout = 50s};
+  };
+  start("ps", 0);
+  start(worker(1, ".08", {}));
+  const ChildExit& exit = start(worker(0, ".01", {"--json"})).wait();
+  ASSERT_EQ(exit.code, 0) << exit.last_words;
+  const nlohmann::json measured = nlohmann::json::parse(exit.output);
+  ASSERT_EQ(measured["ranks"].size(), 2U);
+  EXPECT_GE(measured["facts"]["steps_outside_window"].get<double>(), 1);
+  EXPECT_LT(measured["window_s"].get<double>(), measured["ranks"][1]["window_s"].get<double>());
+  EXPECT_GT(measured["img_per_s"].get<double>(),
+            1.1 * 2 * measured["ranks"][1]["img_per_s"].get<double>());
 }
 
 TEST_F(ParameterServerProgram, SaysTheRuleAndCountsStaleness) {

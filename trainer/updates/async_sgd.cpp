@@ -218,6 +218,7 @@ extern constinit const UpdateEntry async_sgd_update{
         "KungFu's pair averaging: each rank averages its model with one that another rank "
         "published; no rank waits",
     .agreement = Agreement::mixed,
+    .steps_apart = [](const Options&, bool) { return true; },
     .options = kOptions,
     .make = [](const UpdateContext&) -> std::unique_ptr<UpdateStrategy> {
       throw Unavailable(

@@ -29,6 +29,7 @@ extern constinit const UpdateEntry independent_update{
     .name = "independent",
     .summary = "every replica trains alone, without exchange: an upper bound",
     .agreement = Agreement::own,
+    .steps_apart = [](const Options&, bool) { return true; },
     .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
       return std::make_unique<Independent>(context);
     },

@@ -206,6 +206,8 @@ constexpr OptionSpec kShadowOptions[] = {
 extern constinit const UpdateEntry parameter_server_update{
     .name = "parameter_server",
     .summary = "a parameter server adds the gradients, applies them and returns the weights",
+    .steps_apart = [](const Options& options,
+                      bool served) { return served && options.text("sync") == "false"; },
     .options = kOptions,
     .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
       const Placement placement =

@@ -31,7 +31,7 @@ double mean_of(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-/// Excludes the first step, whose idle time is not measured.
+/// Excludes the first step, whose idle time older records lack.
 double mean_of_steps(const std::vector<double>& values) {
   return mean_of(std::span(values).subspan(values.size() > 1 ? 1 : 0));
 }

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "bench/record/report_text.h"
 #include "bench/run/child_process.h"
 #include "bench/sweep/child_run.h"
 #include "tests/support/npy_file.h"
@@ -67,6 +68,16 @@ TEST_F(IsolateProgram, AFeederOfAFifthOfTheDevicesRateIsFoundSo) {
   EXPECT_TRUE(says(exit.output, "Again: penstock isolate"));
   for (const char* file : {"results.json", "results.csv", "report.html"}) {
     EXPECT_TRUE(std::filesystem::exists(out() / file)) << file;
+  }
+  for (const char* format : {"table", "markdown", "html"}) {
+    ChildProcess report(
+        {.arguments = {PENSTOCK_PROGRAM, "report", out().native(), "--format", format},
+         .timeout = 50s});
+    for (const char* key : {"ceiling_img_per_s", "coupled_img_per_s"}) {
+      const std::string rate = format_fixed(json["cost"][key]["value"].get<double>(), 1);
+      EXPECT_TRUE(says(exit.output, rate)) << rate;
+      EXPECT_TRUE(says(report.wait().output, rate)) << format << " lacks " << rate;
+    }
   }
 }
 

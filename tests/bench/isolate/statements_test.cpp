@@ -414,8 +414,62 @@ class IsolateStatements : public IsolatorTest {
     return isolate();
   }
 
+  /// What `report` prints of the saved folder has the figures of `isolate`.
+  static void expect_one_estimate(const isolate::Isolation& found, const Isolated& isolated) {
+    ASSERT_TRUE(found.cost);
+    SweepResult saved = sweep_from_json(to_json(found.measurement.sweep));
+    ASSERT_TRUE(saved.steady);
+    isolate::restate(saved);
+    const std::map<std::string, std::string> reports = reports_of(saved);
+    const nlohmann::json json = nlohmann::json::parse(to_json(saved).dump());
+    EXPECT_EQ(json, nlohmann::json::parse(to_json(found.measurement.sweep).dump()));
+    EXPECT_EQ(json, isolated.json["sweep"]);
+    const auto expect_rate = [&](std::size_t index, const char* key,
+                                 const statistics::Estimate& rate, const nlohmann::json& said) {
+      SCOPED_TRACE(key);
+      const Row& row = saved.rows[index];
+      EXPECT_TRUE(says(isolated.text, format_estimate(rate, 1)));
+      EXPECT_TRUE(
+          says(isolated.page, report::fixed_text(rate.value, report::decimals_of(rate, 0))));
+      EXPECT_EQ(said["value"], rate.value);
+      EXPECT_EQ(json["runs"][index]["img_per_s"]["median"], rate.value);
+      EXPECT_EQ(json["runs"][index]["img_per_s"]["low"], rate.low);
+      EXPECT_EQ(json["runs"][index]["img_per_s"]["high"], rate.high);
+      const std::string cell = row.repetitions.size() == 1
+                                   ? format_fixed(rate.value, 1) + " (once)"
+                                   : format_spread({rate.value, rate.low, rate.high}, 1);
+      for (const char* name : {"table", "markdown", "html"}) {
+        EXPECT_TRUE(says(reports.at(name), cell)) << name << " lacks " << cell;
+      }
+    };
+    const nlohmann::json& cost = isolated.json["cost"];
+    expect_rate(found.measurement.ceiling_row, "ceiling", found.cost->ceiling_img_per_s,
+                cost["ceiling_img_per_s"]);
+    expect_rate(found.measurement.coupled_row, "coupled", found.cost->coupled_img_per_s,
+                cost["coupled_img_per_s"]);
+    if (found.supply_img_per_s) {
+      expect_rate(*found.measurement.supply_row, "supply", *found.supply_img_per_s,
+                  isolated.json["supply_img_per_s"]);
+    }
+    const statistics::Estimate& percent = found.cost->percent;
+    const nlohmann::json& of_row = json["runs"][found.measurement.coupled_row]["input_cost"];
+    EXPECT_EQ(of_row["percent"]["median"], percent.value);
+    EXPECT_EQ(of_row["percent"]["low"], percent.low);
+    EXPECT_EQ(of_row["percent"]["high"], percent.high);
+    EXPECT_EQ(of_row["verdict"], cost["verdict"]);
+    EXPECT_EQ(of_row["ms_per_step"], found.cost->ms_per_step.value);
+    EXPECT_EQ(of_row["img_per_s_lost"], found.cost->img_per_s_lost.value);
+    if (found.cost->verdict == statistics::Verdict::faster) return;
+    for (const char* name : {"table", "markdown", "html"}) {
+      EXPECT_TRUE(says(reports.at(name), format_estimate(percent, 1)))
+          << name << " lacks " << format_estimate(percent, 1);
+      EXPECT_FALSE(says(reports.at(name), "which its cost counts")) << "a second rate";
+    }
+  }
+
   void expect_agreement(const isolate::Isolation& found) const {
     const Isolated reports = reports_of(found);
+    expect_one_estimate(found, reports);
     for (const std::string& sentence : found.verdict) {
       EXPECT_TRUE(says(reports.text, seen(sentence))) << "the terminal does not say: " << sentence;
       EXPECT_TRUE(says(reports.page, seen(sentence))) << "the page does not say: " << sentence;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "dataflow/error.h"
+#include "tests/support/processes_in_memory.h"
 #include "tests/support/thrown_by.h"
 #include "tests/support/virtual_clock.h"
 
@@ -178,26 +179,26 @@ RunResult result_of_rank_0() {
   return result;
 }
 
-TEST(GatherRanks, RatesAreAllImagesOverTheLongestWindow) {
-  ScriptedProcesses processes(
-      {R"({"host": "b", "img_per_s": 100, "sustained_img_per_s": 90, "window_s": 2,
-           "counters": {"reads_stale_by_0": 4, "skipped_steps": 1}})",
-       R"({"host": "c", "img_per_s": 80, "sustained_img_per_s": 40, "window_s": 2.5,
-           "counters": {"reads_stale_by_1": 5, "skipped_steps": 1}})"});
-  RunResult result = result_of_rank_0();
-  result.counters = {{"reads_stale_by_0", 3}, {"skipped_steps", 1}};
-  gather_ranks(processes, result);
-  EXPECT_DOUBLE_EQ(result.img_per_s, 600 / 2.5);
-  EXPECT_DOUBLE_EQ(result.sustained_img_per_s, 460 / 2.5);
-  EXPECT_DOUBLE_EQ(result.window_s, 2.5);
+TEST(GatherRanks, AddUpSuppliesAndCountersAndKeepEachProcess) {
+  std::vector<RunResult> results(3, result_of_rank_0());
+  results[0].counters = {{"reads_stale_by_0", 3}, {"skipped_steps", 1}};
+  results[1].counters = {{"reads_stale_by_0", 4}, {"skipped_steps", 1}};
+  results[2].counters = {{"reads_stale_by_1", 5}, {"skipped_steps", 1}};
+  results[2].img_per_s = 80;
+  results[2].sustained_img_per_s = 40;
+  ProcessesInMemory(3).run([&](cluster::Processes& self) {
+    gather_ranks(self, results[static_cast<std::size_t>(self.launch().rank)]);
+  });
+  const RunResult& result = results.front();
+  EXPECT_DOUBLE_EQ(result.sustained_img_per_s, 90 + 90 + 40);
   EXPECT_EQ(result.images_per_step, 30);
   const std::map<std::string, std::int64_t> counted{
       {"reads_stale_by_0", 7}, {"reads_stale_by_1", 5}, {"skipped_steps", 1}};
   EXPECT_EQ(result.counters, counted);
   ASSERT_EQ(result.ranks.size(), 3U);
-  EXPECT_EQ(result.ranks[2].host, "c");
-  const std::string lines = format_ranks(result);
-  EXPECT_TRUE(says(lines, "rank 1 on b: 100.00 images/sec\nrank 2 on c: 80.00 images/sec\n"));
+  const std::string lines = format_ranks(result), host = result.ranks[2].host;
+  EXPECT_TRUE(says(lines, "rank 1 on " + host + ": 100.00 images/sec\nrank 2 on " + host +
+                              ": 80.00 images/sec\n"));
 }
 
 TEST(GatherRanks, SaysWhereRatesAreOfOneRankAlone) {

@@ -168,8 +168,7 @@ TEST_F(RunnerTest, ADeviceIsIdleForWhatASlowFeederLeavesOfItsTime) {
   config_.num_warmup_batches = 20;  // the reserve is used up by then
   const RunResult result = run(&kThrottled);
   ASSERT_EQ(result.device_idle_ms.size(), 100U);
-  EXPECT_EQ(result.device_idle_ms.front(), 0);
-  for (std::size_t step = 1; step < 100; ++step) {
+  for (std::size_t step = 0; step < 100; ++step) {
     EXPECT_NEAR(result.step_ms[step], 5 + result.device_idle_ms[step], 1e-9) << step;
     if (step < 3) continue;  // the initial contents of the rings are used up
     EXPECT_NEAR(result.device_idle_ms[step], 3, 1e-9) << step;
@@ -178,16 +177,16 @@ TEST_F(RunnerTest, ADeviceIsIdleForWhatASlowFeederLeavesOfItsTime) {
   EXPECT_NEAR(result.device_idle_percent, 100 * (1 - supply / ceiling), 0.5);
 }
 
-/// If devices exchange gradients, the first one waits for the last one inside its step.
-TEST_F(RunnerTest, TheDeviceThatWaitsLongestSaysHowIdleDevicesAre) {
+/// If devices exchange gradients, the first one waits for the last one inside its step. If they do
+/// not, chance decides which waiting device gets a batch.
+TEST_F(RunnerTest, DevicesAreIdleForWhatTheyWaitWhetherOrNotTheyWaitForEachOther) {
   config_.fake_location = "throttled:period=5ms";  // one batch for three devices of 5 ms
   config_.num_gpus = 3;
   config_.num_warmup_batches = 50;
   config_.variable_update = "replicated";
   EXPECT_NEAR(run(&kThrottled).device_idle_percent, 100 * 2 / 3.0, 1);
-  // If devices do not wait for each other, chance decides which waiting device gets a batch.
   config_.variable_update = "independent";
-  EXPECT_NEAR(run(&kThrottled).device_idle_percent, 100 * 2 / 3.0, 25);
+  EXPECT_NEAR(run(&kThrottled).device_idle_percent, 100 * 2 / 3.0, 1);
 }
 
 TEST_F(RunnerTest, AFeederOfHalfTheRateHalvesTwoDevices) {

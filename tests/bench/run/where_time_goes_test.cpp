@@ -199,29 +199,43 @@ TEST_F(WhereTimeGoes, IdleTimeIsSplitByWhatTheDeviceWaitedFor) {
   }
 }
 
+/// The device takes 5 ms for a step and the loader 200 ms for a batch, so the window begins with a
+/// wait.
+TEST_F(WhereTimeGoes, TheWaitOfTheFirstStepOfAWindowIsNoComputing) {
+  const RunResult result = run("paced:period=200ms", "delayed");
+  EXPECT_NEAR(result.step_ms.front(), 200, 1e-9);
+  EXPECT_NEAR(result.starved_ms.front(), 195, 1e-9);
+  EXPECT_NEAR(result.device_idle_percent, 100 * 195 / 200.0, 1e-9);
+  const auto compute = std::ranges::find(result.parts, "compute", &PartTimes::name);
+  ASSERT_NE(compute, result.parts.end());
+  EXPECT_NEAR(compute->p50, 5, 1e-9);
+  EXPECT_NEAR(compute->max, 5, 1e-9);
+}
+
 TEST_F(WhereTimeGoes, ACopyThatHasNoSlotToItselfIsExposed) {
   config_.device_slots = 1;
   expect_split(run("paced", "delayed:copy=2ms"), 0, 2, 0);
 }
 
 TEST_F(WhereTimeGoes, OfSeveralDevicesTheLastOneToStartSaysWhy) {
-  StepLog log(2, 2);
+  std::vector<Leg> ranks(2);
   StepTimes early, late;
-  early.completion = late.completion = 10ms;
-  for (const StepTimes& times : {early, late}) log.add(0, times);
-  early.start = 12ms;
-  early.offered = 11ms;
-  late.start = 20ms;
-  late.offered = 13ms;
-  late.copied = 18ms;
-  early.completion = late.completion = 30ms;
-  for (const StepTimes& times : {late, early}) log.add(1, times);
-  RunWindow window;
-  window.legs.push_back({.begin = {}, .end = {}, .log = &log, .ranks = {}});
+  late.start = late.offered = late.copied = 2ms;
+  early.completion = late.completion = 12ms;
+  ranks[0].steps.push_back(early);
+  ranks[1].steps.push_back(late);
+  early.start = 14ms;
+  early.offered = 13ms;
+  late.start = 22ms;
+  late.offered = 15ms;
+  late.copied = 20ms;
+  early.completion = late.completion = 32ms;
+  ranks[0].steps.push_back(late);
+  ranks[1].steps.push_back(early);
   RunResult result;
-  summarise(window, RunConfig(), result);
-  EXPECT_EQ(result.device_idle_ms, (std::vector<double>{0, 10}));
-  EXPECT_EQ(result.starved_ms, (std::vector<double>{0, 3}));
+  add_steps({.legs = {ranks}}, result);
+  EXPECT_EQ(result.device_idle_ms, (std::vector<double>{2, 10}));
+  EXPECT_EQ(result.starved_ms, (std::vector<double>{2, 3}));
   EXPECT_EQ(result.copy_exposed_ms, (std::vector<double>{0, 5}));
   EXPECT_EQ(result.late_ms, (std::vector<double>{0, 2}));
   EXPECT_TRUE(result.exchange_exposed_ms.empty());

@@ -3,7 +3,7 @@
 // of `penstock run --json`.
 //
 // The device's own time of a step is step_ms - device_idle_ms. The first step of each run is left
-// out, because the device's idle time before it is unknown.
+// out, because older records lack the device's idle time before it.
 //
 // Also reads the record of `penstock watch`: a step's own time is step_us - wait_us.
 #pragma once
