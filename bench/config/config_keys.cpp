@@ -336,7 +336,7 @@ constexpr ConfigKey kKeys[] = {
      "launch=MS: time to launch a step; default: sync on a CPU, else async",
      get<&RunConfig::loop>, set_loop},
     {"loader_per", "", false,
-     "who has a loader of its own: each device, as each rank of a training has one, or each "
+     "who has its own loader: each device, as each rank of a training has one, or each "
      "process, whose devices share it",
      get<&RunConfig::loader_per>, set_loader_per},
     {"prefetch", "", false, "slots of the host ring, in batches", get<&RunConfig::prefetch>,

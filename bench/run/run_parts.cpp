@@ -414,7 +414,7 @@ void RunParts::make_feeders() {
     feed.extent = host.feeder->extent();
   }
   if (all_devices(setup.config) > 1 && follows_loop(setup.config, *setup.components.feeder)) {
-    setup.probe.note(one_each ? "each device has a loader of its own, as each rank of a training; "
+    setup.probe.note(one_each ? "each device has its own loader, as each rank of a training; "
                                 "--loader-per process shares one"
                               : "the devices of a process share one loader (--loader-per process)");
   }

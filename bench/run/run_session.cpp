@@ -293,7 +293,7 @@ void RunSession::start_threads() {
   std::vector<Clock::Participant> participants;  // register all before any thread starts
   for (std::size_t i = 0; i < bodies.size(); ++i) participants.emplace_back(clock_);
   // The CPU clocks of stagers are read between legs, so all threads must exist before that. None
-  // runs before all exist, since a feeder makes sure that it may start threads of its own.
+  // runs before all exist, since a feeder makes sure that it may start more threads.
   const auto all_exist = std::make_shared<std::latch>(1);
   struct AtEnd {
     std::latch& end;
@@ -398,8 +398,8 @@ void RunSession::pause() {
   // A trace is a leg of its own, on all processes.
   const std::int64_t traced =
       plan_.phase() == LegPlan::Phase::warm_up ? DuePoints::kNever : recorder_.most_steps();
-  most_ = meet_other_processes(kWhileItLives,
-                               goal_reached_ ? 0 : std::min(steps_until_due(), traced));
+  most_ =
+      meet_other_processes(kWhileItLives, goal_reached_ ? 0 : std::min(steps_until_due(), traced));
 }
 
 /// Blocks until all processes are here. Returns the `steps` of the first one.

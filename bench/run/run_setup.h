@@ -47,7 +47,7 @@ class RunSetup {
   bool feeds_device_slots() const noexcept {
     return components.feeder->slots == MemoryKind::device;
   }
-  /// True if each device has a feeder and a host ring of its own, as each process of a
+  /// True if each device has its own feeder and host ring, as each process of a
   /// data-parallel training has a loader.
   bool feeds_each_device() const;
   /// Feeders of this process that fill host slots.
