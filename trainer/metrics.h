@@ -24,7 +24,9 @@ struct StepTimes {
   Nanoseconds offered{};      ///< since the leg began: the batch was ready on the host
   Nanoseconds copied{};       ///< since the leg began: the batch was on the device; >= offered
   bool begins_epoch = false;  ///< its batch is the first of a later epoch
-  Nanoseconds exchange{};  ///< from the end of backward to the end of an exchange that overlaps it
+  /// From the end of backward to the end of the exchange with other ranks, as far as it is
+  /// measured.
+  Nanoseconds exchange{};
   StepResult result{};
 };
 

@@ -26,6 +26,7 @@ Replica::Replica(BatchRing& input, Device& device, Parts parts, Phase phase, Clo
   for (Launched& launched : launched_) {
     launched.begun = device.make_event();
     launched.done = device.make_event();
+    if (parts_.waits && phase == Phase::train) launched.computed = device.make_event();
   }
 }
 
@@ -125,6 +126,7 @@ void Replica::launch(const Batch& batch, Launched& launched) {
   stream_->record(*launched.begun);
   if (phase_ == Phase::train) parts_.optimizer.set(parts_.hyper(step_), *stream_);
   program.launch(*stream_);
+  if (launched.computed != nullptr) stream_->record(*launched.computed);
   if (!parts_.record_update) update(slot);
   ++step_;  // not reached if an exchange was abandoned
   stream_->record(*launched.done);
@@ -157,6 +159,7 @@ void Replica::finish(std::size_t step, Leg& leg, const OnStep& on_step) {
     times.copied = std::max(times.offered, times.start - lay_ready);
   }
   if (parts_.exchange != nullptr) times.exchange = parts_.exchange->exposed(finished_);
+  if (launched.computed != nullptr) times.exchange = launched.done->since(*launched.computed);
   ++finished_;
   times.result = result;
   if (on_step) on_step(step, times);

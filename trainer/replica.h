@@ -41,6 +41,9 @@ class Replica {
     /// The exchange that overlaps with backward, for its times; null: there is none.
     const GradientExchange* exchange = nullptr;
     Marks marks{};  ///< "wait for a batch", and "step" for enqueuing the step
+    /// Ranks wait for each other in the update, which is not recorded: StepTimes::exchange is the
+    /// time from the end of backward to the end of the step.
+    bool waits = false;
   };
 
   /// `input` is a ring in `device`'s memory with one reader. It is borrowed too. In phases other
@@ -65,7 +68,8 @@ class Replica {
  private:
   struct Launched {
     std::unique_ptr<Event> begun, done;
-    const Event* written = nullptr;  // event of its batch; null: before it was offered
+    std::unique_ptr<Event> computed;  // the end of backward; null: not needed
+    const Event* written = nullptr;   // event of its batch; null: before it was offered
     Time offered{};
     std::int32_t slot = 0;
   };

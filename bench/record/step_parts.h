@@ -14,7 +14,7 @@ namespace penstock {
 
 /// Percentiles of each part over the steps of all `runs`, with linear interpolation. The parts of a
 /// step add up to it: starved, copy_exposed and late are its idle time; exchange_exposed is there
-/// if an exchange overlaps with backward; compute is the rest. Empty without steps.
+/// if an exchange was measured; compute is the rest. Empty without steps.
 std::vector<PartTimes> part_times(std::span<const RunResult> runs);
 
 /// The names of all parts, in the order of the tables.

@@ -119,7 +119,9 @@ double Series::add(std::span<const Leg> ranks, const Interval& window) {
     add(result_.starved_ms, i, offered - idle_from);
     add(result_.copy_exposed_ms, i, copied - offered);
     add(result_.late_ms, i, start - copied);
-    add(result_.exchange_exposed_ms, i, step.exchange);
+    // After backward on that rank, until the last rank has its weights.
+    const Time computed = last.begin + step.completion - step.exchange;
+    add(result_.exchange_exposed_ms, i, done - std::max({computed, start, before}));
     idle_s += seconds_inside(idle_from, start, window);
     before = done;
   }
@@ -189,10 +191,11 @@ void add_accelerator_utilisation(RunResult& result) {
   const auto oversleep = result.facts.find("oversleep_us_mean");
   const double late_ms = oversleep == result.facts.end() ? 0 : oversleep->second / 1e3;
   std::vector<double> compute_ms(result.step_ms.size());
-  std::transform(result.step_ms.begin(), result.step_ms.end(), result.device_idle_ms.begin(),
-                 compute_ms.begin(), [late_ms](double step_ms, double idle_ms) {
-                   return dlio_compute_ms(step_ms, idle_ms, late_ms);
-                 });
+  for (std::size_t i = 0; i < compute_ms.size(); ++i) {
+    const bool exchanged = i < result.exchange_exposed_ms.size();
+    const double waited = exchanged ? result.exchange_exposed_ms[i] : 0;
+    compute_ms[i] = dlio_compute_ms(result.step_ms[i], result.device_idle_ms[i] + waited, late_ms);
+  }
   result.facts["au_percent_rule"] =
       au_percent_rule(result.step_ms, computation->second, result.device_idle_ms.front());
   result.facts["au_percent_dlio"] = au_percent_dlio(result.step_ms, compute_ms);

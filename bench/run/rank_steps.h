@@ -23,7 +23,7 @@ struct RankSteps {
   /// Ranks that wait for each other in a step: this many consecutive ones; 0: all of them.
   std::size_t together = 0;
   std::uint64_t machine = 0;  ///< names the one whose clock the times are of; see join_steps
-  bool exchanges = false;     ///< an exchange overlaps with backward, see StepTimes::exchange
+  bool exchanges = false;     ///< StepTimes::exchange was measured
 };
 
 /// Computes window, rate, series of steps, parts, idle time and accelerator utilisation of
@@ -35,8 +35,9 @@ struct RankSteps {
 ///
 /// Ranks that wait for each other have one series: a step lasts from the last rank's end to the
 /// last rank's next end, and devices are idle until the last rank starts, whose batch says why. A
-/// rank that starts earlier waits for the last one, so that time is no computing. Ranks that do not
-/// wait for each other have a series each, and the run has their mean, step by step.
+/// rank that starts earlier waits for the last one, so that time is no computing. The exchange
+/// lasts from the end of backward, on the rank that started last, to the last rank's end. Ranks
+/// that do not wait for each other have a series each, and the run has their mean, step by step.
 void add_steps(const RankSteps& steps, RunResult& result);
 
 /// Adds a note if steps of slower ranks lie outside the window.
@@ -77,7 +78,7 @@ double dlio_compute_ms(double step_ms, double idle_ms, double oversleep_ms);
 
 /// Adds au_percent_rule, au_percent_dlio and au_pass_line_percent to the facts of a run on an
 /// emulated device (a run with the fact emulated_step_ms) with at least two steps. Other runs stay
-/// unchanged.
+/// unchanged. Waiting for other ranks is no computing.
 void add_accelerator_utilisation(RunResult& result);
 
 }  // namespace penstock

@@ -355,15 +355,18 @@ void RunParts::make_rank(std::int32_t index) {
     rank.update = update.make(context);
   }
   refuse_partial_checkpoints(setup, rank);
+  // The host exchanges after backward, and the step ends with the last rank's part of it.
+  const bool waits = context.exchange == nullptr && all_devices(setup.config) > 1 &&
+                     setup.ranks_together() == 0 && !setup.components.backend->exchanges_gradients;
   const Replica::Parts parts{*rank.executable, *rank.optimizer, *rank.update,
                              [this, hyper](std::int64_t step) {
                                tell_step(setup, step);
                                return hyper(step);
                              },
-                             rank.collective->recordable() && rank.update->recordable(),
+                             rank.collective->recordable() && rank.update->recordable() && !waits,
                              context.exchange,
                              // A trace has these times already.
-                             Marks(setup.backend->marks(), nullptr, Work::staging, index)};
+                             Marks(setup.backend->marks(), nullptr, Work::staging, index), waits};
   const Phase phase = setup.config.forward_only ? Phase::forward_only : Phase::train;
   rank.replica = std::make_unique<Replica>(*rank.ring, *rank.device, parts, phase, setup.clock);
 }

@@ -106,6 +106,17 @@ std::int32_t RunSetup::neighbours() const noexcept {
   return processes() == nullptr ? 1 : processes()->launch().local_size;
 }
 
+std::size_t RunSetup::ranks_together() const {
+  if (config.forward_only) return 1;
+  const UpdateEntry& update = *components.update;
+  const bool served = components.servers != nullptr;
+  if (update.steps_apart == nullptr ||
+      !update.steps_apart(options_of(config.variable_update, update.options), served)) {
+    return 0;
+  }
+  return served ? static_cast<std::size_t>(config.num_gpus) : 1;
+}
+
 Order RunSetup::order() const { return config.order == "strict" ? Order::strict : Order::relaxed; }
 
 DataPlan RunSetup::data_plan(std::int32_t rank, std::int64_t first_step) const {

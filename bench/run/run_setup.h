@@ -57,6 +57,8 @@ class RunSetup {
   }
   std::int32_t global_rank(std::int32_t rank) const noexcept;
   std::int32_t neighbours() const noexcept;
+  /// Ranks that wait for each other in a step: this many consecutive ones; 0: all of them.
+  std::size_t ranks_together() const;
   Order order() const;
   Marks marks(Work work, std::int32_t rank = 0) const;
 

@@ -161,18 +161,12 @@ namespace {
 double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 double milliseconds(Nanoseconds time) { return 1e3 * seconds(time); }
 
-/// Ranks that wait for each other in a step, see RankSteps.
-std::size_t ranks_together(const RunParts& parts) {
-  const RunConfig& config = parts.setup.config;
-  const Runner::Components& components = parts.setup.components;
-  if (config.forward_only) return 1;
-  const UpdateEntry& update = *components.update;
-  const bool served = components.servers != nullptr;
-  if (update.steps_apart == nullptr ||
-      !update.steps_apart(options_of(config.variable_update, update.options), served)) {
-    return 0;
-  }
-  return served ? static_cast<std::size_t>(config.num_gpus) : 1;
+/// Whether a step waited for other ranks after backward.
+bool exchanges_in(const WindowLeg& leg) {
+  return std::ranges::any_of(leg.ranks, [](const Leg& rank) {
+    return std::ranges::any_of(rank.steps,
+                               [](const StepTimes& step) { return step.exchange > Nanoseconds{}; });
+  });
 }
 
 /// Adds the exchange of gradients in overlapping buckets, if any: means over steps and ranks.
@@ -246,7 +240,7 @@ void summarise(const RunWindow& window, const RunConfig& config, RunResult& resu
       result.losses.push_back(report_of(step, leg.log->ranks(), config).loss);
     }
     result.rank_steps.legs.push_back(leg.ranks);
-    result.rank_steps.exchanges = leg.end.exchange.steps > 0;
+    result.rank_steps.exchanges = result.rank_steps.exchanges || exchanges_in(leg);
     const Snapshot &first = leg.begin, &last = leg.end;
     published += static_cast<double>(last.published - first.published);
     published_s += seconds(last.time - first.time);
@@ -275,7 +269,7 @@ WindowRecorder::WindowRecorder(RunParts& parts, StepReporter& reporter,
       memory_(parts.setup.config.instrument ? host_memory_levels()
                                             : std::vector<MemoryWatch::Level>()) {
   window_.outside_reserve = parts.feed.outside_reserve;
-  window_.together = ranks_together(parts);
+  window_.together = parts.setup.ranks_together();
 }
 
 std::int64_t WindowRecorder::most_steps() const {

@@ -127,8 +127,8 @@ struct RunResult {
   /// The parts of device_idle_ms, per step: no batch was ready on the host; a ready batch was being
   /// copied; the host enqueued the step late.
   std::vector<double> starved_ms, copy_exposed_ms, late_ms;
-  /// Per step: from the end of backward to the end of the exchange, of the rank that started last.
-  /// Empty if no exchange overlaps with backward.
+  /// Per step: from the end of backward, on the rank that started last, to the end of the step on
+  /// the last rank. Empty if it was not measured.
   std::vector<double> exchange_exposed_ms;
   /// The steps, from 0, whose batch a loader yields first in a later epoch.
   std::vector<std::int64_t> epoch_begins;

@@ -172,6 +172,29 @@ TEST(RankSteps, ARankThatWaitsForAnothersBatchDoesNotCompute) {
   }
 }
 
+/// Both ranks start at once and compute for 9 ms. The first one has the gradients of the other at
+/// 12 ms, and the other one has its weights at 14 ms.
+TEST(RankSteps, WhatARankWaitsForOthersIsExchange) {
+  RankSteps steps{.legs = {{{}, {}}}, .exchanges = true};
+  for (const Nanoseconds at : {0ms, 14ms}) {
+    for (const auto& [rank, exchange] : {std::pair(0U, 3ms), std::pair(1U, 5ms)}) {
+      StepTimes step = step_of(at, at, at + kCompute + exchange);
+      step.exchange = exchange;
+      steps.legs.front()[rank].steps.push_back(step);
+    }
+  }
+  for (int order = 0; order < 2; ++order) {
+    const RunResult result = divided(steps, 2);
+    EXPECT_EQ(result.step_ms, (std::vector<double>{14, 14}));
+    EXPECT_EQ(result.exchange_exposed_ms, (std::vector<double>{5, 5}));
+    ASSERT_EQ(result.parts.size(), 6U);
+    EXPECT_EQ(result.parts[3].name, "compute");
+    EXPECT_EQ(result.parts[3].max, 9);
+    EXPECT_NEAR(result.facts.at("au_percent_dlio"), 100 * 9 / 14.0, 1e-9);
+    std::swap(steps.legs.front()[0], steps.legs.front()[1]);
+  }
+}
+
 /// The known answer of asynchronous ranks: 8 images each 20 ms and each 80 ms are 500 img/s.
 TEST(RankSteps, RanksThatDoNotWaitHaveTheRateOfTheTimeInWhichAllTrain) {
   const RankSteps apart = steps_apart({20ms, 80ms}, 60);
