@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CIFAR-10 as it is distributed (Krizhevsky, "Learning multiple layers of features from tiny
+// CIFAR-10 in its published form (Krizhevsky, "Learning multiple layers of features from tiny
 // images", 2009): five training files and one test file of 10,000 images, each of 32x32 pixels in
 // three planes. In the binary version, which is also written, a record is a byte of label and the
 // pixels. In the Python version a file is a pickle: a dictionary with `data`, an array, and
