@@ -5,6 +5,7 @@
 
 #include "tests/support/coloured_images.h"
 #include "tests/support/mpirun_fixture.h"
+#include "tests/support/text_files.h"
 #include "tests/support/thrown_by.h"
 #include "trainer/checkpoint.h"
 

@@ -40,7 +40,8 @@ class MpirunRankFaults : public MpirunFixture {
 
   void expect_exit_5(int rank) const {
     const std::string code = content_of(left_by(rank, "code"));
-    if (!code.empty() || !launcher_cuts_ranks_off()) EXPECT_EQ(code, "5\n") << "rank " << rank;
+    if (code.empty() && launcher_cuts_ranks_off()) return;
+    EXPECT_EQ(code, "5\n") << "rank " << rank;
   }
 
   void expect_partial(int saver) {
