@@ -23,7 +23,7 @@ struct DataPlan {
   std::string directory;
   std::int32_t rank = 0, ranks = 1;
   std::int32_t local_rank = 0, local_ranks = 1;  ///< of them, on this machine
-  std::int64_t epochs = -1;  ///< -1: endless
+  std::int64_t epochs = -1;                      ///< -1: endless
   Order order = Order::relaxed;
   bool shuffle = true;
   bool augment = true;  ///< false: pixels as in evaluation, without random choices

@@ -41,10 +41,10 @@ struct LoaderBatch {
   std::int32_t images = 0;  ///< at most those of the first one
   bool begins_epoch = false;
   std::int64_t other_bytes = 0;  ///< of arrays that are neither pixels nor labels
-  Nanoseconds getting{};      ///< time in the loader's `next`
-  Nanoseconds getting_cpu{};  ///< of it, processor time of the thread that calls
-  Nanoseconds converting{};   ///< checks, and the copy into the slot
-  Nanoseconds waiting{};      ///< for a free slot
+  Nanoseconds getting{};         ///< time in the loader's `next`
+  Nanoseconds getting_cpu{};     ///< of it, processor time of the thread that calls
+  Nanoseconds converting{};      ///< checks, and the copy into the slot
+  Nanoseconds waiting{};         ///< for a free slot
   // Since the batch before, of all workers and of the batches that came from them, if known:
   Nanoseconds loading{}, loading_cpu{};  ///< samples
   Nanoseconds collating{};               ///< batches of samples
