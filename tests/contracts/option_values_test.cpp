@@ -79,7 +79,7 @@ class OptionValues : public ::testing::TestWithParam<Case> {
             "--num-gpus=2",
             "--num-batches=20",
             "--num-warmup-batches=1",
-            "--timeout=1s",
+            tested.feeder != nullptr ? "--timeout=4s" : "--timeout=30s",
             tested.flag + text + (text.find(':') == std::string::npos ? ":" : ",") +
                 std::string(tested.option->name) + "=" + value};
   }

@@ -59,7 +59,9 @@ def main():
         return
     penstock, venv, *names = sys.argv[1:]
     python = os.path.join(venv, "bin", "python")
-    if subprocess.run([python, "-c", "import torch, PIL"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+    has_all = os.path.exists(python) and subprocess.run([python, "-c", "import torch, PIL"], stderr=subprocess.DEVNULL,
+                                                        check=False).returncode == 0
+    if not has_all:
         print(f"skipped: no torch and pillow in {venv}; run `make interop`")
         sys.exit(77)
     bad = 0
