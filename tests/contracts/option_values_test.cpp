@@ -73,7 +73,7 @@ class OptionValues : public ::testing::TestWithParam<Case> {
     return {PENSTOCK_PROGRAM,
             "run",
             "--fake-location=cpu",
-            "--device=emulated:img_per_s=20000",
+            "--device=emulated:img_per_s=200",
             "--model=trivial",
             "--batch-size=2",
             "--num-gpus=2",
