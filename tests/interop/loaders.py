@@ -92,7 +92,10 @@ def huggingface(num_workers=2, batch_size=16):
 def dali(batch_size=16):
     from nvidia.dali import fn, pipeline_def, types
     from nvidia.dali.plugin.base_iterator import LastBatchPolicy
-    from nvidia.dali.plugin.numpy import DALIGenericIterator
+    try:
+        from nvidia.dali.plugin.numpy import DALIGenericIterator
+    except ImportError:  # versions that have no iterator of NumPy arrays
+        from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
     @pipeline_def(batch_size=batch_size, num_threads=2, device_id=None)
     def pipe():
