@@ -31,6 +31,27 @@ void print_error(std::string_view message) {
   std::fputs(fmt::format("penstock: {}\n", message).c_str(), stderr);
 }
 
+/// Where a standard stream writes. Trivially destructible: libraries flush the stream at exit,
+/// after the destructors of static objects.
+struct StandardOutput {
+  ssize_t write(const char* text, std::size_t size) {
+    if (closed != 0) error = closed;
+    for (std::size_t done = 0; done < size && error == 0;) {
+      const ssize_t count = ::write(descriptor, text + done, size - done);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) error = errno;
+      if (count > 0) done += static_cast<std::size_t>(count);
+    }
+    return static_cast<ssize_t>(size);
+  }
+
+  int descriptor;
+  int closed = 0;  // the error, if the descriptor was closed
+  std::atomic<int> error{0};
+};
+
+StandardOutput standard_output{STDOUT_FILENO}, standard_error{STDERR_FILENO};
+
 /// A standard stream whose writes never fail for the code that prints. It keeps the first error for
 /// the end of the program, so that a closed or full output does not end a run. The stream is never
 /// closed: libraries that are opened during a run, such as cuBLAS, keep it and flush it at exit.
@@ -38,20 +59,21 @@ class StandardStream {
  public:
   /// Replaces `stream`, which is stdout or stderr. A closed descriptor is opened on /dev/null, so
   /// that no other file gets its number.
-  StandardStream(std::FILE*& stream, int descriptor, int mode)
-      : place_(stream), original_(stream), output_(new Output{descriptor}) {
-    if (fcntl(descriptor, F_GETFD) < 0) {
-      output_->closed = errno;
+  StandardStream(std::FILE*& stream, StandardOutput& output, int mode)
+      : place_(stream), original_(stream), output_(output) {
+    output.closed = fcntl(output.descriptor, F_GETFD) < 0 ? errno : 0;
+    output.error = 0;
+    if (output.closed != 0) {
       static_cast<void>(open("/dev/null", O_RDWR));  // gets the lowest free number
     }
     std::fflush(stream);
     cookie_io_functions_t functions{};
     functions.write = [](void* self, const char* text, std::size_t size) {
-      return static_cast<Output*>(self)->write(text, size);
+      return static_cast<StandardOutput*>(self)->write(text, size);
     };
-    std::FILE* const replacement = fopencookie(output_, "w", functions);
+    std::FILE* const replacement = fopencookie(&output, "w", functions);
     if (replacement == nullptr) return;
-    setvbuf(replacement, nullptr, isatty(descriptor) != 0 && mode == _IOFBF ? _IOLBF : mode,
+    setvbuf(replacement, nullptr, isatty(output.descriptor) != 0 && mode == _IOFBF ? _IOLBF : mode,
             BUFSIZ);
     stream = replacement;
   }
@@ -62,29 +84,12 @@ class StandardStream {
     place_ = original_;
   }
   /// The errno of the first write that lost text; 0: no text was lost.
-  int error() const noexcept { return output_->error; }
+  int error() const noexcept { return output_.error; }
 
  private:
-  struct Output {
-    ssize_t write(const char* text, std::size_t size) {
-      if (closed != 0) error = closed;
-      for (std::size_t done = 0; done < size && error == 0;) {
-        const ssize_t count = ::write(descriptor, text + done, size - done);
-        if (count < 0 && errno == EINTR) continue;
-        if (count < 0) error = errno;
-        if (count > 0) done += static_cast<std::size_t>(count);
-      }
-      return static_cast<ssize_t>(size);
-    }
-
-    const int descriptor;
-    int closed = 0;  // the error, if the descriptor was closed
-    std::atomic<int> error{0};
-  };
-
   std::FILE*& place_;
   std::FILE* const original_;
-  Output* const output_;  // lives as long as the stream: until the process ends
+  StandardOutput& output_;
 };
 
 /// Standard output and standard error while the program runs. std::cout writes to the first.
@@ -103,7 +108,7 @@ class StandardStreams {
 
  private:
   const int input_ = fcntl(STDIN_FILENO, F_GETFD) < 0 ? open("/dev/null", O_RDONLY) : -1;
-  StandardStream output_{stdout, STDOUT_FILENO, _IOFBF}, errors_{stderr, STDERR_FILENO, _IONBF};
+  StandardStream output_{stdout, standard_output, _IOFBF}, errors_{stderr, standard_error, _IONBF};
   __gnu_cxx::stdio_sync_filebuf<char> output_buffer_;
   std::streambuf* const cout_before_;
 };
