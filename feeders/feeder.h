@@ -37,8 +37,8 @@ struct BadSamplePolicy {
   std::int64_t limit = -1;             ///< samples to skip before the run fails; -1: no limit
 };
 
-/// A source that FeederEntry::describe_batches started. FeederEntry::make takes it over, so that it
-/// starts once.
+/// The sources that FeederEntry::describe_batches started. FeederEntry::make takes that of its rank
+/// over, so that each starts once.
 class StartedSource {
  public:
   virtual ~StartedSource() = default;
@@ -130,10 +130,13 @@ struct FeederEntry {
   void (*shape_batches)(const Options&, BatchSpec&) = nullptr;
   /// Opens files and sockets, so that missing ones are reported before the run starts.
   std::unique_ptr<Feeder> (*make)(const FeederContext&) = nullptr;
-  /// Asks the source of a plan's rank what batches it yields; empty: the options state it. Null:
-  /// the feeder makes what the run asks for. Throws ConfigError, DataError, TimeoutError; Error if
-  /// the plan's stop is requested.
-  std::optional<FeederBatches> (*describe_batches)(const Options&, const DataPlan&) = nullptr;
+  /// Asks the source of a plan's rank what batches it yields. `feeders`: how many a run is about to
+  /// make in this process, for that rank and those after it; their sources start at the same time.
+  /// 0: no run follows. Empty: nothing was started, since the options state the batches, or there
+  /// is no source. Null: the feeder makes what the run asks for. Throws ConfigError, DataError,
+  /// TimeoutError; Error if the plan's stop is requested.
+  std::optional<FeederBatches> (*describe_batches)(const Options&, const DataPlan&,
+                                                   std::int32_t feeders) = nullptr;
   /// Whether the options name somebody's loader, which the run asks for batches when a training
   /// loop does (RunConfig::loop): its rings have the loop's depth. Null: no.
   bool (*is_loader)(const Options&) = nullptr;

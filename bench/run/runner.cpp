@@ -66,16 +66,21 @@ Options options_of(std::string_view text, std::span<const OptionSpec> specs) {
   return Options(parts.name, specs, parts);
 }
 
-RunConfig adopt_batches(RunConfig config, Runner::Components& components,
-                        const std::stop_token& stop) {
+namespace {
+
+/// `runs`: a run of these components follows.
+RunConfig ask_for_batches(RunConfig config, Runner::Components& components, bool runs,
+                          const std::stop_token& stop) {
   const FeederEntry& feeder = *components.feeder;
   if (feeder.describe_batches == nullptr) return config;
   if (follows_loop(config, feeder)) config = with_python(std::move(config), feeder);
   const Options options = options_of(config.fake_location, feeder.options);
   DataPlan data;
   data.stop = stop;
-  place_feeder(data, config, components.processes, config.loader_per == "device", 0);
-  const std::optional<FeederBatches> found = feeder.describe_batches(options, data);
+  const bool one_each = config.loader_per == "device";
+  place_feeder(data, config, components.processes, one_each, 0);
+  const std::int32_t feeders = !runs ? 0 : one_each ? config.num_gpus : 1;
+  const std::optional<FeederBatches> found = feeder.describe_batches(options, data, feeders);
   if (!found) return config;
   const FeederBatches& batches = *found;
   components.started = batches.started;
@@ -97,14 +102,25 @@ RunConfig adopt_batches(RunConfig config, Runner::Components& components,
   return config;
 }
 
-void adopt_batches(std::span<RunConfig> rows, const std::stop_token& stop) {
+}  // namespace
+
+RunConfig adopt_batches(RunConfig config, Runner::Components& components,
+                        const std::stop_token& stop) {
+  return ask_for_batches(std::move(config), components, true, stop);
+}
+
+RunConfig state_batches(RunConfig config, Runner::Components components,
+                        const std::stop_token& stop) {
+  return ask_for_batches(std::move(config), components, false, stop);
+}
+
+void state_batches(std::span<RunConfig> rows, const std::stop_token& stop) {
   const RunConfig* found = nullptr;
   for (RunConfig& row : rows) {
     const FeederEntry* const feeder =
         match_entry(feeder_table(), parse_component(row.fake_location).name);
     if (feeder == nullptr || feeder->describe_batches == nullptr) continue;
-    Runner::Components components{.feeder = feeder};
-    row = adopt_batches(std::move(row), components, stop);
+    row = state_batches(std::move(row), Runner::Components{.feeder = feeder}, stop);
     found = &row;
   }
   if (found == nullptr) return;

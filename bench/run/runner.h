@@ -229,9 +229,12 @@ Runner::Components find_components(const RunConfig& config);
 /// if a typed size differs; what the source throws.
 RunConfig adopt_batches(RunConfig config, Runner::Components& components,
                         const std::stop_token& stop);
+/// As adopt_batches(), where runs follow that start sources themselves.
+RunConfig state_batches(RunConfig config, Runner::Components components,
+                        const std::stop_token& stop);
 /// The same for all rows of a sweep, which then train on batches of one size. Rows that cannot run
 /// here stay unchanged.
-void adopt_batches(std::span<RunConfig> rows, const std::stop_token& stop);
+void state_batches(std::span<RunConfig> rows, const std::stop_token& stop);
 
 /// Replaces automatic values of `config` by actual ones.
 RunConfig resolve(RunConfig config, const Runner::Components& components);

@@ -148,8 +148,7 @@ void complete(Arguments& wanted, const Invocation& invocation) {
                     "warm-up, or no such flag",
                     plan.steps, kFewest));
   }
-  wanted.config = adopt_batches(wanted.config, components, invocation.stop);
-  components.started.reset();  // each run starts its own
+  wanted.config = state_batches(wanted.config, components, invocation.stop);
   plan.config = resolve(wanted.config, components);
   plan.cores = usable_cores();
   plan.has_producer = components.feeder->needs_producer;

@@ -273,7 +273,7 @@ int run(const Invocation& invocation) {
   const std::string chosen = choose_devices(wanted.plan.configurations, invocation.arguments);
   if (!chosen.empty()) fmt::print(stderr, "penstock: {}\n", chosen);
   say_unused_flags(wanted.plan.configurations, invocation.arguments);
-  adopt_batches(wanted.plan.configurations, invocation.stop);
+  state_batches(wanted.plan.configurations, invocation.stop);
   wanted.plan.seed = wanted.plan.configurations.front().seed;
   wanted.plan.command = command_text("sweep", invocation.arguments);
   return sweep(std::move(wanted), invocation);

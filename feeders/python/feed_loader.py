@@ -293,6 +293,7 @@ class Batches:
         self.iterator = None
         self.epoch = -1
         self.taken = self.total = 0  # batches of this epoch; of all epochs
+        self.renewed = False  # since the last batch: reset, or made again
 
     def begin_epoch(self):
         self.epoch += 1
@@ -311,18 +312,22 @@ class Batches:
             return 0
 
     def end_epoch(self):
-        if self.taken == 0 and self.total > 0:
+        """After the iterator's last batch. Where that was no batch, a loop over the same loader would end here for good."""
+        if self.taken > 0:
+            return
+        if self.total == 0:
+            raise LoaderError("the loader yielded no batch")
+        if self.renewed or not hasattr(type(self.loader), "__next__"):
             raise LoaderError(f"the loader ended after {self.total} batches, and yields no second epoch; expected a function "
                               "that makes it, or an iterable that can be iterated again")
-        if self.taken == 0:
-            raise LoaderError("the loader yielded no batch")
-        if hasattr(type(self.loader), "__next__"):  # an iterator yields once
-            reset = getattr(self.loader, "reset", None)  # DALI's begins again
-            if callable(reset):
-                reset()
-            else:
-                self.loader = None
-                self.loader = self.make()
+        self.renewed = True
+        self.epoch -= 1  # it has not begun
+        reset = getattr(self.loader, "reset", None)
+        if callable(reset):
+            reset()
+        else:  # an iterator that yields once
+            self.loader = None
+            self.loader = self.make()
 
     def next(self):
         """The next batch, and whether it is the first one of an epoch."""
@@ -341,6 +346,7 @@ class Batches:
                 continue
             self.taken += 1
             self.total += 1
+            self.renewed = False
             if self.part == "handover":
                 self.first = batch
             return batch, self.taken == 1

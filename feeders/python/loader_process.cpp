@@ -74,8 +74,7 @@ std::string command_of(const LoaderCommand& command, int program, int socket) {
 
 }  // namespace
 
-LoaderProcess::LoaderProcess(const LoaderCommand& command, Nanoseconds limit,
-                             const std::stop_token& stop)
+LoaderProcess::LoaderProcess(const LoaderCommand& command)
     : command_(command), buffer_(kMostPacket) {
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
@@ -89,10 +88,14 @@ LoaderProcess::LoaderProcess(const LoaderCommand& command, Nanoseconds limit,
     process_ =
         std::make_unique<remote::ProducerProcess>(command_of(command, program.get(), childs.get()));
   }
-  const Time begin = std::chrono::steady_clock::now(), deadline = begin + limit;
+  started_ = std::chrono::steady_clock::now();
+}
+
+void LoaderProcess::await_batch(Nanoseconds limit, const std::stop_token& stop) {
+  const Time deadline = started_ + limit;
   pid_ = parse_start(await_packet("start", deadline, stop).bytes);
   batches_ = parse_batches(await_packet("yield a batch", deadline, stop).bytes);
-  batches_.first_batch = std::chrono::steady_clock::now() - begin;
+  batches_.first_batch = std::chrono::steady_clock::now() - started_;
 }
 
 void LoaderProcess::share(std::size_t slots, Nanoseconds limit, const std::stop_token& stop) {

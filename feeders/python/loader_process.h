@@ -40,13 +40,16 @@ struct LoaderCommand {
 
 class LoaderProcess {
  public:
-  /// Starts the loader, and waits for its first batch. Throws ConfigError if the loader cannot be
-  /// started or used, DataError if it raises an exception, TimeoutError, and Error if a stop is
-  /// requested.
-  LoaderProcess(const LoaderCommand& command, Nanoseconds limit, const std::stop_token& stop);
+  /// Starts the loader. Throws ConfigError if that fails.
+  explicit LoaderProcess(const LoaderCommand& command);
 
+  /// Waits for the first batch, until `limit` after the start. Call once, before anything else.
+  /// Throws ConfigError if the loader cannot be started or used, DataError if it raises an
+  /// exception, TimeoutError, and Error if a stop is requested.
+  void await_batch(Nanoseconds limit, const std::stop_token& stop);
+  std::int32_t rank() const noexcept { return command_.rank; }
   const LoaderBatches& batches() const noexcept { return batches_; }
-  /// Makes the loader share memory for `slots` batches. Call once. Throws as the constructor.
+  /// Makes the loader share memory for `slots` batches. Call once. Throws as await_batch().
   void share(std::size_t slots, Nanoseconds limit, const std::stop_token& stop);
   /// The memory of a slot: pixels, then labels.
   std::span<const std::byte> slot(std::uint32_t slot) const;
@@ -75,6 +78,7 @@ class LoaderProcess {
   [[noreturn]] void fail_ended();
 
   const LoaderCommand command_;
+  Time started_{};
   FileDescriptor socket_;
   std::unique_ptr<remote::ProducerProcess> process_;
   EventFd stopped_;

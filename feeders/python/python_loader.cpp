@@ -120,14 +120,27 @@ std::string decimals(double value) {
   return text.substr(0, text.find('.') + 2);
 }
 
-/// A loader that was asked for its batches' shape, and may be taken over by the run's feeder.
-class StartedLoader final : public StartedSource {
+/// Loaders that have yielded a batch, and may be taken over by the run's feeders.
+class StartedLoaders final : public StartedSource {
  public:
-  explicit StartedLoader(std::unique_ptr<LoaderProcess> loader) : loader_(std::move(loader)) {}
-  std::unique_ptr<LoaderProcess> take() { return std::move(loader_); }
+  /// Starts the loaders of `count` ranks at once. Throws as LoaderProcess.
+  StartedLoaders(LoaderCommand command, std::int32_t count, Nanoseconds limit,
+                 const std::stop_token& stop) {
+    for (std::int32_t i = 0; i < count; ++i, ++command.rank, ++command.local_rank) {
+      loaders_.push_back(std::make_unique<LoaderProcess>(command));
+    }
+    for (const auto& loader : loaders_) loader->await_batch(limit, stop);
+  }
+  const LoaderBatches& batches() const { return loaders_.front()->batches(); }
+  /// Null: none of that rank was started, or it was taken.
+  std::unique_ptr<LoaderProcess> take(std::int32_t rank) {
+    const auto found = std::ranges::find_if(
+        loaders_, [&](const auto& loader) { return loader != nullptr && loader->rank() == rank; });
+    return found == loaders_.end() ? nullptr : std::move(*found);
+  }
 
  private:
-  std::unique_ptr<LoaderProcess> loader_;
+  std::vector<std::unique_ptr<LoaderProcess>> loaders_;
 };
 
 /// Keeps the loader's memory mapped while slots of the ring show it. A slot of the memory belongs
@@ -143,12 +156,13 @@ class LoaderMemory final : public ForeignPixels {
 
 std::unique_ptr<LoaderProcess> take_or_start(const FeederContext& context) {
   if (context.started != nullptr) {
-    auto loader = static_cast<StartedLoader&>(*context.started).take();
+    auto loader = static_cast<StartedLoaders&>(*context.started).take(context.data.rank);
     if (loader != nullptr) return loader;
   }
-  return std::make_unique<LoaderProcess>(command_of(context.options, context.data, context.spec),
-                                         context.options.duration("start_timeout"),
-                                         context.data.stop);
+  auto loader =
+      std::make_unique<LoaderProcess>(command_of(context.options, context.data, context.spec));
+  loader->await_batch(context.options.duration("start_timeout"), context.data.stop);
+  return loader;
 }
 
 class PythonLoader final : public Feeder {
@@ -368,17 +382,18 @@ class PythonLoader final : public Feeder {
   std::unique_ptr<MemoryPin> pin_;  // null: the device cannot read the shared memory
 };
 
-std::optional<FeederBatches> describe(const Options& options, const DataPlan& data) {
-  if (options.given("batch") || is_constant(options)) return std::nullopt;
-  auto process = std::make_unique<LoaderProcess>(command_of(options, data),
-                                                 options.duration("start_timeout"), data.stop);
-  const LoaderBatches& batches = process->batches();
+std::optional<FeederBatches> describe(const Options& options, const DataPlan& data,
+                                      std::int32_t feeders) {
+  if (is_constant(options) || (options.given("batch") && feeders == 0)) return std::nullopt;
+  auto loaders = std::make_shared<StartedLoaders>(command_of(options, data), std::max(feeders, 1),
+                                                  options.duration("start_timeout"), data.stop);
+  const LoaderBatches& batches = loaders->batches();
   FeederBatches found{.images = batches.images,
                       .image = batches.image,
                       .options = {{"batch", text_of(batches)},
                                   {"pixels", std::string(pixel_type_name(batches.pixel))},
                                   {"planar", batches.planar ? "true" : "false"}}};
-  found.started = std::make_shared<StartedLoader>(std::move(process));
+  found.started = std::move(loaders);
   return found;
 }
 

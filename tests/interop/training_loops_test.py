@@ -36,6 +36,7 @@ def plain(name, loop):
     loader, unfinished = getattr(training_loops, name)(), collections.deque()
     ended, first, steps = 0.0, None, 0
     while True:
+        before = steps
         for _ in loader:
             ended = max(time.perf_counter(), ended) + training_loops.BATCH / RATE
             unfinished.append(ended)
@@ -45,7 +46,7 @@ def plain(name, loop):
                 return training_loops.BATCH * STEPS / (ended - first)
             while len(unfinished) > ahead:
                 time.sleep(max(0.0, unfinished.popleft() - time.perf_counter()))
-        if hasattr(type(loader), "__next__"):
+        if steps == before:  # an iterator that yields once
             loader = getattr(training_loops, name)()
 
 

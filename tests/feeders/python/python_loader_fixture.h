@@ -104,6 +104,20 @@ class Resettable:
 def resettable():
     return Resettable()
 
+class ResetsItself(Resettable):
+    def __next__(self):
+        try:
+            return super().__next__()
+        except StopIteration:
+            super().reset()
+            raise
+
+    def reset(self):
+        raise RuntimeError("reset twice")
+
+def resets_itself():
+    return ResetsItself()
+
 def exits():
     raise SystemExit("set DATA_ROOT")
 
@@ -204,7 +218,7 @@ class PythonLoader : public testing::Test {
   }
   /// What the feeder says the loader yields, as options.
   FeederBatches describe(const std::string& text) const {
-    return entry_.describe_batches(options(text), {}).value();
+    return entry_.describe_batches(options(text), {}, 0).value();
   }
   std::unique_ptr<Feeder> make(const std::string& text, Nanoseconds timeout = 30s) {
     const Options given = options(text);

@@ -2,7 +2,9 @@
 // Runs `penstock run` with Python loaders, as a user does.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -87,7 +89,11 @@ TEST(PythonLoaderProgram, EachDeviceHasALoaderThatKnowsItsRank) {
   const TempFolder folder;
   const nlohmann::json result =
       result_of({"--model=null", "--num-gpus=3", loader_that_tells(folder)});
-  EXPECT_EQ(read_text(folder / "told"), "0 3 0 3\n1 3 1 3\n2 3 2 3\n");
+  const std::string told = read_text(folder / "told");
+  for (const char* const rank : {"0 3 0 3\n", "1 3 1 3\n", "2 3 2 3\n"}) {
+    EXPECT_NE(told.find(rank), told.npos) << told;
+  }
+  EXPECT_EQ(std::ranges::count(told, '\n'), 3);
   EXPECT_EQ(result.at("config").at("loader_per"), "device");
   EXPECT_EQ(result.at("facts").at("child_processes"), 3);
   std::vector<std::string> queues;
@@ -97,6 +103,32 @@ TEST(PythonLoaderProgram, EachDeviceHasALoaderThatKnowsItsRank) {
   // Each device trains what its own loader yields, and none is more than its ring ahead.
   EXPECT_GE(result.at("counters").at("images_received"), 3 * 20 * 8);
   EXPECT_LE(result.at("counters").at("images_received"), 3 * (20 + 2 + 3) * 8);
+}
+
+TEST(PythonLoaderProgram, LoadersOfAllDevicesStartTogether) {
+  const TempFolder folder;
+  write_text(folder / "loader.py", R"(
+import os, pathlib, time
+
+def meet(folder):
+    "Returns when three loaders have begun."
+    (pathlib.Path(folder) / ("begun" + os.environ["RANK"])).touch()
+    while len(list(pathlib.Path(folder).glob("begun*"))) < 3:
+        time.sleep(0.01)
+    while True:
+        yield memoryview(bytes(8 * 4 * 4 * 3)).cast("B", (8, 4, 4, 3)), list(range(8))
+)");
+  const std::string file = (folder / "loader.py").string();
+  for (const char* const shape : {"", ",batch=8x4x4x3"}) {
+    const nlohmann::json result = result_of({"--model=null", "--num-gpus=3",
+                                             "--fake-location=python:loader='" + file +
+                                                 ":meet',args='folder=" + folder.path().string() +
+                                                 "',start_timeout=60s" + shape});
+    EXPECT_EQ(result.at("facts").at("child_processes"), 3);
+    for (const char* const begun : {"begun0", "begun1", "begun2"}) {
+      std::filesystem::remove(folder / begun);
+    }
+  }
 }
 
 TEST(PythonLoaderProgram, ALoaderPerProcessFeedsAllItsDevices) {

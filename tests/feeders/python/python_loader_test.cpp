@@ -72,7 +72,7 @@ TEST_F(PythonLoader, EachEpochIteratesOnceAndTellsTheSampler) {
 TEST_F(PythonLoader, TheLoaderThatWasAskedForItsShapeIsTheOneOfTheRun) {
   const std::string path = (folder_.path() / "started").string();
   const Options given = options(text("observed", "args='path=\"" + path + "\"'"));
-  const FeederBatches found = entry_.describe_batches(given, DataPlan{}).value();
+  const FeederBatches found = entry_.describe_batches(given, DataPlan{}, 1).value();
   const std::unique_ptr<Feeder> feeder = entry_.make(FeederContext{.spec = spec_,
                                                                    .device = device_,
                                                                    .clock = clock_,
@@ -87,6 +87,10 @@ TEST_F(PythonLoader, TheLoaderThatWasAskedForItsShapeIsTheOneOfTheRun) {
 
 TEST_F(PythonLoader, AnIteratorThatCanBeResetIsNotMadeAgain) {
   EXPECT_EQ(firsts(take(text("resettable"), 3)), (std::vector{0, 1, 2, 3, 0, 1}));
+}
+
+TEST_F(PythonLoader, AnIteratorThatBeginsAnewByItselfIsNotReset) {
+  EXPECT_EQ(firsts(take(text("resets_itself"), 5)), (std::vector{0, 1, 2, 3, 0, 1, 2, 3, 0, 1}));
 }
 
 TEST_F(PythonLoader, ASmallerLastBatchCountsItsImages) {
@@ -182,7 +186,7 @@ TEST_F(PythonLoader, ItsBatchesAreDescribed) {
   const std::vector<std::pair<std::string, std::string>> expected{
       {"batch", "3x4x6x3"}, {"pixels", "u8"}, {"planar", "false"}};
   EXPECT_EQ(batches.options, expected);
-  EXPECT_FALSE(entry_.describe_batches(options(text("counting", "batch=2x4x6x3")), {}))
+  EXPECT_FALSE(entry_.describe_batches(options(text("counting", "batch=2x4x6x3")), {}, 0))
       << "stated batches are not asked for";
 }
 

@@ -251,7 +251,7 @@ class TrainingLoop : public PythonLoader {
     const std::string text =
         "python:loader='" + script_.string() + ":Loader',args='path=\"" + log.path() + "\"'";
     const Options given = options(text);
-    const FeederBatches found = entry_.describe_batches(given, DataPlan{}).value();
+    const FeederBatches found = entry_.describe_batches(given, DataPlan{}, 1).value();
     const std::unique_ptr<Feeder> feeder = entry_.make(FeederContext{.spec = spec_,
                                                                      .device = device,
                                                                      .clock = clock_,
