@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/isolate/cost.h"
+#include "bench/analysis/cost.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 #include "bench/record/sweep_result.h"
 #include "bench/statistics/series.h"
 
-namespace penstock::isolate {
+namespace penstock::analysis {
 namespace {
 
 /// The floor keeps this share of a window, whatever was ready before it.
@@ -228,4 +228,4 @@ void restate(SweepResult& sweep) {
   }
 }
 
-}  // namespace penstock::isolate
+}  // namespace penstock::analysis

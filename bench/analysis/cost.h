@@ -12,13 +12,13 @@
 #include <span>
 #include <vector>
 
+#include "bench/record/run_result.h"
 #include "bench/record/sweep_result.h"
-#include "bench/run/runner.h"
 #include "bench/statistics/estimate.h"
 #include "bench/statistics/input_cost.h"
 #include "bench/statistics/paired.h"
 
-namespace penstock::isolate {
+namespace penstock::analysis {
 
 /// Means over an epoch: over the kept steps, and over the edges of a loader's epochs in proportion
 /// (bench/record/epoch_edges.h). In ms per step of all devices together.
@@ -108,4 +108,4 @@ std::vector<double> supply_rates(const Row& row);
 /// Call after summarise.
 void restate(SweepResult& sweep);
 
-}  // namespace penstock::isolate
+}  // namespace penstock::analysis

@@ -1,13 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/isolate/diagnosis.h"
+#include "bench/analysis/diagnosis.h"
 
 #include <algorithm>
 #include <limits>
 
-#include "bench/isolate/cost.h"
+#include "bench/analysis/cost.h"
 
-namespace penstock::isolate {
+namespace penstock::analysis {
 namespace {
+
+struct StageWork {
+  std::string_view stage, work;
+};
+constexpr std::array kStageWorks = {
+    StageWork{"load", "Loading samples in the loader"},
+    StageWork{"collate", "Collating samples in the loader"},
+    StageWork{"pin", "Pinning batches in the loader"},
+    StageWork{"get next", "The loader"},
+    StageWork{"decode", "JPEG decoding"},
+    StageWork{"read", "Reading files"},
+    StageWork{"draw", "Drawing random pixels"},
+    StageWork{"receive", "Receiving messages"},
+    StageWork{"unpack", "Unpacking messages"},
+    StageWork{"copy", "Copying batches to the device"},
+    StageWork{"produce", "The producer outside this run"},
+    StageWork{"carry", "The network between the producer and this run"},
+    StageWork{"send", "The producer or the network, outside this run,"},
+};
 
 /// Workers that are idle for more than half of their time are no bottleneck.
 constexpr double kBusyPercent = 50;
@@ -289,4 +308,15 @@ Diagnosis diagnose(const DiagnosisInput& input) {
   return diagnosis;
 }
 
-}  // namespace penstock::isolate
+bool is_outside(const StageFinding& stage) {
+  return stage.workers == "producer" || stage.workers == "network";
+}
+
+std::string work_of_stage(const StageFinding& stage) {
+  for (const StageWork& known : kStageWorks) {
+    if (known.stage == stage.name) return std::string(known.work);
+  }
+  return fmt::format("The stage '{}'", stage.name);
+}
+
+}  // namespace penstock::analysis

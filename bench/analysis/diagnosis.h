@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "bench/isolate/cost.h"
+#include "bench/analysis/cost.h"
 
-namespace penstock::isolate {
+namespace penstock::analysis {
 
 /// One stage between source and device, over all coupled runs.
 struct StageFinding {
@@ -60,4 +60,10 @@ struct DiagnosisInput {
 /// room, its producer is the bottleneck, and the producer becomes an additional first stage.
 Diagnosis diagnose(const DiagnosisInput& input);
 
-}  // namespace penstock::isolate
+/// Is this stage outside the run's receivers: a producer, or the network?
+bool is_outside(const StageFinding& stage);
+
+/// The work of a stage, as the beginning of a sentence: "JPEG decoding".
+std::string work_of_stage(const StageFinding& stage);
+
+}  // namespace penstock::analysis

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/report/terminal.h"
+#include "bench/document/terminal.h"
 
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -7,7 +7,7 @@
 
 #include <cstdlib>
 
-namespace penstock::report {
+namespace penstock::document {
 
 bool is_terminal(int file) { return isatty(file) != 0; }
 
@@ -23,8 +23,8 @@ bool same_terminal(int a, int b) {
          of_a.st_rdev == of_b.st_rdev;
 }
 
-ReportStyle style_of(int file) {
-  ReportStyle style;
+TerminalStyle style_of(int file) {
+  TerminalStyle style;
   if (!is_terminal(file)) return style;
   winsize size{};
   if (ioctl(file, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) style.width = size.ws_col;
@@ -33,4 +33,4 @@ ReportStyle style_of(int file) {
   return style;
 }
 
-}  // namespace penstock::report
+}  // namespace penstock::document

@@ -4,13 +4,17 @@
 
 #include <cstdio>
 
-#include "bench/report/report.h"
+namespace penstock::document {
 
-namespace penstock::report {
+/// The capabilities of the terminal. Reports for files ignore it.
+struct TerminalStyle {
+  int width = 100;      ///< columns
+  bool colour = false;  ///< ANSI escapes are supported and wanted
+};
 
 /// Columns and colours of the terminal at `file`, or defaults for other files. A non-empty NO_COLOR
 /// in the environment turns colours off.
-ReportStyle style_of(int file);
+TerminalStyle style_of(int file);
 
 bool is_terminal(int file);
 
@@ -20,4 +24,4 @@ int descriptor_of(std::FILE* stream);
 /// True if both are the same terminal.
 bool same_terminal(int a, int b);
 
-}  // namespace penstock::report
+}  // namespace penstock::document

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/run/cluster_run.h"
+#include "bench/verbs/cluster_run.h"
 
 #include <fmt/format.h>
 
@@ -10,8 +10,8 @@
 #include "bench/config/flags.h"
 #include "bench/config/training_rules.h"
 #include "bench/record/environment.h"
-#include "bench/run/process_run.h"
-#include "bench/run/run_exchange.h"
+#include "bench/run/processes/process_run.h"
+#include "bench/run/processes/run_exchange.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "trainer/cluster/servers/server.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/run/device_choice.h"
+#include "bench/verbs/device_choice.h"
 
 #include <fmt/format.h>
 

@@ -10,7 +10,7 @@
 #include <sstream>
 #include <thread>
 
-#include "bench/run/child_process.h"
+#include "bench/run/processes/child_process.h"
 #include "dataflow/machine/memory_limit.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"

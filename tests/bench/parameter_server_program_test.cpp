@@ -16,8 +16,8 @@
 #include <optional>
 #include <thread>
 
-#include "bench/run/child_process.h"
-#include "bench/run/progress.h"
+#include "bench/run/observe/progress.h"
+#include "bench/run/processes/child_process.h"
 #include "dataflow/net/curve_setup.h"
 #include "tests/support/coloured_images.h"
 #include "tests/support/patience.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory is in use during the window: of this process, of the machine, of each device. A
+// How much memory is in use during the window: of this process and of the machine. A
 // Sampler looks ten times a second, so measured threads do nothing for it.
 //
 // Thread-safety: begin, end, forget and uses from one thread at a time.
@@ -8,14 +8,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "bench/run/runner.h"
-#include "dataflow/machine/processes.h"
+#include "bench/record/run_result.h"
 #include "dataflow/machine/sampler.h"
 #include "dataflow/ring_monitor.h"
 
@@ -60,20 +58,5 @@ class MemoryWatch {
 
 /// This process's resident memory, the machine's memory that is not available, and its page cache.
 std::vector<MemoryWatch::Level> host_memory_levels();
-
-class RunParts;
-
-/// The memory of each device between two moments. Of GPUs it is what the backend saw in use there,
-/// by all programs, in at most `parts` parts; of other devices, what the run has allocated there.
-std::vector<MemoryUse> device_memory(const RunParts& run, Time from, Time to, std::size_t parts);
-
-/// The memory of the descendants of this process now.
-MemoryOfProcesses child_memory();
-
-/// Adds to `facts` the memory that child processes hold `after` the window and how fast it grew, in
-/// all and for each worker process. Adds nothing without child processes. Returns a warning if they
-/// would fill `room` bytes soon, else an empty text.
-std::string add_child_memory(const MemoryOfProcesses& before, const MemoryOfProcesses& after,
-                             double window_s, double room, std::map<std::string, double>& facts);
 
 }  // namespace penstock

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/run/metrics_server.h"
+#include "bench/run/observe/metrics_server.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>

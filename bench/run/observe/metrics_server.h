@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "bench/run/runner.h"
+#include "bench/run/observe/run_listener.h"
 #include "dataflow/clock.h"
 #include "dataflow/machine/file_descriptor.h"
 

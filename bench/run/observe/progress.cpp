@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/run/progress.h"
+#include "bench/run/observe/progress.h"
 
 #include <fmt/format.h>
 

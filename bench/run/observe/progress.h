@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "bench/run/runner.h"
+#include "bench/run/observe/run_listener.h"
 #include "bench/statistics/estimate.h"
 #include "dataflow/clock.h"
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/run/progress_line.h"
+#include "bench/run/observe/progress_line.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "bench/report/terminal.h"
+#include "bench/document/terminal.h"
 #include "dataflow/error.h"
 
 namespace penstock {
@@ -17,11 +17,11 @@ constexpr const char* kErase = "\r\x1b[K";
 }  // namespace
 
 std::size_t LiveLine::width() const {
-  const int columns = report::style_of(report::descriptor_of(out_)).width;
+  const int columns = document::style_of(document::descriptor_of(out_)).width;
   return columns > 1 ? static_cast<std::size_t>(columns - 1) : 1;
 }
 
-bool LiveLine::colour() const { return report::style_of(report::descriptor_of(out_)).colour; }
+bool LiveLine::colour() const { return document::style_of(document::descriptor_of(out_)).colour; }
 
 // Failures are ignored, because a progress line must not end the run.
 
@@ -69,7 +69,8 @@ void RunLine::end(const std::string& text, bool stays) {
   line_.pass(text.substr(0, line_.width()));
 }
 
-JobLine::JobLine(std::FILE* out) : line_(out, report::is_terminal(report::descriptor_of(out))) {}
+JobLine::JobLine(std::FILE* out)
+    : line_(out, document::is_terminal(document::descriptor_of(out))) {}
 
 void JobLine::update(std::string_view what, std::uint64_t done, std::uint64_t total,
                      std::string_view unit) {

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "bench/run/progress.h"
+#include "bench/run/observe/progress.h"
 #include "dataflow/clock.h"
 
 namespace penstock {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/run/run_watch.h"
+#include "bench/run/observe/run_watch.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -34,12 +34,11 @@ std::uint16_t parse_port(std::string_view number, std::string_view flag) {
   return static_cast<std::uint16_t>(port);
 }
 
-RunWatch::RunWatch(const WatchArguments& arguments, const Runner& runner, Clock& clock,
-                   RunListener* table)
+RunWatch::RunWatch(const WatchArguments& arguments, const RunConfig& config,
+                   const RunMetrics::Gauges& gauges, Clock& clock, RunListener* table)
     : wish_(arguments),
-      meter_(
-          runner.config(), [&runner] { return runner.queues(); }, clock),
-      metrics_(runner.config(), [&runner] { return runner.queues(); }),
+      meter_(config, gauges, clock),
+      metrics_(config, gauges),
       line_(stderr, arguments.terminal) {
   if (table != nullptr) group_.add(*table);
   if (arguments.progress_fd >= 0) {

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <optional>
 
-#include "bench/run/metrics_server.h"
-#include "bench/run/progress.h"
-#include "bench/run/progress_line.h"
-#include "bench/run/runner.h"
+#include "bench/run/observe/metrics_server.h"
+#include "bench/run/observe/progress.h"
+#include "bench/run/observe/progress_line.h"
+#include "bench/run/observe/run_listener.h"
 
 namespace penstock {
 
@@ -25,8 +25,10 @@ std::uint16_t parse_port(std::string_view number, std::string_view flag);
 
 class RunWatch {
  public:
-  /// `runner`, `clock` and `table`, which may be null, must outlive the watch. Throws ConfigError.
-  RunWatch(const WatchArguments& arguments, const Runner& runner, Clock& clock, RunListener* table);
+  /// `config` is resolved. `gauges` is called from other threads. What it refers to, `clock` and
+  /// `table`, which may be null, must outlive the watch. Throws ConfigError.
+  RunWatch(const WatchArguments& arguments, const RunConfig& config,
+           const RunMetrics::Gauges& gauges, Clock& clock, RunListener* table);
 
   /// The listener to pass to the run.
   RunListener& listener() noexcept { return group_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/run/child_process.h"
+#include "bench/run/processes/child_process.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

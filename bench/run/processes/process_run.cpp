@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/run/process_run.h"
+#include "bench/run/processes/process_run.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -17,11 +17,13 @@
 #include <utility>
 #include <vector>
 
-#include "bench/dataset/open_dataset.h"
+#include "bench/analysis/rank_steps.h"
+#include "bench/dataset/default_dataset.h"
 #include "bench/record/environment.h"
 #include "bench/record/exit_code.h"
 #include "bench/record/machine.h"
-#include "bench/run/run_exchange.h"
+#include "bench/run/processes/packed_steps.h"
+#include "bench/run/processes/run_exchange.h"
 #include "dataflow/error.h"
 
 namespace penstock {

@@ -14,7 +14,8 @@
 #include <vector>
 
 #include "bench/config/run_config.h"
-#include "bench/run/runner.h"
+#include "bench/record/run_result.h"
+#include "feeders/feeder.h"
 #include "trainer/cluster/exchange_wait.h"
 #include "trainer/cluster/liveness/liveness.h"
 #include "trainer/cluster/processes.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/run/run_exchange.h"
+#include "bench/run/processes/run_exchange.h"
 
 #include <algorithm>
 #include <chrono>
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "bench/config/training_rules.h"
-#include "bench/run/process_run.h"
+#include "bench/run/processes/process_run.h"
 #include "trainer/cluster/exchange_wait.h"
 #include "trainer/collectives/link_collective.h"
 #include "trainer/collectives/nested.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/run/graph_file.h"
+#include "bench/run/trace/graph_file.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/run/operation_profile.h"
+#include "bench/run/trace/operation_profile.h"
 
 #include <fmt/format.h>
 

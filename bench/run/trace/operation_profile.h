@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/run/runner.h"
+#include "bench/record/run_result.h"
 #include "dataflow/clock.h"
 #include "trainer/graph.h"
 

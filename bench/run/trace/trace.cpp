@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/run/trace.h"
+#include "bench/run/trace/trace.h"
 
 #include <fmt/format.h>
 

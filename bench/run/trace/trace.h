@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/run/operation_profile.h"
+#include "bench/run/trace/operation_profile.h"
 #include "dataflow/batch_ring.h"
 #include "dataflow/mark.h"
 #include "dataflow/probe.h"

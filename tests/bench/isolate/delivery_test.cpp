@@ -79,13 +79,13 @@ class DeliveryTest : public testing::Test {
  protected:
   const isolate::DeliveryFinding& find(const Feed& feed, double cost_percent = 50) {
     row_ = row_of(feed);
-    isolate::InputCostFinding cost;
+    analysis::InputCostFinding cost;
     cost.ceiling_img_per_s.value = 12800;
     cost.coupled_img_per_s.value = feed.batches_per_s * kBatch;
     cost.percent.value = cost_percent;
     cost.verdict = cost_percent > 1 ? statistics::Verdict::slower : statistics::Verdict::equal;
     cost.split.starvation_ms.value = cost_percent / 2;
-    diagnosis_ = isolate::diagnose({.coupled = row_, .cost = cost, .has_producer = true});
+    diagnosis_ = analysis::diagnose({.coupled = row_, .cost = cost, .has_producer = true});
     found_ = *isolate::find_delivery(row_, ladder_, diagnosis_);
     recommendations_ = isolate::delivery_recommendations({.config = row_.config,
                                                           .diagnosis = diagnosis_,
@@ -105,13 +105,13 @@ class DeliveryTest : public testing::Test {
     for (const std::string& sentence : isolate::delivery_sentences(found_)) all += sentence + "\n";
     return all;
   }
-  const isolate::StageFinding& bottleneck() const {
+  const analysis::StageFinding& bottleneck() const {
     return diagnosis_.stages.at(*diagnosis_.bottleneck);
   }
 
   std::vector<isolate::RungFinding> ladder_;
   Row row_;
-  isolate::Diagnosis diagnosis_;
+  analysis::Diagnosis diagnosis_;
   isolate::DeliveryFinding found_;
   std::vector<isolate::Recommendation> recommendations_;
 };

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "bench/run/child_process.h"
+#include "bench/run/processes/child_process.h"
 #include "bench/serve/serve_processes.h"
 #include "dataflow/error.h"
 #include "tests/support/jpeg_writer.h"

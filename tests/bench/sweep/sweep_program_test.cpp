@@ -13,7 +13,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "bench/run/child_process.h"
+#include "bench/run/processes/child_process.h"
 #include "bench/sweep/child_run.h"
 #include "tests/support/text_files.h"
 #include "tests/support/thrown_by.h"

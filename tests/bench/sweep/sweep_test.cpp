@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/sweep/sweep.h"
+#include "bench/config/comparable.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 // The memory of child processes over a window, and when it is worth a warning.
 #include <gtest/gtest.h>
 
-#include "bench/run/memory_watch.h"
+#include "bench/run/observe/child_memory.h"
 #include "tests/support/thrown_by.h"
 
 namespace penstock {

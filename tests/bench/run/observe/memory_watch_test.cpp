@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/run/memory_watch.h"
+#include "bench/run/observe/memory_watch.h"
 
 #include <gtest/gtest.h>
 

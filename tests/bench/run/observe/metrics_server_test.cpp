@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The metrics responder over real sockets: requests of a Prometheus server, and of clients that
 // send something else.
-#include "bench/run/metrics_server.h"
+#include "bench/run/observe/metrics_server.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/run/step_records.h"
+#include "bench/run/observe/step_records.h"
 
 #include <gtest/gtest.h>
 
@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "bench/record/saved_results.h"
+#include "bench/record/saved_steps.h"
 #include "dataflow/error.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/virtual_clock.h"

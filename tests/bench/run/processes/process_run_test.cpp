@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/run/process_run.h"
+#include "bench/run/processes/process_run.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of graphs, read back.
-#include "bench/run/graph_file.h"
+#include "bench/run/trace/graph_file.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Time by operation: sums, devices that emulate, and a training on this machine's cores.
-#include "bench/run/operation_profile.h"
+#include "bench/run/trace/operation_profile.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <set>
 #include <string>
 
-#include "bench/run/trace.h"
+#include "bench/run/trace/trace.h"
 #include "dataflow/clock.h"
 #include "tests/support/thrown_by.h"
 #include "trainer/backend.h"

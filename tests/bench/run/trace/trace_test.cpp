@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Traces of runs with a simulated clock must be exact.
-#include "bench/run/trace.h"
+#include "bench/run/trace/trace.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <sstream>
 #include <string>
 
-#include "bench/run/child_process.h"
+#include "bench/run/processes/child_process.h"
 #include "tests/support/temp_folder.h"
 
 namespace penstock::gpu {

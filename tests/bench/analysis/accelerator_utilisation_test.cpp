@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "bench/run/rank_steps.h"
+#include "bench/analysis/accelerator_utilisation.h"
 #include "bench/run/runner.h"
 
 namespace penstock {

@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/run/rank_steps.h"
+#include "bench/analysis/rank_steps.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
-#include <cstring>
-#include <functional>
-#include <numeric>
-#include <type_traits>
+#include <cstddef>
+#include <span>
 #include <utility>
+#include <vector>
 
+#include "bench/analysis/accelerator_utilisation.h"
 #include "bench/record/step_parts.h"
-#include "bench/run/runner.h"
-#include "dataflow/error.h"
-#include "trainer/cluster/host.h"
 
 namespace penstock {
 namespace {
@@ -22,14 +18,9 @@ namespace {
 double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 double milliseconds(Nanoseconds time) { return 1e3 * seconds(time); }
 
-double sum(std::span<const double> values) {
-  return std::accumulate(values.begin(), values.end(), 0.0);
-}
-
 double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
 constexpr const char* kStepsOutside = "steps_outside_window";
-constexpr const char* kCutOff = "the steps of a rank are cut off";
 
 struct Interval {
   Time begin = Time::min(), end = Time::max();
@@ -168,40 +159,6 @@ void add_steps(const RankSteps& steps, RunResult& result) {
   add_accelerator_utilisation(result);
 }
 
-double au_percent_rule(std::span<const double> step_ms, double computation_ms,
-                       double first_input_ms) {
-  return percent(static_cast<double>(step_ms.size()) * computation_ms,
-                 sum(step_ms) - first_input_ms);
-}
-
-double au_percent_dlio(std::span<const double> step_ms, std::span<const double> compute_ms,
-                       std::size_t skip) {
-  PENSTOCK_ASSERT(step_ms.size() == compute_ms.size());
-  if (step_ms.size() <= skip) return 0;
-  return percent(sum(compute_ms.subspan(skip)), sum(step_ms.subspan(skip)));
-}
-
-double dlio_compute_ms(double step_ms, double idle_ms, double oversleep_ms) {
-  return std::min(step_ms, step_ms - idle_ms + oversleep_ms);
-}
-
-void add_accelerator_utilisation(RunResult& result) {
-  const auto computation = result.facts.find("emulated_step_ms");
-  if (computation == result.facts.end() || result.step_ms.size() < 2) return;
-  const auto oversleep = result.facts.find("oversleep_us_mean");
-  const double late_ms = oversleep == result.facts.end() ? 0 : oversleep->second / 1e3;
-  std::vector<double> compute_ms(result.step_ms.size());
-  for (std::size_t i = 0; i < compute_ms.size(); ++i) {
-    const bool exchanged = i < result.exchange_exposed_ms.size();
-    const double waited = exchanged ? result.exchange_exposed_ms[i] : 0;
-    compute_ms[i] = dlio_compute_ms(result.step_ms[i], result.device_idle_ms[i] + waited, late_ms);
-  }
-  result.facts["au_percent_rule"] =
-      au_percent_rule(result.step_ms, computation->second, result.device_idle_ms.front());
-  result.facts["au_percent_dlio"] = au_percent_dlio(result.step_ms, compute_ms);
-  result.facts["au_pass_line_percent"] = kAuPassPercent;
-}
-
 void note_steps_outside(RunResult& result) {
   const auto outside = result.facts.find(kStepsOutside);
   if (outside == result.facts.end() || outside->second == 0) return;
@@ -209,68 +166,6 @@ void note_steps_outside(RunResult& result) {
       "ranks do not wait for each other: the rate is that of the {:.2f} s in which all of them "
       "train; {:.0f} steps of slower ranks came later and do not count in it",
       result.window_s, outside->second));
-}
-
-namespace {
-
-template <typename Value>
-void put(std::string& bytes, const Value* values, std::size_t count) {
-  static_assert(std::is_trivially_copyable_v<Value>);
-  bytes.append(reinterpret_cast<const char*>(values), count * sizeof(Value));
-}
-void put(std::string& bytes, std::uint64_t number) { put(bytes, &number, 1); }
-
-template <typename Value>
-void take(std::string_view& bytes, Value* values, std::size_t count) {
-  if (count > bytes.size() / sizeof(Value)) throw DataError(kCutOff);
-  std::memcpy(values, bytes.data(), count * sizeof(Value));
-  bytes.remove_prefix(count * sizeof(Value));
-}
-std::uint64_t take(std::string_view& bytes) {
-  std::uint64_t number = 0;
-  take(bytes, &number, 1);
-  return number;
-}
-
-}  // namespace
-
-std::string pack_steps(const RankSteps& steps) {
-  std::string bytes;
-  put(bytes, std::hash<std::string>{}(cluster::read_host_facts().identity));
-  put(bytes, steps.together);
-  put(bytes, std::uint64_t{steps.exchanges});
-  put(bytes, steps.legs.size());
-  for (const std::vector<Leg>& ranks : steps.legs) {
-    put(bytes, ranks.size());
-    for (const Leg& rank : ranks) {
-      put(bytes, &rank.begin, 1);
-      put(bytes, rank.steps.size());
-      put(bytes, rank.steps.data(), rank.steps.size());
-    }
-  }
-  return bytes;
-}
-
-void join_steps(RankSteps& all, std::string_view bytes) {
-  const std::uint64_t machine = take(bytes);
-  if (all.legs.empty()) all.machine = machine;
-  all.together = take(bytes);
-  all.exchanges = take(bytes) != 0;
-  all.legs.resize(std::max(all.legs.size(), take(bytes)));
-  for (std::vector<Leg>& ranks : all.legs) {
-    const std::size_t known = ranks.size();
-    for (std::uint64_t more = take(bytes); more > 0; --more) {
-      Leg& rank = ranks.emplace_back();
-      take(bytes, &rank.begin, 1);
-      const std::uint64_t steps = take(bytes);
-      if (steps > bytes.size() / sizeof(StepTimes)) throw DataError(kCutOff);
-      rank.steps.resize(steps);
-      take(bytes, rank.steps.data(), steps);
-    }
-    if (machine == all.machine || ranks.size() == known) continue;
-    const Nanoseconds shift = ranks.front().begin - ranks[known].begin;
-    for (Leg& rank : std::span(ranks).subspan(known)) rank.begin += shift;
-  }
 }
 
 }  // namespace penstock

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Window, rate, idle time, parts and accelerator utilisation of the ranks of a run, for every way
 // to divide the same devices into threads and processes.
-#include "bench/run/rank_steps.h"
+#include "bench/analysis/rank_steps.h"
+#include "bench/run/processes/packed_steps.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/run/process_run.h"
+#include "bench/run/processes/process_run.h"
 #include "bench/run/runner.h"
 #include "dataflow/error.h"
 #include "tests/support/processes_in_memory.h"
