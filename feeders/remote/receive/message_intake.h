@@ -26,6 +26,7 @@
 #include "dataflow/probe.h"
 #include "dataflow/stage_timer.h"
 #include "feeders/feeder.h"
+#include "feeders/remote/receive/consume_plan.h"
 #include "feeders/remote/receive/lent_slots.h"
 #include "feeders/remote/receive/producer_accounts.h"
 #include "feeders/remote/receive/producer_process.h"
@@ -33,7 +34,6 @@
 #include "feeders/remote/receive/zmq_socket.h"
 #include "feeders/remote/wire/batch_message.h"
 #include "feeders/remote/wire/framed.h"
-#include "feeders/remote/zmq_consume_plan.h"
 
 namespace penstock::remote {
 

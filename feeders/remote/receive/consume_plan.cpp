@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/remote/zmq_consume_plan.h"
+#include "feeders/remote/receive/consume_plan.h"
 
 #include <algorithm>
 #include <climits>
