@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/cluster/process_models.h"
+#include "trainer/cluster/servers/process_models.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
