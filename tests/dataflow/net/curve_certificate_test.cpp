@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "dataflow/error.h"
+#include "dataflow/net/certificate.h"
 #include "dataflow/net/curve_setup.h"
 #include "tests/support/python.h"
 #include "tests/support/temp_folder.h"
