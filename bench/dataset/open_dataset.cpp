@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "bench/cli.h"
+#include "dataflow/datasets/detect_source.h"
 #include "dataflow/datasets/shard_list.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"

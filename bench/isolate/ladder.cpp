@@ -18,7 +18,7 @@
 #include "bench/isolate/isolate_plan.h"
 #include "bench/run/child_process.h"
 #include "bench/sweep/sweep.h"
-#include "dataflow/datasets/shard_list.h"
+#include "dataflow/datasets/detect_source.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/file_descriptor.h"
 #include "dataflow/net/zmq_endpoint.h"

@@ -33,7 +33,7 @@
 #include "bench/run/runner.h"
 #include "bench/run/step_records.h"
 #include "bench/run/trace.h"
-#include "dataflow/datasets/shard_list.h"
+#include "dataflow/datasets/detect_source.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/output_file.h"

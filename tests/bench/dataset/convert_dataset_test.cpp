@@ -13,7 +13,7 @@
 
 #include "bench/dataset/check_dataset.h"
 #include "bench/dataset/open_dataset.h"
-#include "dataflow/datasets/shard_list.h"
+#include "dataflow/datasets/detect_source.h"
 #include "dataflow/decoder.h"
 #include "dataflow/error.h"
 #include "tests/support/jpeg_writer.h"
