@@ -28,7 +28,7 @@
 #include "feeders/remote/receive/message_images.h"
 #include "feeders/remote/receive/message_intake.h"
 #include "feeders/remote/receive/receiver_threads.h"
-#include "feeders/remote/receive/zmq_socket.h"
+#include "feeders/remote/receive/zmq_message.h"
 #include "feeders/remote/wire/batch_message.h"
 #include "feeders/remote/wire/zmq_op.h"
 

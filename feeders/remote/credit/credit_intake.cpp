@@ -17,8 +17,10 @@
 #include "dataflow/error.h"
 #include "feeders/remote/credit/credit_peers.h"
 #include "feeders/remote/receive/message_intake.h"
+#include "feeders/remote/receive/zmq_message.h"
 #include "feeders/remote/receive/zmq_socket.h"
 #include "feeders/remote/wire/framed.h"
+#include "feeders/remote/wire/framed_texts.h"
 
 namespace penstock::remote {
 namespace {

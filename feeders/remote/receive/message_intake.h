@@ -31,7 +31,7 @@
 #include "feeders/remote/receive/producer_accounts.h"
 #include "feeders/remote/receive/producer_process.h"
 #include "feeders/remote/receive/receiver_threads.h"
-#include "feeders/remote/receive/zmq_socket.h"
+#include "feeders/remote/receive/zmq_message.h"
 #include "feeders/remote/wire/batch_message.h"
 #include "feeders/remote/wire/framed.h"
 

@@ -34,6 +34,7 @@
 #include "feeders/remote/receive/delivery_times.h"
 #include "feeders/remote/wire/framed.h"
 #include "feeders/remote/wire/framed_header.h"
+#include "feeders/remote/wire/framed_texts.h"
 
 namespace penstock::remote {
 

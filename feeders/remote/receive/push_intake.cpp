@@ -8,6 +8,7 @@
 
 #include "dataflow/error.h"
 #include "feeders/remote/receive/message_intake.h"
+#include "feeders/remote/receive/zmq_message.h"
 #include "feeders/remote/receive/zmq_socket.h"
 
 namespace penstock::remote {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "feeders/remote/receive/clock_bounds.h"
+#include "feeders/remote/receive/zmq_message.h"
 #include "feeders/remote/receive/zmq_socket.h"
 #include "feeders/remote/send/outgoing_messages.h"
 #include "feeders/remote/wire/framed.h"
