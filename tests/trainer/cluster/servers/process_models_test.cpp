@@ -28,6 +28,7 @@
 #include "tests/support/uniform_model.h"
 #include "trainer/cluster/processes.h"
 #include "trainer/cluster/servers/message.h"
+#include "trainer/cluster/servers/model_client.h"
 #include "trainer/cluster/servers/process_models.h"
 
 namespace penstock {
