@@ -11,7 +11,9 @@
 #include "dataflow/error.h"
 #include "trainer/backends/compiler/memory_plan.h"
 #include "trainer/backends/gpu/builder.h"
+#include "trainer/backends/gpu/find_plan.h"
 #include "trainer/backends/gpu/plan_book.h"
+#include "trainer/backends/gpu/time_plans.h"
 
 namespace penstock::gpu {
 namespace {
