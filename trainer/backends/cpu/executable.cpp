@@ -29,6 +29,16 @@ ExecutableSpec without_progress(ExecutableSpec spec) {
   return spec;
 }
 
+/// Reorders on the calling thread's team.
+void copy(const dnnl::engine& engine, const dnnl::memory::desc& from_desc, const void* from,
+          const dnnl::memory::desc& to_desc, void* to) {
+  dnnl::stream stream(engine);
+  dnnl::memory source(from_desc, engine, const_cast<void*>(from));
+  dnnl::memory target(to_desc, engine, to);
+  dnnl::reorder(source, target).execute(stream, source, target);
+  stream.wait();
+}
+
 }  // namespace
 
 CpuExecutable::CpuExecutable(Graph graph, const ExecutableSpec& spec, Device& device,
@@ -151,20 +161,6 @@ void CpuExecutable::run(Phase phase, const Batch& batch, Stream&, const Gradient
   }
   if (phase == Phase::train) ++step_;
 }
-
-namespace {
-
-/// Reorders on the calling thread's team.
-void copy(const dnnl::engine& engine, const dnnl::memory::desc& from_desc, const void* from,
-          const dnnl::memory::desc& to_desc, void* to) {
-  dnnl::stream stream(engine);
-  dnnl::memory source(from_desc, engine, const_cast<void*>(from));
-  dnnl::memory target(to_desc, engine, to);
-  dnnl::reorder(source, target).execute(stream, source, target);
-  stream.wait();
-}
-
-}  // namespace
 
 void CpuExecutable::read(const ParameterSpec& spec, const Tensor& from, std::span<float> plain) {
   const ParameterLayout& layout = layouts_.of(spec);
