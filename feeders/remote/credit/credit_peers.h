@@ -22,7 +22,7 @@
 #include "dataflow/probe.h"
 #include "feeders/remote/credit/credit_scheduler.h"
 #include "feeders/remote/receive/clock_bounds.h"
-#include "feeders/remote/receive/producer_accounts.h"
+#include "feeders/remote/receive/framed_intake.h"
 #include "feeders/remote/receive/zmq_socket.h"
 #include "feeders/remote/wire/framed.h"
 

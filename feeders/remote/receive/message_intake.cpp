@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "dataflow/error.h"
+#include "feeders/remote/receive/framed_intake.h"
 #include "feeders/remote/receive/zmq_message.h"
 
 namespace penstock::remote {
