@@ -7,7 +7,8 @@
 //   connection's thread:   |part 0|part 1|part 2|    at most `credit` bytes that have not left
 //   servers:                   |answer 0|answer 1|   into the memory that the push named
 //
-// Thread-safety: one thread at a time; any thread.
+// Thread-safety: one thread at a time, not always the same one. Stops may be requested from any
+// thread.
 #pragma once
 
 #include <atomic>
