@@ -34,7 +34,6 @@ constexpr Magic kMagics[] = {
     {0, "ARROW1", "an Arrow file", "", true},
     {0, {"\xff\xff\xff\xff", 4}, "an Arrow stream", "", true},
     {0, {"SQLite format 3", 16}, "an SQLite database", "", true},
-    {0, "\x0a\x23\xd7\xce", "a RecordIO file of MXNet"},
     {0, {"\0\0\x08", 3}, "an IDX file, as of MNIST"},
     {0, "MATLAB 5.0", "a MATLAB file"},
     {0, "PK\x03\x04", "a zip archive"},
