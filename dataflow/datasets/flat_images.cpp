@@ -2,7 +2,6 @@
 #include "dataflow/datasets/flat_images.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -12,12 +11,12 @@
 #include <set>
 #include <sstream>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "dataflow/error.h"
 #include "dataflow/machine/input_file.h"
+#include "dataflow/options.h"
 
 namespace penstock::datasets {
 namespace {
@@ -47,15 +46,6 @@ std::vector<std::string> fields_of(const std::string& text) {
                          : field.substr(begin, field.find_last_not_of(kAround) + 1 - begin));
   }
   return fields;
-}
-
-template <typename Number>
-std::optional<Number> parse(const std::string& text) {
-  Number value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || at != end) return std::nullopt;
-  return value;
 }
 
 std::string without_extension(std::string_view name) { return fs::path(name).stem().native(); }
@@ -133,7 +123,9 @@ class LabelFile {
   void drop_header() {
     if (lines_.size() < 2) return;
     const Line& first = lines_.front();
-    const auto is_number = [](const Line& line) { return parse<double>(line.label).has_value(); };
+    const auto is_number = [](const Line& line) {
+      return parse_number<double>(line.label).has_value();
+    };
     bool names_columns = !is_number(first) && is_number(lines_[1]);
     if (!first.name.empty() && !is_number(first)) {
       const bool is_image = std::ranges::any_of(names_, [&](const std::string& name) {
@@ -150,11 +142,11 @@ class LabelFile {
   }
 
   void read_labels() {
-    const bool numbers = parse<std::int64_t>(lines_.front().label).has_value();
+    const bool numbers = parse_number<std::int64_t>(lines_.front().label).has_value();
     std::set<std::string> words;
     for (const Line& line : lines_) {
-      const bool is_number = parse<std::int64_t>(line.label).has_value();
-      if (!is_number && parse<double>(line.label)) {
+      const bool is_number = parse_number<std::int64_t>(line.label).has_value();
+      if (!is_number && parse_number<double>(line.label)) {
         refuse_line(line.number, "has the label " + line.label + "; expected a whole number");
       }
       if (is_number != numbers) refuse_line(line.number, "mixes numbers and words as labels");
@@ -164,7 +156,7 @@ class LabelFile {
         numbers ? std::vector<std::string>() : classes_of(words);
     for (const Line& line : lines_) {
       const std::int64_t label =
-          numbers ? *parse<std::int64_t>(line.label) - images_.label_base
+          numbers ? *parse_number<std::int64_t>(line.label) - images_.label_base
                   : std::ranges::lower_bound(classes, line.label) - classes.begin();
       if (label < 0 || label >= images_.classes) {
         refuse_line(line.number, "has the label " + line.label + ", which is number " +

@@ -2,7 +2,6 @@
 #include "dataflow/datasets/mds.h"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -12,6 +11,7 @@
 
 #include "dataflow/datasets/choose_column.h"
 #include "dataflow/error.h"
+#include "dataflow/options.h"
 #include "dataflow/values/value_at.h"
 
 namespace penstock::datasets {
@@ -152,10 +152,8 @@ std::int32_t parse_label(std::span<const std::byte> bytes, const MdsColumn& colu
   std::int64_t label = -1;
   switch (column.bytes) {
     case 0: {
-      const char* const begin = reinterpret_cast<const char*>(bytes.data());
-      const char* const end = begin + bytes.size();
-      const auto [last, error] = std::from_chars(begin, end, label);
-      if (error != std::errc() || last != end) label = -1;
+      const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      label = parse_number<std::int64_t>(text).value_or(-1);
       break;
     }
     case 1:

@@ -2,7 +2,6 @@
 #include "dataflow/datasets/shard_list.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "dataflow/error.h"
+#include "dataflow/options.h"
 #include "dataflow/source.h"
 
 namespace penstock::datasets {
@@ -25,13 +25,6 @@ constexpr std::size_t kMaxNames = 1'000'000;
       "; expected text such as train-{000..146}.tar or {a,b}.tar; correct --data-dir");
 }
 
-std::optional<std::uint64_t> parse_number(std::string_view digits) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
-  return value;
-}
-
 std::string padded(std::uint64_t value, std::size_t digits) {
   std::string text = std::to_string(value);
   if (text.size() < digits) text.insert(0, digits - text.size(), '0');
@@ -44,8 +37,8 @@ std::vector<std::string> alternatives(std::string_view whole, std::string_view i
   if (const std::size_t dots = inside.find(".."); dots != std::string_view::npos) {
     const std::string_view low_digits = inside.substr(0, dots),
                            high_digits = inside.substr(dots + 2);
-    const std::optional<std::uint64_t> low = parse_number(low_digits),
-                                       high = parse_number(high_digits);
+    const std::optional<std::uint64_t> low = parse_number<std::uint64_t>(low_digits),
+                                       high = parse_number<std::uint64_t>(high_digits);
     if (!low || !high) refuse_braces(whole, "has a range that is not one of two numbers");
     if (*high < *low) refuse_braces(whole, "has a range that ends before it begins");
     if (*high - *low >= kMaxNames) refuse_braces(whole, "stands for more than a million files");
@@ -76,8 +69,9 @@ std::optional<Numbered> parse_numbered(std::string_view name) {
   std::size_t end = of + 4;
   while (end < name.size() && name[end] >= '0' && name[end] <= '9') ++end;
   const std::string_view digits = name.substr(dash + 1, of - dash - 1);
-  const std::optional<std::uint64_t> number = parse_number(digits),
-                                     count = parse_number(name.substr(of + 4, end - of - 4));
+  const std::optional<std::uint64_t> number = parse_number<std::uint64_t>(digits),
+                                     count = parse_number<std::uint64_t>(
+                                         name.substr(of + 4, end - of - 4));
   if (!number || !count || *count == 0) return std::nullopt;
   std::string set(name.substr(0, dash + 1));
   set += '{';

@@ -2,15 +2,14 @@
 #include "dataflow/datasets/webdataset.h"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "dataflow/error.h"
+#include "dataflow/options.h"
 
 namespace penstock::datasets {
 namespace {
@@ -38,9 +37,7 @@ std::int32_t parse_label(std::string_view text) noexcept {
   const std::size_t begin = text.find_first_not_of(kSpace);
   if (begin == std::string_view::npos) return -1;
   text = text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
-  std::int32_t label = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), label);
-  return error == std::errc() && end == text.data() + text.size() ? label : -1;
+  return parse_number<std::int32_t>(text).value_or(-1);
 }
 
 std::int32_t parse_json_label(std::string_view text, const std::string& key) {

@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kMostNamed = 4;
 
 /// Formats a time, such as "1.25 ms".
-std::string milliseconds(double seconds) { return fmt::format("{:.3g} ms", 1e3 * seconds); }
+std::string milliseconds_text(double seconds) { return fmt::format("{:.3g} ms", 1e3 * seconds); }
 
 }  // namespace
 
@@ -36,7 +36,7 @@ std::optional<FramedMessage> FramedIntake::open(MessageFrames frames) {
     case FramedKind::batch:
       return message;
     case FramedKind::hello:
-      greet(message);
+      hello(message);
       return std::nullopt;
     case FramedKind::end:
       end(message.header);
@@ -47,7 +47,7 @@ std::optional<FramedMessage> FramedIntake::open(MessageFrames frames) {
   }
 }
 
-void FramedIntake::greet(const FramedMessage& message) {
+void FramedIntake::hello(const FramedMessage& message) {
   const FramedHeader& header = message.header;
   const FramedHello hello = parse_framed_hello(message);
   accounts_.hello(header, hello);
@@ -178,7 +178,7 @@ void FramedIntake::summarise(double copy_s) {
       "waiting for {:.0f} %, it was on its way, buffers included, for {:.0f} % (median {}, p99 "
       "{}, {}){}",
       share(times.making_median), share(times.waiting_median), share(times.way_median),
-      milliseconds(times.way_median), milliseconds(times.way_p99), clocks,
+      milliseconds_text(times.way_median), milliseconds_text(times.way_p99), clocks,
       copy_s > 0 ? fmt::format(" and was copied out for {:.0f} %", share(copy_s)) : ""));
 }
 

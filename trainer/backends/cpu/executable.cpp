@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "dataflow/error.h"
+#include "dataflow/options.h"
 #include "trainer/backends/cpu/kernels.h"
 
 namespace penstock::cpu {
@@ -110,8 +111,7 @@ void CpuExecutable::refuse(const compiler::PlannedBatch& planned) {
   throw compiler::batch_too_large(
       spec_.batch.images,
       fmt::format("training on {} device{} needs {} of memory", spec_.local_ranks,
-                  spec_.local_ranks == 1 ? "" : "s",
-                  compiler::size_text(static_cast<std::size_t>(wanted))),
+                  spec_.local_ranks == 1 ? "" : "s", size_text(wanted)),
       options_.memory_budget, fitting);
 }
 

@@ -103,7 +103,7 @@ std::optional<ModelClient::Model> ModelClient::read(std::int32_t process, std::i
     throw TimeoutError(fmt::format(
         "waited {} s for the model of rank {} on host {}: it hangs, is stopped, or cannot be "
         "reached; see the messages of the launcher, or raise --timeout",
-        std::chrono::duration<double>(settings_.patience).count(), owner, to.host));
+        to_seconds(settings_.patience), owner, to.host));
   }
   if (reply->kind == MessageKind::no_model) return std::nullopt;
   const std::size_t found = reply->length / sizeof(float);
