@@ -194,7 +194,7 @@ void ImageDecoding::open(const DecodingFeeder& feeder, Source& source, SampleCov
     return std::make_unique<RecordedDecoder>(std::move(decoder), *coverage);
   };
   pool_.emplace(plan, source, make_decoder, context.clock, context.probe);
-  say_places(context);
+  note_places(context);
 }
 
 void ImageDecoding::run(BatchRing& out, std::stop_token stop) {
@@ -202,7 +202,7 @@ void ImageDecoding::run(BatchRing& out, std::stop_token stop) {
   pool_->run(out, std::move(stop));
 }
 
-void ImageDecoding::say_places(const FeederContext& context) const {
+void ImageDecoding::note_places(const FeederContext& context) const {
   if (places_.empty() || !context.data.augment) return;
   std::string note = "decode threads: " + describe_places(places_);
   if (places_.size() < static_cast<std::size_t>(context.threads)) {

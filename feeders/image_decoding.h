@@ -83,7 +83,7 @@ class ImageDecoding {
   void run(BatchRing& out, std::stop_token stop);
 
  private:
-  void say_places(const FeederContext& context) const;
+  void note_places(const FeederContext& context) const;
   void move_slots(const BatchRing& ring) const;
 
   Probe& probe_;

@@ -44,7 +44,7 @@ MappedFile::~MappedFile() {
     ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
-void MappedFile::let_go() const noexcept {
+void MappedFile::release_pages() const noexcept {
   if (!is_mapped() || bytes_.empty()) return;
   ::madvise(const_cast<std::byte*>(bytes_.data()), bytes_.size(), MADV_DONTNEED);
 }

@@ -28,7 +28,7 @@ class MappedFile {
 
   /// Releases the pages that were read. They stay in the page cache, which cannot drop pages that a
   /// process holds.
-  void let_go() const noexcept;
+  void release_pages() const noexcept;
 
  private:
   std::string path_;

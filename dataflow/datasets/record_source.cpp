@@ -66,7 +66,8 @@ class RecordSource final : public Source {
       shards_.push_back(map(files_.path(i)));
     }
     index_ = index_shards(shards_, *format_, plan, damaged_);
-    for (const MappedFile& shard : shards_) shard.let_go();  // so that a cold run can begin cold
+    for (const MappedFile& shard : shards_)
+      shard.release_pages();  // so that a cold run can begin cold
     check(plan);
     order_.emplace(plan, index_.records.size());
   }

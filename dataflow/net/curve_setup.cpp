@@ -10,10 +10,10 @@
 namespace penstock::net {
 namespace {
 
-constexpr std::string_view kAnybody = "any";
+constexpr std::string_view kAny = "any";
 
 Admission read_admission(const std::string& place) {
-  if (place == kAnybody) return {.anybody = true};
+  if (place == kAny) return {.any = true};
   return {.keys = read_certificates(place)};
 }
 

@@ -51,7 +51,7 @@ class FramedIntake {
 
   // For callers that handle hellos and ends themselves. Throw DataError if a message contradicts
   // the accounts, or if a hello announces batches that the run does not want.
-  void greet(const FramedMessage& hello);
+  void hello(const FramedMessage& hello);
   void end(const FramedHeader& header);
   /// Call when this producer can no longer be reached.
   void left(std::uint64_t producer) { accounts_.left(producer); }

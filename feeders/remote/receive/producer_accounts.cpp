@@ -224,12 +224,12 @@ std::optional<FramedHello> ProducerAccounts::hello_of(std::uint64_t producer) co
 }
 
 bool ProducerAccounts::is_of_boot(std::uint64_t producer, std::string_view boot,
-                                  bool untold) const {
+                                  bool fallback) const {
   const std::lock_guard lock(mutex_);
   const auto found = producers_.find(producer);
   const bool is_told =
       found != producers_.end() && found->second.hello && !found->second.hello->boot.empty();
-  return is_told ? found->second.hello->boot == boot : untold;
+  return is_told ? found->second.hello->boot == boot : fallback;
 }
 
 AccountTotals ProducerAccounts::totals() const {

@@ -83,8 +83,8 @@ class ProducerAccounts {
   std::string name_of(std::uint64_t producer) const;
   /// The last hello of the producer; empty: none came.
   std::optional<FramedHello> hello_of(std::uint64_t producer) const;
-  /// Whether its hello had that boot id; returns `untold` if no hello had one.
-  bool is_of_boot(std::uint64_t producer, std::string_view boot, bool untold = false) const;
+  /// Whether its hello had that boot id; returns `fallback` if no hello had one.
+  bool is_of_boot(std::uint64_t producer, std::string_view boot, bool fallback = false) const;
   AccountTotals totals() const;
 
   /// Producers with missing images, at most `most` of them, the largest number first.

@@ -183,7 +183,7 @@ struct ZmqSocket::State {
   }
 
   /// Closes all connections, and waits until libzmq has noticed, a second at most.
-  void hang_up() {
+  void close_connections() {
     count_peers(false);
     for (const auto& [connection, taken] : connections) shutdown(connection, SHUT_RDWR);
     const auto deadline = std::chrono::steady_clock::now() + kHangUp;
@@ -227,7 +227,7 @@ ZmqSocket::~ZmqSocket() {
   // libzmq 4.3 aborts the process if it drops a half-written message of several frames on a
   // connection that ends at that moment.
   const bool drops = state_->socket.get(zmq::sockopt::linger) == 0;
-  if (drops && state_->role != ZmqSocketOptions::Role::pull) state_->hang_up();
+  if (drops && state_->role != ZmqSocketOptions::Role::pull) state_->close_connections();
 }
 
 void* ZmqSocket::native() noexcept { return state_->socket.handle(); }
@@ -273,7 +273,7 @@ std::vector<std::string> ZmqSocket::cut_off_floods(std::int64_t most) {
   return names;
 }
 
-void ZmqSocket::heard(const ZmqMessage& message) {
+void ZmqSocket::note_received(const ZmqMessage& message) {
   State& state = *state_;
   const int connection = message.connection();
   if (!state.connections.contains(connection)) state.count_peers();
@@ -355,13 +355,6 @@ std::int32_t checked_count(std::string_view name, std::int64_t value, std::int64
                       std::to_string(most));
   }
   return static_cast<std::int32_t>(value);
-}
-
-std::string seconds_text(Nanoseconds time) {
-  std::string text = std::to_string(std::chrono::duration<double>(time).count());
-  text.erase(text.find_last_not_of('0') + 1);
-  if (text.back() == '.') text.pop_back();
-  return text + " s";
 }
 
 }  // namespace penstock::remote

@@ -79,13 +79,13 @@ class ZmqSocket {
   std::vector<std::string> cut_off_floods(std::int64_t most);
 
   /// Tells that this message was received, and by which connection.
-  void heard(const ZmqMessage& message);
+  void note_received(const ZmqMessage& message);
   /// Returns names for peers that came and went without a message since the last call. Call when
-  /// all messages that arrived were passed to heard(). Misses a connection that ended before it was
-  /// looked at: libzmq tells neither its peer nor the reason.
+  /// all messages that arrived were passed to note_received(). Misses a connection that ended
+  /// before it was looked at: libzmq tells neither its peer nor the reason.
   std::vector<std::string> mute_peers();
 
-  /// Closes the connection of a message's sender. A producer with a key is not let in again. One
+  /// Closes the connection of a message's sender. A producer with a key is not admitted again. One
   /// without a key may reconnect, as libzmq does by itself. False: it has already gone.
   bool cut_off(const net::MessageSender& sender);
 
@@ -107,8 +107,5 @@ void* inproc_context();
 
 /// Checks an option that counts something. Throws ConfigError, which names the option.
 std::int32_t checked_count(std::string_view name, std::int64_t value, std::int64_t most);
-
-/// Formats a time, such as "0.2 s".
-std::string seconds_text(Nanoseconds time);
 
 }  // namespace penstock::remote

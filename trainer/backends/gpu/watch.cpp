@@ -56,7 +56,7 @@ void GpuWatch::add(std::int32_t gpu, const std::string& pci_bus) {
   gpus_.push_back({gpu, device});
 }
 
-GpuWatch::Sample GpuWatch::look_at(const Gpu& gpu, Time now) const {
+GpuWatch::Sample GpuWatch::read_gpu(const Gpu& gpu, Time now) const {
   Sample sample{.time = now, .gpu = gpu.number};
   unsigned value = 0;
   const auto clock = [&](int which, double& mhz) {
@@ -84,7 +84,7 @@ void GpuWatch::sample(Time now) {
     gpus = gpus_;
   }
   for (const Gpu& gpu : gpus) {
-    const Sample sample = look_at(gpu, now);  // slow: not under the mutex
+    const Sample sample = read_gpu(gpu, now);  // slow: not under the mutex
     const std::lock_guard lock(mutex_);
     samples_.push_back(sample);
   }

@@ -46,7 +46,7 @@ class GpuWatch {
            memory_mib = -1;  // -1: unknown
     std::uint64_t reasons = 0;
   };
-  Sample look_at(const Gpu& gpu, Time now) const;
+  Sample read_gpu(const Gpu& gpu, Time now) const;
   std::vector<Sample> between(Time from, Time to) const;
   // `samples` has at least one element.
   static std::map<std::string, double> figures(const std::vector<Sample>& samples);

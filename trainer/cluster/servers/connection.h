@@ -168,7 +168,7 @@ class ServerConnection {
   void take(std::size_t server, std::span<const std::byte> bytes, const net::Frame& data);
   void take_answer(const ServerHeader& header, const net::Frame& data);
   void send_beats(Time now);
-  void look_at_servers(Time now);
+  void check_servers(Time now);
   void fail(std::exception_ptr why);
   void fail_locked(std::exception_ptr why);
   RankState state() const;

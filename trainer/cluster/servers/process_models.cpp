@@ -247,11 +247,12 @@ class ProcessModelStore final : public ModelStore {
     const net::CurveKeys keys = net::has_curve() ? net::make_curve_keys() : net::CurveKeys{};
     const std::vector<Json> hosts =
         exchange(parts.processes, {{"host", parts.host.identity}, {"public_key", keys.public_key}});
-    const auto is_here = [&](const Json& other) {
+    const auto is_on_this_host = [&](const Json& other) {
       return other.at("host").get<std::string>() == parts.host.identity;
     };
     net::CurveSetup network;
-    if (!std::all_of(hosts.begin(), hosts.end(), is_here)) network = network_of(keys, hosts);
+    if (!std::all_of(hosts.begin(), hosts.end(), is_on_this_host))
+      network = network_of(keys, hosts);
     try {
       server_ = std::make_unique<ModelServer>(
           models_, parts.probe.counter("model_requests_refused"), network);
@@ -268,7 +269,7 @@ class ProcessModelStore final : public ModelStore {
     std::vector<ModelServerAddress> addresses;
     for (std::size_t process = 0; process < servers.size(); ++process) {
       const Json& server = servers[process];
-      const bool here = is_here(hosts[process]);
+      const bool here = is_on_this_host(hosts[process]);
       addresses.push_back({.host = server.at("name"),
                            .endpoint = here ? server.at("endpoint").get<std::string>() : "",
                            .addresses = server.at("addresses"),
