@@ -2,6 +2,7 @@
 #include "dataflow/datasets/mds.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
