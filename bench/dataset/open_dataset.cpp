@@ -5,6 +5,7 @@
 
 #include <cstdio>
 
+#include "dataflow/datasets/detect_source.h"
 #include "dataflow/datasets/shard_list.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"

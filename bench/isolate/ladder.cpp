@@ -19,7 +19,7 @@
 #include "bench/run/processes/child_process.h"
 #include "bench/run/runner.h"
 #include "bench/sweep/sweep.h"
-#include "dataflow/datasets/shard_list.h"
+#include "dataflow/datasets/detect_source.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/file_descriptor.h"
 #include "dataflow/net/zmq_endpoint.h"

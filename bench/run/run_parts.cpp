@@ -20,9 +20,9 @@
 #include "bench/run/trace/trace.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/memory_limit.h"
-#include "trainer/cluster/process_models.h"
 #include "trainer/cluster/processes.h"
 #include "trainer/cluster/servers/connection.h"
+#include "trainer/cluster/servers/process_models.h"
 #include "trainer/initialise.h"
 #include "trainer/update_strategy.h"
 

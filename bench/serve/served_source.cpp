@@ -3,10 +3,11 @@
 
 #include <string>
 
-#include "dataflow/datasets/shard_list.h"
+#include "dataflow/datasets/detect_source.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
 #include "feeders/image_decoding.h"
+#include "feeders/image_source.h"
 
 namespace penstock::serve {
 namespace {

@@ -35,7 +35,7 @@
 #include "bench/run/trace/trace.h"
 #include "bench/verbs/cluster_run.h"
 #include "bench/verbs/device_choice.h"
-#include "dataflow/datasets/shard_list.h"
+#include "dataflow/datasets/detect_source.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/output_file.h"

@@ -26,6 +26,7 @@
 #include "dataflow/host_device.h"
 #include "dataflow/machine/memory_limit.h"
 #include "dataflow/pace.h"
+#include "feeders/remote/receive/zmq_message.h"
 #include "feeders/remote/receive/zmq_socket.h"
 #include "feeders/remote/send/frame_memory.h"
 #include "feeders/remote/send/sender.h"

@@ -18,7 +18,7 @@
 
 #include "bench/run/observe/progress.h"
 #include "bench/run/processes/child_process.h"
-#include "dataflow/net/curve_setup.h"
+#include "dataflow/net/certificate.h"
 #include "tests/support/coloured_images.h"
 #include "tests/support/patience.h"
 #include "tests/support/reserved_port.h"

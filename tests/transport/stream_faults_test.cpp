@@ -3,7 +3,7 @@
 // good producer sends: nothing of theirs becomes a batch, and the good stream goes on to its end.
 #include <random>
 
-#include "dataflow/net/curve_setup.h"
+#include "dataflow/net/certificate.h"
 #include "tests/transport/feed.h"
 #include "tests/transport/raw_producer.h"
 #include "tests/transport/tcp.h"

@@ -22,8 +22,8 @@
 
 #include "bench/run/trace/operation_profile.h"
 #include "dataflow/batch_ring.h"
-#include "dataflow/mark.h"
 #include "dataflow/probe.h"
+#include "dataflow/trace_log.h"
 #include "trainer/activity.h"
 #include "trainer/backend.h"
 #include "trainer/metrics.h"

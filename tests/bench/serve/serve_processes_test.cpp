@@ -15,6 +15,7 @@
 #include "bench/run/processes/child_process.h"
 #include "bench/serve/serve_processes.h"
 #include "dataflow/error.h"
+#include "feeders/remote/wire/framed_texts.h"
 #include "tests/support/jpeg_writer.h"
 #include "tests/support/message_puller.h"
 #include "tests/support/temp_folder.h"

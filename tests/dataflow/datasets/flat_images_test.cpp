@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "dataflow/datasets/flat_images.h"
 #include "dataflow/datasets/image_folder.h"
 
 #include <gtest/gtest.h>

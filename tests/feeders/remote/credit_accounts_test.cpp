@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "feeders/remote/wire/framed_texts.h"
 #include "tests/feeders/remote/sender_fixture.h"
 
 namespace penstock {

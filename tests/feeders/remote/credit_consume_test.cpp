@@ -2,6 +2,7 @@
 // zmq-consume by credit, with producers that follow the protocol and others.
 #include <set>
 
+#include "feeders/remote/wire/framed_texts.h"
 #include "tests/feeders/remote/credit_fixture.h"
 
 namespace penstock {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "dataflow/error.h"
+#include "feeders/remote/wire/framed_texts.h"
 #include "tests/feeders/remote/credit_fixture.h"
 #include "tests/feeders/remote/zmq_encoded_fixture.h"
 

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <set>
 
+#include "feeders/remote/wire/framed_texts.h"
 #include "tests/feeders/remote/sender_fixture.h"
 
 namespace penstock {

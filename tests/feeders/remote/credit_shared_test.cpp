@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "feeders/remote/wire/framed_texts.h"
 #include "tests/feeders/remote/credit_fixture.h"
 
 namespace penstock {

@@ -6,6 +6,7 @@
 
 #include "dataflow/error.h"
 #include "feeders/remote/wire/batch_message.h"
+#include "feeders/remote/wire/framed_texts.h"
 #include "tests/support/framed_messages.h"
 #include "tests/support/thrown_by.h"
 

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "bench/run/processes/child_process.h"
+#include "dataflow/net/certificate.h"
 #include "dataflow/net/curve_setup.h"
 #include "feeders/remote/send/frame_memory.h"
 #include "feeders/remote/send/sender.h"

@@ -10,7 +10,7 @@
 #include <vector>
 #include <zmq.hpp>
 
-#include "feeders/image_decoding.h"
+#include "feeders/image_source.h"
 #include "feeders/remote/send/sender.h"
 #include "tests/feeders/decode_queue_fixture.h"
 #include "tests/feeders/remote/zmq_fixture.h"

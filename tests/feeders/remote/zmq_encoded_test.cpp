@@ -6,7 +6,9 @@
 #include <thread>
 
 #include "dataflow/error.h"
+#include "feeders/image_source.h"
 #include "feeders/remote/receive/message_images.h"
+#include "feeders/remote/wire/framed_texts.h"
 #include "tests/feeders/remote/zmq_encoded_fixture.h"
 #include "tests/support/message_puller.h"
 

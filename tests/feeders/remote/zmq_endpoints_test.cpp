@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "feeders/remote/zmq_consume_plan.h"
+#include "feeders/remote/receive/consume_plan.h"
 #include "tests/feeders/remote/zmq_fixture.h"
 
 namespace penstock {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages of Penstock's format over real sockets: batches, accounts of producers, ends.
 #include "feeders/remote/receive/delivery_times.h"
+#include "feeders/remote/wire/framed_texts.h"
 #include "tests/feeders/remote/zmq_fixture.h"
 #include "tests/support/framed_messages.h"
 

@@ -14,6 +14,7 @@
 #include <fstream>
 #include <thread>
 
+#include "feeders/remote/receive/zmq_message.h"
 #include "feeders/remote/receive/zmq_socket.h"
 #include "tests/support/temp_folder.h"
 

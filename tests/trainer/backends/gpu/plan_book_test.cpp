@@ -22,6 +22,7 @@
 #include "tests/support/text_files.h"
 #include "trainer/backends/gpu/backend.h"
 #include "trainer/backends/gpu/dnn_patterns.h"
+#include "trainer/backends/gpu/find_plan.h"
 #include "trainer/model.h"
 
 namespace penstock::gpu {

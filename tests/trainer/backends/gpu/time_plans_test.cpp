@@ -16,6 +16,7 @@
 #include "dataflow/error.h"
 #include "tests/support/gpu/host_driver.h"
 #include "trainer/backends/gpu/dnn_patterns.h"
+#include "trainer/backends/gpu/time_plans.h"
 
 namespace penstock::gpu {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts that algorithms share: shares of a tensor, messages of floats, and exchanges that
-// several algorithms use.
+// Exchanges over links that the algorithms and LinkCollective share: shares of a tensor, messages
+// of floats, sums and copies along a tree. The algorithms define them.
 #pragma once
 
 #include <cstddef>

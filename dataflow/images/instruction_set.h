@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace penstock::jpeg {
+namespace penstock {
 
 /// portable: the build's own instruction set.
 enum class InstructionSet : std::uint8_t { portable, avx2, avx512 };
@@ -38,4 +38,4 @@ template <class Kernel, class... Arguments>
 }
 #endif
 
-}  // namespace penstock::jpeg
+}  // namespace penstock

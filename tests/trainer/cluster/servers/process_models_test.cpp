@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests models that processes read from each other over real sockets. The processes are threads
 // here, which claim to be on one host or on several.
-#include "trainer/cluster/process_models.h"
+#include "trainer/cluster/servers/process_models.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -26,9 +26,10 @@
 #include "dataflow/host_device.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/uniform_model.h"
-#include "trainer/cluster/process_models.h"
 #include "trainer/cluster/processes.h"
 #include "trainer/cluster/servers/message.h"
+#include "trainer/cluster/servers/model_client.h"
+#include "trainer/cluster/servers/process_models.h"
 
 namespace penstock {
 namespace {

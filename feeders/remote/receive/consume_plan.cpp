@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feeders/remote/zmq_consume_plan.h"
+#include "feeders/remote/receive/consume_plan.h"
 
 #include <algorithm>
 #include <climits>
@@ -50,13 +50,6 @@ std::int64_t hwm_for(const Options& options, std::uint64_t batch, std::int32_t r
                       " batches: one in the socket, one that arrives, and one for each receiver");
   }
   return static_cast<std::int64_t>(std::min<std::uint64_t>(batches - elsewhere, INT_MAX));
-}
-
-/// Formats bytes, such as "173 MB".
-std::string size_text(std::uint64_t bytes) {
-  if (bytes < 10'000) return std::to_string(bytes) + " bytes";
-  if (bytes < 10'000'000) return std::to_string((bytes + 500) / 1'000) + " kB";
-  return std::to_string((bytes + 500'000) / 1'000'000) + " MB";
 }
 
 [[noreturn]] void refuse(std::string_view option, const std::string& why) {
@@ -301,7 +294,7 @@ std::string describe_waiting(const ConsumePlan& plan, const BatchSpec& spec) {
            " messages of each producer wait in sockets, if it has the same hwm, and " +
            std::to_string(plan.held) + " are held until their images are decoded";
   }
-  const auto bytes = static_cast<std::uint64_t>(batches) * batch_bytes(spec);
+  const double bytes = static_cast<double>(batches) * static_cast<double>(batch_bytes(spec));
   const std::string hwm = std::to_string(plan.socket.hwm);
   return "up to " + std::to_string(batches) + " batches (" + std::to_string(batches * spec.images) +
          " images, " + size_text(bytes) + ") of each producer wait outside the ring: " + hwm +

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/backends/gpu/kernel_calls.h"
-
 #include "trainer/backends/gpu/kernels/geometry.h"
 
 namespace penstock::gpu {
