@@ -122,6 +122,7 @@ TEST_F(CreditConsume, StrangersAreInNoAccounts) {
   ASSERT_TRUE(reaches(consumer, "messages_rejected", 2));
   producer.send_batch(0);
   EXPECT_EQ(consumer.next(), 0U);
+  EXPECT_TRUE(says(consumer.all_notes(), "not accepted"));
   EXPECT_EQ(consumer.counter("producers_seen"), 1);
   EXPECT_EQ(consumer.counter("images_sent"), 4);
   EXPECT_EQ(consumer.counter("images_rejected"), 0);
