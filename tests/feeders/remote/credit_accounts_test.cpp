@@ -58,7 +58,7 @@ std::vector<FrameList> eventful_messages() {
           framed_message(end, {})};
 }
 
-TEST_F(CreditConsume, AccountsAreThoseOfProducersThatPush) {
+TEST_F(CreditConsume, AccountsEqualTheAccountsOfPush) {
   const std::vector<std::uint64_t> arrive{0, 3, 2, 6};
   Consumer credited("credit=9,endpoint=" + endpoint() + "-credit", 20s, kSkip);
   Consumer pushed("endpoint=" + endpoint() + "-push", 20s, kSkip);
@@ -98,7 +98,7 @@ TEST_F(CreditConsume, AccountsAreThoseOfProducersThatPush) {
   EXPECT_TRUE(says(pushed.all_notes(), missing));
 }
 
-TEST_F(CreditConsume, WhatCameWithoutACreditIsRefusedAndNotMissing) {
+TEST_F(CreditConsume, ABatchWithoutACreditIsRefusedAndNotMissing) {
   Consumer consumer(options(), 20s, kSkip, {.slots = 8});
   BareProducer producer(endpoint());
   producer.send_hello();
@@ -128,7 +128,7 @@ TEST_F(CreditConsume, StrangersAreInNoAccounts) {
   EXPECT_EQ(consumer.counter("images_rejected"), 0);
 }
 
-TEST_F(CreditConsume, TheDataEndWithThoseThatAreWaitedFor) {
+TEST_F(CreditConsume, TheDataEndWithTheExpectedProducers) {
   RunningConsumer consumer(options(",producers=2"));
   Server first(endpoint(), false, Way::credit), second(endpoint(), false, Way::shared);
   first.feed(0, 3);
@@ -145,7 +145,7 @@ TEST_F(CreditConsume, TheDataEndWithThoseThatAreWaitedFor) {
   EXPECT_TRUE(says(consumer.all_notes(), "of a batch's time its producer made it"));
 }
 
-TEST_F(CreditConsume, WhoComesBackGoesOnWithItsAccount) {
+TEST_F(CreditConsume, AProducerThatComesBackContinuesItsAccount) {
   RunningConsumer consumer(options());
   {
     BareProducer producer(endpoint());

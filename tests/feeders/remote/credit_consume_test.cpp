@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST_F(CreditConsume, AWelcomeSaysWhatIsWantedAndWhen) {
+TEST_F(CreditConsume, AWelcomeHasTheExpectedBatchAndItsTimes) {
   RunningConsumer consumer(options());
   BareProducer producer(endpoint());
   const std::int64_t before = remote::wall_clock_ns();
@@ -50,7 +50,7 @@ TEST_F(CreditConsume, ARingThatIsFullGivesNoMoreCredit) {
   producer.await_credit(5);
 }
 
-TEST_F(CreditConsume, HellosOfOtherBatchesAreRefusedWithWhy) {
+TEST_F(CreditConsume, HellosOfOtherBatchesAreRefusedWithTheReason) {
   RunningConsumer consumer(options(",max_producers=1"), 20s, kSkip);
   BareProducer wide(endpoint(), 1), files(endpoint(), 2), first(endpoint(), 3),
       second(endpoint(), 4);
@@ -91,7 +91,7 @@ TEST_F(CreditConsume, ProducersShareTheRoom) {
   EXPECT_EQ(seen, (std::set<std::uint64_t>{0, 1, 2, 10}));
 }
 
-TEST_F(CreditConsume, WhatAProducerHeldIsFreeWhenItHasGone) {
+TEST_F(CreditConsume, CreditsOfALostProducerAreFree) {
   RunningConsumer consumer("credit=4,credit_together=4,endpoint=" + endpoint());
   auto first = std::make_unique<BareProducer>(endpoint(), 1);
   first->enter(4);
@@ -103,7 +103,7 @@ TEST_F(CreditConsume, WhatAProducerHeldIsFreeWhenItHasGone) {
   EXPECT_TRUE(says(consumer.all_notes(), "disconnected without an end message, after 0 batches"));
 }
 
-TEST_F(CreditConsume, OneThatEndedBeforeItsLastBatchesAreReadIsNotMissed) {
+TEST_F(CreditConsume, AProducerMayEndBeforeItsLastBatchesAreRead) {
   RunningConsumer consumer(options());
   {
     BareProducer producer(endpoint());
@@ -127,7 +127,7 @@ TEST_F(CreditConsume, OneThatEndedBeforeItsLastBatchesAreReadIsNotMissed) {
   EXPECT_TRUE(consumer.all_notes().empty()) << consumer.all_notes();
 }
 
-TEST_F(CreditConsume, OneThatEndsIsNotMissed) {
+TEST_F(CreditConsume, AProducerThatEndsIsNotLost) {
   RunningConsumer consumer(options());
   {
     BareProducer producer(endpoint());
@@ -147,7 +147,7 @@ TEST_F(CreditConsume, OneThatEndsIsNotMissed) {
   EXPECT_EQ(consumer.counter("producers_lost"), 0);
 }
 
-TEST_F(CreditConsume, OneThatComesBackTakesItsOwnPlace) {
+TEST_F(CreditConsume, AProducerThatComesBackKeepsItsPlace) {
   RunningConsumer consumer(options(",max_producers=1"));
   auto producer = std::make_unique<BareProducer>(endpoint(), 5);
   producer->enter(2);
@@ -160,7 +160,7 @@ TEST_F(CreditConsume, OneThatComesBackTakesItsOwnPlace) {
   EXPECT_EQ(consumer.counter("batches_missing"), 0) << "its numbers go on";
 }
 
-TEST_F(CreditConsume, TheProducersClockIsKnownWithinItsBound) {
+TEST_F(CreditConsume, TheClockOffsetOfAProducerLiesWithinItsBound) {
   RunningConsumer consumer(options());
   BareProducer producer(endpoint());
   producer.enter(2);
@@ -213,7 +213,7 @@ TEST_F(CreditConsume, AHelloFromAKnownRoutingIdIsARestart) {
   EXPECT_EQ(consumer.counter("messages_rejected"), 0);
 }
 
-TEST_F(CreditConsume, OneThatTakesOverARoutingIdIsWelcomedAndTheOldCreditsAreFree) {
+TEST_F(CreditConsume, AProducerThatTakesOverARoutingIdIsWelcomedAndTheOldCreditsAreFree) {
   RunningConsumer consumer("credit=4,credit_together=4,max_producers=1,endpoint=" + endpoint());
   BareProducer first(endpoint(), 1, kId);  // its connection remains, as on a host without power
   first.enter(4);
@@ -225,7 +225,7 @@ TEST_F(CreditConsume, OneThatTakesOverARoutingIdIsWelcomedAndTheOldCreditsAreFre
   EXPECT_TRUE(says(consumer.all_notes(), "disconnected without an end message, after 0 batches"));
 }
 
-TEST_F(CreditConsume, WhatItHadSentBeforeItBeganAnewIsTaken) {
+TEST_F(CreditConsume, BatchesSentBeforeARestartAreTaken) {
   RunningConsumer consumer(options(), 20s, {.action = BadSamplePolicy::Action::fail});
   auto first = std::make_unique<BareProducer>(endpoint(), 1, kId);
   first->enter(2);

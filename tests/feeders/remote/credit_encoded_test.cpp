@@ -147,7 +147,7 @@ TEST_F(CreditEncoded, ProducersOfPixelsAreToldWhatToChangeAndTheOtherWayRound) {
   EXPECT_TRUE(says(why, "zmq-consume:encoded=true"));
 }
 
-TEST_F(CreditEncoded, WhatAProducerLeftIsDecodedWhenItHasGone) {
+TEST_F(CreditEncoded, MessagesOfALostProducerAreDecoded) {
   const std::unique_ptr<Feeder> feeder = consumer(",encoded=true,credit=8,credit_together=8");
   Working working(*feeder, spec_, device_, clock_);
   auto first = std::make_unique<BareFiles>(endpoint_, 1);

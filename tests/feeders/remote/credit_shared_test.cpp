@@ -50,7 +50,7 @@ TEST_F(CreditConsume, BatchesOfAPoolWhoseOwnerIsGoneAreStillRead) {
   EXPECT_EQ(consumer.next(), 5U);
 }
 
-TEST_F(CreditConsume, PoolsThatAreNoneAreRefusedByName) {
+TEST_F(CreditConsume, InvalidPoolsAreRefusedByName) {
   RunningConsumer consumer(options(",max_pool=16384"), 20s, kSkip);
   const auto refusal_of = [&](const remote::FramedHello& hello) {
     BareProducer producer(endpoint(), 7 + hello.pool.size());
@@ -72,7 +72,7 @@ TEST_F(CreditConsume, PoolsThatAreNoneAreRefusedByName) {
   EXPECT_EQ(consumer.counter("producers_welcomed"), 0);
 }
 
-TEST_F(CreditConsume, WhereMemoryIsToBeSharedOthersAreRefused) {
+TEST_F(CreditConsume, ProducersWithoutAPoolAreRefusedIfSharedMemoryIsRequired) {
   RunningConsumer consumer(options(",shared_memory=true"), 20s, kSkip);
   BareProducer plain(endpoint());
   plain.send_hello();

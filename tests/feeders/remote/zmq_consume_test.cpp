@@ -131,7 +131,7 @@ TEST_F(ZmqConsume, AFileThatIsNoSocketIsLeftAlone) {
   EXPECT_TRUE(std::filesystem::is_regular_file(file()));
 }
 
-TEST_F(ZmqConsume, EndpointsThatCannotBeAreRefusedWithTheReason) {
+TEST_F(ZmqConsume, InvalidEndpointsAreRefusedWithTheReason) {
   const auto error_of = [](const std::string& options) {
     return thrown_by<ConfigError>([&] { Consumer consumer(options); });
   };
@@ -147,7 +147,7 @@ TEST_F(ZmqConsume, EndpointsThatCannotBeAreRefusedWithTheReason) {
   EXPECT_TRUE(says(error_of("endpoint=" + endpoint() + ",max_message=10"), "a batch has"));
 }
 
-TEST_F(ZmqConsume, AnyAddressMayBeBoundWhereTheUserAcceptsIt) {
+TEST_F(ZmqConsume, AnyAddressMayBeBoundIfTheUserAcceptsIt) {
   const ReservedPort port;
   RunningConsumer consumer("endpoint=tcp://0.0.0.0:" + port.text() + ",insecure");
   Producer producer("tcp://127.0.0.1:" + port.text(), false);
@@ -155,7 +155,7 @@ TEST_F(ZmqConsume, AnyAddressMayBeBoundWhereTheUserAcceptsIt) {
   EXPECT_EQ(consumer.next(), 0U);
 }
 
-TEST_F(ZmqConsume, ItsReserveIsBothSocketsAndTwoOnTheWay) {
+TEST_F(ZmqConsume, ItsReserveIsBothSocketsAndTwoBatchesInFlight) {
   EXPECT_EQ(Consumer("endpoint=" + endpoint() + ",hwm=5").outside_reserve(), 12);
 }
 

@@ -84,7 +84,7 @@ INSTANTIATE_TEST_SUITE_P(All, EncodedWays, ::testing::Bool(), [](const auto& tes
   return std::string(test.param ? "Credit" : "Push");
 });
 
-TEST_P(EncodedWays, PixelsAreThoseOfQueue) {
+TEST_P(EncodedWays, PixelsEqualTheQueueFeeder) {
   const std::string decoding = "crop=center,flip=false";
   std::vector<std::byte> expected = pass("queue:" + decoding);
   const std::size_t whole = kFiles / spec_.images * spec_.images;

@@ -98,7 +98,7 @@ TEST_F(ZmqConsume, BatchesThatAProducerSentSinceTheWindowBeganAreCountedByTheirT
   EXPECT_GT(consumer.fact("producer_window_s"), 0);
 }
 
-TEST_F(ZmqConsume, WhatProducersLoseOrSpoilIsCountedAndNamed) {
+TEST_F(ZmqConsume, LostAndDamagedBatchesAreCountedAndNamed) {
   RunningConsumer consumer("endpoint=" + endpoint() + ",producers=2");
   Producer first(endpoint(), false), second(endpoint(), false);
   first.send(hello_message(1, "first"));
@@ -133,7 +133,7 @@ TEST_F(ZmqConsume, WhatProducersLoseOrSpoilIsCountedAndNamed) {
                        "another consumer; of first on here, pid 4711: 8 of 20; of producer"));
 }
 
-TEST_F(ZmqConsume, ATimeOutSaysThatAllProducersHaveEnded) {
+TEST_F(ZmqConsume, ATimeoutReportsThatAllProducersHaveEnded) {
   std::string said;
   EXPECT_TRUE(with_patience([&](std::chrono::milliseconds timeout) {
     Consumer consumer("endpoint=" + endpoint(), timeout);
