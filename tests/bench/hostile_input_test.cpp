@@ -204,7 +204,7 @@ TEST_F(HostileInput, NothingIsLostWhereStandardErrorCannotBeWritten) {
   EXPECT_EQ(steps_in("r.json"), 20U) << "no text got into a file that took a closed number";
 }
 
-TEST_F(HostileInput, AFileThatMayNotGrowIsSaidAndTheTableStillComes) {
+TEST_F(HostileInput, AFileThatMayNotGrowIsReportedAndTheTableIsPrinted) {
   const ChildExit exit = shell("ulimit -f 1; exec " + run("--num-batches=500 --out=$D/r.json"));
   EXPECT_EQ(exit.code, 6) << exit.last_words;
   EXPECT_TRUE(says(exit.last_words, "r.json': File too large"));

@@ -290,7 +290,7 @@ TEST(DetectSource, FirstBytesDecideWhereNamesDoNot) {
   EXPECT_TRUE(says(told("cifar-100-python/meta", ""), "CIFAR-100"));
 }
 
-TEST(DetectSource, TellsNamesOfFoldersFromThoseOfFiles) {
+TEST(DetectSource, TellsFolderNamesFromFileNames) {
   const auto detected = [](const char* name) {
     TempFolder folder;
     folder.write(name, {});

@@ -128,7 +128,7 @@ TEST(MakeDataset, ReplacesOtherImagesOnlyByForce) {
   EXPECT_NE(refusal([&] { dataset::make_dataset(wanted, {}); }), "");
 }
 
-TEST(MakeDataset, ReplacesNoFileOfThoseNames) {
+TEST(MakeDataset, ReplacesNoExistingFile) {
   const TempFolder folder;
   for (const char* name : {"train", "dataset.json"}) {
     write_text(folder / name, "{}");

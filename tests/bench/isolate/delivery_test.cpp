@@ -206,7 +206,7 @@ TEST_F(DeliveryTest, MoreReceiversTakeNoMoreThanOneThreadReceives) {
   EXPECT_NEAR(recommendations_.front().img_per_s, 25 * kBatch, 1e-6);
 }
 
-TEST_F(DeliveryTest, NobodyIsToBlameWhereTheTrainerTakesAllItCan) {
+TEST_F(DeliveryTest, NoPartIsToBlameIfTheTrainerIsSaturated) {
   const isolate::DeliveryFinding& found =
       find({.holding = 95, .waits_in = 0, .waits_out = 0.98}, 0.2);
   EXPECT_EQ(found.blame, isolate::Blame::nobody);
@@ -238,7 +238,7 @@ TEST_F(DeliveryTest, ATransportWithoutTheirWireTellsNothingOfTheProducers) {
   EXPECT_EQ(find(feed).blame, isolate::Blame::producer_or_network);
 }
 
-TEST_F(DeliveryTest, ClocksThatNobodyKnowsAreSaid) {
+TEST_F(DeliveryTest, UnknownClocksAreReported) {
   find({.bound_us = -1});
   EXPECT_TRUE(says(said(), "from the fastest one"));
   EXPECT_TRUE(says(said(), "zmq-consume:credit=N"));

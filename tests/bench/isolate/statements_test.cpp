@@ -291,7 +291,7 @@ TEST(SweepStatements, TheHeadlineSaysEachOfSeveralDevicesAndRowsAlone) {
   EXPECT_TRUE(says(two, ": 2 configurations compared, in at most 3 runs each. "));
 }
 
-TEST(SweepStatements, OfSeveralTrainersAreThoseOfEachRow) {
+TEST(SweepStatements, OfSeveralTrainersAreMadeForEachRow) {
   SweepResult sweep = simulated_sweep(0, 3, 0);
   SweepResult other = simulated_sweep(1, 3, 0);
   for (Row& row : other.rows) {

@@ -64,7 +64,7 @@ TEST(EpochEdges, ALengthThatIsNotStatedIsSeen) {
   EXPECT_EQ(without_edges(once, once.step_ms).size(), 40U) << "all steps count alike";
 }
 
-TEST(EpochEdges, ThoseThatNoWindowReachesAreNamed) {
+TEST(EpochEdges, EdgesOutsideAllWindowsAreNamed) {
   RunResult run = make_run(20, {}, 0);
   run.facts["loader_steps_per_epoch"] = 5004;
   EXPECT_TRUE(edges_of(run).misses_edges());

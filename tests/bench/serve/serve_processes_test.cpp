@@ -140,7 +140,7 @@ TEST_F(ServeProcesses, ADeathIsReportedAndEndsAll) {
   expect_gone(pids);
 }
 
-TEST_F(ServeProcesses, NobodyOutlivesTheirParent) {
+TEST_F(ServeProcesses, NoChildOutlivesItsParent) {
   MessagePuller puller(endpoint_);
   ChildProcess child(serve({"--processes=3"}));
   const std::set<pid_t> pids = await_producers(puller);
@@ -166,7 +166,7 @@ TEST_F(ServeProcesses, BatchesAreSharedOut) {
   EXPECT_EQ(child.wait().code, 0);
 }
 
-TEST_F(ServeProcesses, WhatCannotBeIsRefused) {
+TEST_F(ServeProcesses, InvalidCombinationsAreRefused) {
   const auto refusal = [&](std::vector<std::string> more) {
     ChildProcess child(serve(std::move(more)));
     const ChildExit& exit = child.wait();

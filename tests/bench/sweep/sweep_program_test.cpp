@@ -135,7 +135,7 @@ TEST_F(SweepProgram, FailedRowsAreWrittenAndTold) {
   EXPECT_TRUE(says(json["runs"][1]["reason"].get<std::string>(), "--num-gpus is 100000"));
 }
 
-TEST_F(SweepProgram, AFolderThatCannotBeWrittenIsSaidFirst) {
+TEST_F(SweepProgram, AFolderThatCannotBeWrittenIsReportedFirst) {
   const ChildExit exit = sweep({"--fake-location=gpu", "--out=/proc/here"});
   EXPECT_EQ(exit.code, 2);
   EXPECT_TRUE(says(exit.last_words, "/proc/here"));

@@ -89,7 +89,7 @@ TEST(Sweep, RefusesMoreConfigurationsThanAnyoneWaitsFor) {
   EXPECT_THROW(sweep.expand({}), ConfigError);
 }
 
-TEST(SameTrainer, LooksAtAllKeysButThoseOfFeeders) {
+TEST(SameTrainer, ComparesAllKeysButTheKeysOfFeeders) {
   RunConfig a, b;
   b.fake_location = "cpu";
   b.data_dir = "elsewhere";

@@ -70,7 +70,7 @@ TEST_F(CurveCertificate, IsNeverOverwritten) {
   EXPECT_FALSE(std::filesystem::exists(files.secret_file));
 }
 
-TEST_F(CurveCertificate, ThatIsNoneIsRefusedWithTheReason) {
+TEST_F(CurveCertificate, AMalformedFileIsRefusedWithTheReason) {
   const net::CertificateFiles files = write("alice");
   const auto refusal = [](const auto& path) {
     return thrown_by<ConfigError>([&] { net::read_secret_certificate(path); });
@@ -102,7 +102,7 @@ TEST_F(CurveCertificate, ThatIsNoneIsRefusedWithTheReason) {
       "");
 }
 
-TEST_F(CurveCertificate, OfSeveralAreReadFromAFolderOrAFile) {
+TEST_F(CurveCertificate, SeveralAreReadFromAFolderOrAFile) {
   const std::string alice = net::read_certificate(write("alice").public_file);
   const std::string bob = net::read_certificate(write("bob").public_file);
   write_text(".hidden", "nothing");

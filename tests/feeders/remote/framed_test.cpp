@@ -289,7 +289,7 @@ TEST(FramedText, NamesAreMadePrintableAndCut) {
             "a?\"b?");
 }
 
-TEST(FramedText, HellosThatAreNoneAreNamed) {
+TEST(FramedText, InvalidHellosAreNamed) {
   EXPECT_TRUE(says(refusal_of_hello(""), "is no JSON object"));
   EXPECT_TRUE(says(refusal_of_hello("[1]"), "is no JSON object"));
   EXPECT_TRUE(says(refusal_of_hello("{\"name\":\"\xff\"}"), "is no JSON object"));

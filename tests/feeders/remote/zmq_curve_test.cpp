@@ -204,7 +204,7 @@ TEST_F(ZmqCurveConnecting, AConsumerMayBeTheClient) {
   EXPECT_EQ(consumer.next(), 2U);
 }
 
-TEST_F(ZmqCurveConnecting, WhoWillNeverComeInGivesUpAndSaysWhatToDo) {
+TEST_F(ZmqCurveConnecting, ARefusedClientGivesUpAndSaysWhatToDo) {
   const std::string endpoint = bind_producer(true);
   const net::CurveKeys stranger = net::make_curve_keys();
   net::write_certificate(stranger, folder_.path(), "stranger");

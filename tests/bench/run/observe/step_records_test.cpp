@@ -104,7 +104,7 @@ TEST_F(Records, ALineThatIsCutIsLeftOut) {
   EXPECT_THROW(parse_saved_results(text + "noise\n", "steps"), DataError);
 }
 
-TEST_F(Records, AFolderThatIsNotThereIsSaidAtOnce) {
+TEST_F(Records, AMissingFolderIsReportedAtOnce) {
   EXPECT_THROW(StepRecords(folder_ / "nowhere" / "steps", config_, clock_), ConfigError);
 }
 

@@ -154,7 +154,7 @@ TEST(ChildProcess, SignalsAreNamed) {
   EXPECT_NE(child.wait().describe().find("signal 11"), std::string::npos);
 }
 
-TEST(ChildProcess, ProgramsThatAreNotThereAreNamed) {
+TEST(ChildProcess, MissingProgramsAreNamed) {
   try {
     ChildProcess child({.arguments = {"/no/such/program"}});
     FAIL() << "started";

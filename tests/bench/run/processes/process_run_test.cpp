@@ -45,7 +45,7 @@ class JoinRun : public ::testing::Test {
   VirtualClock clock_;
 };
 
-TEST_F(JoinRun, TrainsAloneWhereNobodyStartedOthers) {
+TEST_F(JoinRun, TrainsAloneIfNoOtherProcessWasStarted) {
   EXPECT_EQ(join_run(config_, std::nullopt, clock_), nullptr);
   config_.variable_update = "horovod";
   EXPECT_EQ(join_run(config_, std::nullopt, clock_), nullptr);
