@@ -190,7 +190,10 @@ std::string overview() {
 
 /// Adds the place in the job file to errors about its flags.
 int call(const VerbEntry& verb, Invocation invocation) {
-  const JobFile job(verb.name, invocation.arguments);
+  const auto is_verb = [](std::string_view name) {
+    return match_entry(verb_table(), name) != nullptr;
+  };
+  const JobFile job(verb.name, is_verb, invocation.arguments);
   try {
     return verb.run(invocation);
   } catch (const ConfigError& error) {

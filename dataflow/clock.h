@@ -19,6 +19,10 @@ namespace penstock {
 using Time = std::chrono::steady_clock::time_point;
 using Nanoseconds = std::chrono::nanoseconds;
 
+constexpr double to_seconds(Nanoseconds time) noexcept {
+  return std::chrono::duration<double>(time).count();
+}
+
 /// Threads block on a gate until something changes. Notify it through Clock::wake, not directly.
 class Gate {
  public:

@@ -115,8 +115,8 @@ class Device {
   /// The memory is aligned to 4096 bytes, and its pages have been touched. Throws DeviceError if
   /// there is not enough memory.
   virtual Buffer allocate(std::size_t bytes, MemoryKind) = 0;
-  /// True if the device can copy from any host memory as well as from pinned memory, whoever
-  /// allocated it.
+  /// True if the device can copy from any host memory as well as from pinned memory, whichever
+  /// code allocated it.
   virtual bool takes_any_memory() const noexcept { return false; }
   /// Makes host memory that this device did not allocate as good to copy from as pinned memory, for
   /// all devices of this kind. The memory may be read-only. Null if that is impossible.

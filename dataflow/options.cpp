@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/options.h"
 
-#include <charconv>
 #include <cmath>
 #include <limits>
+
+#include <fmt/format.h>
 
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
@@ -46,10 +47,9 @@ double with_unit(std::string_view text, std::span<const Unit> units, std::string
 }  // namespace
 
 std::int64_t parse_integer(std::string_view text, std::string_view what) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) not_a(what, text, "a whole number");
-  return value;
+  const std::optional<std::int64_t> value = parse_number<std::int64_t>(text);
+  if (!value) not_a(what, text, "a whole number");
+  return *value;
 }
 
 double parse_real(std::string_view text, std::string_view what) {
@@ -81,6 +81,20 @@ Nanoseconds parse_duration(std::string_view text, std::string_view what) {
   const double value = with_unit(text, kUnits, what, "a duration such as 250ms, 1.5s or 2min");
   if (value > 1e18) not_a(what, text, "a duration below 30 years");
   return Nanoseconds(static_cast<std::int64_t>(std::llround(value)));
+}
+
+std::string size_text(double bytes) {
+  if (bytes < 1e4) return fmt::format("{:.0f} bytes", bytes);
+  if (bytes < 1e7) return fmt::format("{:.0f} kB", 1e-3 * bytes);
+  return bytes < 1e10 ? fmt::format("{:.0f} MB", 1e-6 * bytes)
+                      : fmt::format("{:.1f} GB", 1e-9 * bytes);
+}
+
+std::string seconds_text(Nanoseconds time) {
+  std::string text = std::to_string(to_seconds(time));
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text + " s";
 }
 
 std::size_t parse_choice(std::string_view text, std::span<const OptionValue> words,

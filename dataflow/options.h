@@ -4,14 +4,17 @@
 // come from that table. One thread reads the options while it makes the component.
 #pragma once
 
+#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "dataflow/clock.h"
@@ -80,5 +83,18 @@ Nanoseconds parse_duration(std::string_view text, std::string_view what);
 /// The place of `text` among the names of `words`.
 std::size_t parse_choice(std::string_view text, std::span<const OptionValue> words,
                          std::string_view what);
+
+/// Empty unless the whole text is one decimal number of that type.
+template <typename Number>
+std::optional<Number> parse_number(std::string_view text) noexcept {
+  Number value{};
+  const char* const end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && at == end ? std::optional(value) : std::nullopt;
+}
+
+// Quantities in messages.
+std::string size_text(double bytes);         ///< "600 bytes", "173 MB", "34.4 GB"
+std::string seconds_text(Nanoseconds time);  ///< "0.2 s"
 
 }  // namespace penstock

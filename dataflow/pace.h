@@ -24,8 +24,8 @@ class Pace {
 
   /// Blocks until `images` more are due, or a stop is requested. Due times are multiples of the
   /// rate since the start, so that late wake-ups do not add up. A call that comes more than one
-  /// batch after its due time starts anew: it does not make up for time in which no batch was
-  /// taken.
+  /// batch after its due time restarts the schedule: it does not make up for time in which no batch
+  /// was taken.
   void await(std::int64_t images, std::stop_token stop);
 
  private:

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "dataflow/clock.h"
-#include "dataflow/mark.h"
+#include "dataflow/trace_log.h"
 
 namespace penstock {
 

@@ -11,6 +11,7 @@
 #include "dataflow/source.h"
 #include "feeders/feeder.h"
 #include "feeders/image_decoding.h"
+#include "feeders/image_source.h"
 
 namespace penstock {
 namespace {

@@ -137,7 +137,7 @@ struct FeederEntry {
   /// TimeoutError; Error if the plan's stop is requested.
   std::optional<FeederBatches> (*describe_batches)(const Options&, const DataPlan&,
                                                    std::int32_t feeders) = nullptr;
-  /// Whether the options name somebody's loader, which the run asks for batches when a training
+  /// Whether the options name a user's loader, which the run asks for batches when a training
   /// loop does (RunConfig::loop): its rings have the loop's depth. Null: no.
   bool (*is_loader)(const Options&) = nullptr;
   /// How many batches may wait outside our rings, in socket buffers, when the window begins.

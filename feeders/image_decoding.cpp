@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeders/image_decoding.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdint>
@@ -10,8 +9,6 @@
 #include <string>
 #include <utility>
 
-#include "dataflow/datasets/shard_list.h"
-#include "dataflow/datasets/source_over.h"
 #include "dataflow/decoder.h"
 #include "dataflow/error.h"
 #include "dataflow/images/normalisation.h"
@@ -197,7 +194,7 @@ void ImageDecoding::open(const DecodingFeeder& feeder, Source& source, SampleCov
     return std::make_unique<RecordedDecoder>(std::move(decoder), *coverage);
   };
   pool_.emplace(plan, source, make_decoder, context.clock, context.probe);
-  say_places(context);
+  note_places(context);
 }
 
 void ImageDecoding::run(BatchRing& out, std::stop_token stop) {
@@ -205,7 +202,7 @@ void ImageDecoding::run(BatchRing& out, std::stop_token stop) {
   pool_->run(out, std::move(stop));
 }
 
-void ImageDecoding::say_places(const FeederContext& context) const {
+void ImageDecoding::note_places(const FeederContext& context) const {
   if (places_.empty() || !context.data.augment) return;
   std::string note = "decode threads: " + describe_places(places_);
   if (places_.size() < static_cast<std::size_t>(context.threads)) {
@@ -226,103 +223,6 @@ void ImageDecoding::move_slots(const BatchRing& ring) const {
                 std::to_string(*slot_node_) + ": " + std::strerror(errno));
     return;
   }
-}
-
-// ---- sources ----------------------------------------------------------------
-
-namespace {
-
-std::string text_of(const ComponentText& component) {
-  std::string text = component.name;
-  for (const auto& [key, value] : component.values) {
-    text += (text.size() == component.name.size() ? ':' : ',') + key + '=' + value;
-  }
-  return text;
-}
-
-/// Text of a source that turns each image into what the jpeg decoder would give in evaluation.
-ComponentText source_of_pixels(const DecodingFeeder& feeder) {
-  const Options& options = feeder.context.options;
-  const Augmentation typed = read_augmentation("queue", options), still = evaluation_of(typed);
-  if (options.given("crop") && typed.crop != still.crop) {
-    throw ConfigError("queue: decode=raw holds one crop of each image, but crop is " +
-                      std::string(name_of(typed.crop)) + ", which is random; expected " +
-                      std::string(name_of(still.crop)) +
-                      " or full; leave crop out, or use decode=full,source=memory");
-  }
-  if (options.given("color") && typed.colour != still.colour) {
-    throw ConfigError("queue: decode=raw holds the colours of each image, but color is " +
-                      options.text("color") +
-                      ", which is random; leave color out, or use decode=full,source=memory");
-  }
-  const std::string& source = options.text("source");
-  ComponentText text = parse_component(source == "auto" ? "memory" : source);
-  ComponentText decoder = decoder_text(feeder, find_entry(decoder_table(), "jpeg"), false);
-  std::erase_if(decoder.values, [](const auto& value) { return value.first == "decode"; });
-  text.values.emplace_back("pixels", text_of(decoder));
-  return text;
-}
-
-std::unique_ptr<Source> read_files(std::unique_ptr<Source> source, bool whole_files,
-                                   const FeederContext& context) {
-  const std::string& way = context.options.text("io");
-  if (way.empty()) return source;
-  const FileList* const files = source->facts().files;
-  if (files == nullptr || files->size() == 0) {
-    throw ConfigError("queue: option 'io' is '" + way +
-                      "', and the source reads no files while it runs; leave the option out");
-  }
-  std::string note;
-  std::unique_ptr<FileReader> reader = make_file_reader(way, files->path(0).c_str(), note);
-  if (way == "direct" && note.empty()) context.probe.fact("direct_reads", 1);
-  if (!note.empty()) context.probe.note(std::move(note));
-  return datasets::read_by(std::move(source), std::move(reader), whole_files);
-}
-
-std::unique_ptr<Source> read_ahead(std::unique_ptr<Source> source, const Options& options) {
-  constexpr std::int64_t kMost = 4096, kMostReaders = 32;
-  const std::int64_t samples = options.integer("readahead");
-  if (samples < 0 || samples > kMost) {
-    throw ConfigError("queue: option 'readahead' is " + std::to_string(samples) +
-                      "; expected 0 to " + std::to_string(kMost) + " samples");
-  }
-  if (samples == 0) return source;
-  return datasets::read_ahead(
-      std::move(source), {.samples = static_cast<std::size_t>(samples),
-                          .bytes = std::uint64_t{256} << 20,
-                          .readers = static_cast<std::int32_t>(std::min(samples, kMostReaders))});
-}
-
-}  // namespace
-
-std::unique_ptr<Source> make_image_source(const FeederContext& context) {
-  const DecodingFeeder feeder{"queue", context};
-  const bool pixels = holds_pixels(feeder);
-  const ComponentText text =
-      pixels ? source_of_pixels(feeder)
-             : datasets::source_text(context.options.text("source"), context.data.directory);
-  const SourceEntry& entry = find_entry(source_table(), text.name);
-  const bool can_hold_pixels = std::ranges::any_of(
-      entry.options, [](const OptionSpec& option) { return option.name == "pixels"; });
-  if (pixels && !can_hold_pixels) {
-    throw ConfigError("queue: decode=raw reads pixels from memory, but source is '" + text.name +
-                      "'; leave source out, or use source=memory");
-  }
-  DataPlan plan = context.data;
-  plan.image = context.spec.image;
-  plan.threads = context.threads;
-  const Options options(entry.name, entry.options, text);
-  if (!pixels && can_hold_pixels && options.given("pixels")) {
-    throw ConfigError("queue: the source holds pixels, '" + options.text("pixels") +
-                      "', which only decode=raw can read; leave pixels out of source");
-  }
-  if (!context.options.flag("repeat_cached_sample")) {
-    return read_ahead(read_files(entry.make(plan, options), entry.class_folders, context),
-                      context.options);
-  }
-  const std::unique_ptr<Source> set = read_files(
-      entry.make(datasets::plan_of_first_sample(plan), options), entry.class_folders, context);
-  return datasets::repeat_first_sample(*set, plan);
 }
 
 }  // namespace penstock

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by the feeders that read or decode images: their options, and the Source and the
-// DecodePool built from them.
+// Decoding, shared by the feeders that decode images: its options, and the DecodePool built from
+// them.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <stop_token>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -85,7 +83,7 @@ class ImageDecoding {
   void run(BatchRing& out, std::stop_token stop);
 
  private:
-  void say_places(const FeederContext& context) const;
+  void note_places(const FeederContext& context) const;
   void move_slots(const BatchRing& ring) const;
 
   Probe& probe_;
@@ -93,29 +91,5 @@ class ImageDecoding {
   const std::optional<std::int32_t> slot_node_;
   std::optional<DecodePool> pool_;
 };
-
-// ---- sources ----------------------------------------------------------------
-
-// Shared by the feeders that read images of data sets: their source options and the Source built
-// from them.
-
-inline constexpr OptionSpec kSourceOptions[] = {
-    {"source", "auto",
-     "data-set format, such as memory:limit=512MiB; auto: by file names in --data-dir; with "
-     "decode=raw: memory"},
-    {"io", "",
-     "how to read files: pread, direct (O_DIRECT, bypasses the page cache) or uring (io_uring); "
-     "default: read() for image files, mmap for packed ones"},
-    {"readahead", "0",
-     "samples to read ahead, in as many threads (at most 32), for storage with high latency"},
-    {"repeat_cached_sample", "false",
-     "repeat the first sample from memory: measures decoding without storage"},
-    {"coverage", "",
-     "file for the samples seen in each epoch, of several ranks FILE.RANK, for `penstock dataset "
-     "coverage`; default: none"},
-};
-
-/// Creates the source that the options of the feeder `queue` name. Throws ConfigError.
-std::unique_ptr<Source> make_image_source(const FeederContext& context);
 
 }  // namespace penstock

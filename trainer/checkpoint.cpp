@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <system_error>
@@ -14,6 +13,7 @@
 #include "dataflow/error.h"
 #include "dataflow/machine/input_file.h"
 #include "dataflow/machine/output_file.h"
+#include "dataflow/options.h"
 
 namespace penstock {
 namespace {
@@ -38,13 +38,6 @@ std::string crc_of(std::span<const std::span<const std::byte>> parts) {
   return text;
 }
 
-/// Parses `text` as one decimal number. The whole text must be the number.
-template <typename Number>
-bool parse_number(std::string_view text, Number& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
 std::string metadata_of(const SafeTensors& tensors, const std::string& key) {
   const auto found = tensors.metadata.find(key);
   return found == tensors.metadata.end() ? std::string() : found->second;
@@ -52,27 +45,26 @@ std::string metadata_of(const SafeTensors& tensors, const std::string& key) {
 
 template <typename Number>
 Number number_of(const SafeTensors& tensors, const std::string& key) {
-  Number number{};
   const std::string text = metadata_of(tensors, key);
-  if (!parse_number(text, number) || number < Number{}) {
+  const std::optional<Number> number = parse_number<Number>(text);
+  if (!number || *number < Number{}) {
     throw DataError("its metadata '" + key + "' are '" + text +
                     "'; expected a whole number of at least 0");
   }
-  return number;
+  return *number;
 }
 
 std::optional<LossScale> parse_loss_scale(const SafeTensors& tensors) {
   const std::string scale = metadata_of(tensors, "loss_scale");
   const std::string good_steps = metadata_of(tensors, "loss_scale_good_steps");
   if (scale.empty() && good_steps.empty()) return std::nullopt;
-  LossScale found;
-  if (!parse_number(scale, found.scale) || !parse_number(good_steps, found.good_steps) ||
-      !(found.scale > 0 && std::isfinite(found.scale)) ||
-      !(found.good_steps >= 0 && found.good_steps <= kMostCountedSteps)) {
+  const auto found = parse_number<float>(scale), counted = parse_number<float>(good_steps);
+  if (!found || !counted || !(*found > 0 && std::isfinite(*found)) ||
+      !(*counted >= 0 && *counted <= kMostCountedSteps)) {
     throw DataError("its loss scale is '" + scale + "', after '" + good_steps +
                     "' steps; expected a number above 0, and a count");
   }
-  return found;
+  return LossScale{.scale = *found, .good_steps = *counted};
 }
 
 CheckpointInfo parse_info(const SafeTensors& tensors) {
@@ -271,14 +263,12 @@ std::vector<std::int64_t> list_checkpoints(const fs::path& folder) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().native();
-    std::int64_t step = 0;
     if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) continue;
     if (name.size() <= kPrefix.size() + kSuffix.size()) continue;
     const std::string_view number = std::string_view(name).substr(
         kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size());
-    if (parse_number(number, step) && step >= 0 && checkpoint_path({}, step) == name) {
-      steps.push_back(step);
-    }
+    const auto step = parse_number<std::int64_t>(number);
+    if (step && *step >= 0 && checkpoint_path({}, *step) == name) steps.push_back(*step);
   }
   std::sort(steps.begin(), steps.end());
   return steps;

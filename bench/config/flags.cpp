@@ -18,7 +18,7 @@
 
 #include "bench/config/foreign_flags.h"
 #include "bench/config/run_config.h"
-#include "bench/report/terminal.h"
+#include "bench/document/terminal.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
@@ -180,8 +180,8 @@ class HelpFormatter : public CLI::Formatter {
 
  private:
   const std::string arguments_;
-  const std::size_t width_ = report::is_terminal(STDOUT_FILENO)
-                                 ? static_cast<std::size_t>(report::style_of(STDOUT_FILENO).width)
+  const std::size_t width_ = document::is_terminal(STDOUT_FILENO)
+                                 ? static_cast<std::size_t>(document::style_of(STDOUT_FILENO).width)
                                  : std::string::npos;
 };
 

@@ -10,7 +10,7 @@
 #include <iterator>
 #include <sstream>
 
-#include "bench/cli.h"
+#include "bench/config/flags.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 
@@ -32,7 +32,8 @@ int line_of(std::string_view word, std::string_view text, int first = 1) {
 
 }  // namespace
 
-JobFile::JobFile(std::string_view verb, std::vector<std::string>& arguments) {
+JobFile::JobFile(std::string_view verb, const IsVerb& is_verb,
+                 std::vector<std::string>& arguments) {
   const auto end = std::find(arguments.begin(), arguments.end(), "--");
   const auto found = std::find_if(arguments.begin(), end, [](const std::string& word) {
     return word == "--config" || word.starts_with("--config=");
@@ -42,14 +43,14 @@ JobFile::JobFile(std::string_view verb, std::vector<std::string>& arguments) {
   if (!has_value && found + 1 == end) throw ConfigError("--config needs a value: a TOML file");
   path_ = has_value ? found->substr(found->find('=') + 1) : *(found + 1);
   const auto place = arguments.erase(found, found + (has_value ? 1 : 2));
-  std::vector<std::string> flags = read(verb);
+  std::vector<std::string> flags = read(verb, is_verb);
   std::erase_if(flags, [&](const std::string& flag) {
     return is_typed(flag.substr(2, flag.find('=') - 2), arguments);
   });
   arguments.insert(place, flags.begin(), flags.end());
 }
 
-std::vector<std::string> JobFile::read(std::string_view verb) {
+std::vector<std::string> JobFile::read(std::string_view verb, const IsVerb& is_verb) {
   std::ifstream file(path_);
   const std::string text(std::istreambuf_iterator<char>(file), {});
   if (!file.good() && !file.eof()) {
@@ -62,7 +63,7 @@ std::vector<std::string> JobFile::read(std::string_view verb) {
   std::vector<std::string> flags;
   for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_config(in)) {
     const std::string section = join(item.parents, ".");
-    if (!section.empty() && match_entry(verb_table(), section) == nullptr) {
+    if (!section.empty() && !is_verb(section)) {
       throw ConfigError(
           fmt::format("{}, line {}: section [{}] is no verb; expected one such as "
                       "[run] or [sweep]",

@@ -246,6 +246,13 @@ std::int64_t resolve_steps(const RunConfig& config, const DataExtent& extent) {
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(steps - kSlack)));
 }
 
+bool evaluates_while_training(const RunConfig& config) {
+  return config.eval_during_training_every_n_steps > 0 ||
+         config.eval_during_training_every_n_epochs > 0 ||
+         !config.eval_during_training_at_specified_steps.empty() ||
+         !config.eval_during_training_at_specified_epochs.empty();
+}
+
 Hyper hyper_of(const RunConfig& config) {
   return {.weight_decay = static_cast<float>(config.weight_decay),
           .gradient_clip = static_cast<float>(config.gradient_clip)};

@@ -85,6 +85,9 @@ LearningRatePlan learning_rate_plan(const RunConfig& config, const ModelEntry& m
 /// for epochs with a feeder of unlimited data.
 std::int64_t resolve_steps(const RunConfig& config, const DataExtent& extent);
 
+/// True if a run of `config` evaluates during training. No total is printed then.
+bool evaluates_while_training(const RunConfig& config);
+
 /// Hyperparameters that do not depend on the step.
 Hyper hyper_of(const RunConfig& config);
 

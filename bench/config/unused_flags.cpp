@@ -7,10 +7,9 @@
 #include <cstdio>
 #include <string_view>
 
-#include "bench/cli.h"
+#include "bench/config/flags.h"
 #include "bench/config/training_loop.h"
 #include "bench/config/training_rules.h"
-#include "bench/report/step_table.h"
 #include "dataflow/entry.h"
 #include "dataflow/options.h"
 #include "feeders/feeder.h"
@@ -40,7 +39,7 @@ bool has_host_ring(const RunConfig& run) {
   return feeder == nullptr || feeder->slots != MemoryKind::device;
 }
 bool has_own_depth(const RunConfig& run) { return !has_loader(run); }
-bool evaluates(const RunConfig& run) { return run.eval || report::evaluates_while_training(run); }
+bool evaluates(const RunConfig& run) { return run.eval || evaluates_while_training(run); }
 bool trains(const RunConfig& run) { return !run.eval && !run.forward_only; }
 bool has_resnet_rates(const RunConfig& run) {
   const ModelEntry* const model = entry_of(model_table(), run.model);

@@ -13,8 +13,8 @@
 
 #include "bench/dataset/open_dataset.h"
 #include "bench/record/statistics.h"
+#include "dataflow/datasets/detect_source.h"
 #include "dataflow/datasets/image_folder.h"
-#include "dataflow/datasets/shard_list.h"
 #include "dataflow/decoder.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"

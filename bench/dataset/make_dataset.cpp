@@ -10,7 +10,9 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <filesystem>
@@ -21,9 +23,11 @@
 #include <thread>
 #include <vector>
 
+#include "bench/dataset/default_dataset.h"
 #include "bench/dataset/jpeg_file.h"
 #include "bench/dataset/synthetic_photo.h"
 #include "bench/dataset/textures.h"
+#include "bench/record/machine.h"
 #include "dataflow/datasets/image_folder.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/file_descriptor.h"
@@ -349,9 +353,20 @@ MadeDataset make_dataset(const MakeDataset& order, const std::stop_token& stop) 
   return {MadeDataset::Outcome::made, painters.bytes()};
 }
 
-double estimated_seconds(const DatasetParameters& parameters, std::int32_t threads) {
-  return kSecondsPerImage * static_cast<double>(parameters.images + parameters.val_images) /
-         threads;
+void announce(const MakeDataset& order) {
+  const DatasetParameters& made = order.parameters;
+  const auto images = static_cast<double>(made.images + made.val_images);
+  fmt::print(stderr, "penstock: making {} + {} synthetic photographs in {}, about {:.0f} s\n",
+             made.images, made.val_images, order.directory,
+             std::ceil(kSecondsPerImage * images / order.threads));
+}
+
+void make_default_dataset(const std::string& parent, const std::stop_token& stop) {
+  MakeDataset order{.directory = parent, .threads = usable_cores()};
+  order.on_progress = [&](std::int64_t done, std::int64_t) {
+    if (done == 0) announce(order);
+  };
+  make_dataset(order, stop);
 }
 
 }  // namespace penstock::dataset

@@ -44,7 +44,7 @@ struct MadeDataset {
 /// splits with other parameters. If it ends early, it removes what it wrote.
 MadeDataset make_dataset(const MakeDataset& order, const std::stop_token& stop);
 
-/// The approximate seconds that make_dataset takes on `threads` threads, for announcements.
-double estimated_seconds(const DatasetParameters& parameters, std::int32_t threads);
+/// Says in one line on stderr what make_dataset makes, and about how long it takes.
+void announce(const MakeDataset& order);
 
 }  // namespace penstock::dataset

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bench/isolate/cost.h"
+#include "bench/analysis/cost.h"
 #include "bench/record/report_text.h"
 #include "bench/statistics/input_cost.h"
 
@@ -187,7 +187,7 @@ void add_rungs(DeliveryFinding& found, const std::vector<RungFinding>& ladder, b
   }
 }
 
-void rename_outside(const DeliveryFinding& found, StageFinding& stage) {
+void rename_outside(const DeliveryFinding& found, analysis::StageFinding& stage) {
   if (found.blame == Blame::network) {
     stage.name = "carry";
     stage.workers = "network";
@@ -277,12 +277,12 @@ std::string alone_sentence(const DeliveryFinding& found) {
 
 std::optional<DeliveryFinding> find_delivery(const Row& coupled,
                                              const std::vector<RungFinding>& ladder,
-                                             Diagnosis& diagnosis) {
+                                             analysis::Diagnosis& diagnosis) {
   std::vector<RunDelivery> runs;
   const RunResult* last = nullptr;
   for (const Repetition& repetition : coupled.repetitions) {
     const RunResult& result = repetition.result;
-    if (!is_usable(result) || result.stages.empty() || !(result.window_s > 0)) continue;
+    if (!analysis::is_usable(result) || result.stages.empty() || !(result.window_s > 0)) continue;
     runs.push_back(delivery_of(result));
     last = &result;
   }
@@ -319,8 +319,8 @@ std::optional<DeliveryFinding> find_delivery(const Row& coupled,
   add_parts(found, runs, begun);
   add_rungs(found, ladder, has_wire(coupled.config.fake_location));
   if (diagnosis.bottleneck) {
-    StageFinding& stage = diagnosis.stages[*diagnosis.bottleneck];
-    if (is_outside(stage)) {
+    analysis::StageFinding& stage = diagnosis.stages[*diagnosis.bottleneck];
+    if (analysis::is_outside(stage)) {
       found.blame = outside_blame(found);
       rename_outside(found, stage);
     } else if (stage.workers != "stager") {
@@ -340,10 +340,6 @@ std::vector<std::string> delivery_sentences(const DeliveryFinding& found) {
     sentences.push_back(fmt::format("Not known: {}.", found.not_known));
   }
   return sentences;
-}
-
-bool is_outside(const StageFinding& stage) {
-  return stage.workers == "producer" || stage.workers == "network";
 }
 
 }  // namespace penstock::isolate

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/isolate/diagnosis.h"
+#include "bench/analysis/diagnosis.h"
 #include "bench/isolate/ladder.h"
 #include "bench/record/sweep_result.h"
 #include "bench/statistics/estimate.h"
@@ -80,12 +80,9 @@ struct DeliveryFinding {
 /// the stage that `diagnosis` calls the producer is renamed to the network.
 std::optional<DeliveryFinding> find_delivery(const Row& coupled,
                                              const std::vector<RungFinding>& ladder,
-                                             Diagnosis& diagnosis);
+                                             analysis::Diagnosis& diagnosis);
 
 /// Says in sentences who is to blame and why, what each side could do, and what is not known.
 std::vector<std::string> delivery_sentences(const DeliveryFinding& found);
-
-/// Is this stage outside the run's receivers: a producer, or the network?
-bool is_outside(const StageFinding& stage);
 
 }  // namespace penstock::isolate

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/isolate/cost.h"
+#include "bench/analysis/cost.h"
 #include "bench/isolate/ladder.h"
 #include "bench/isolate/variation.h"
 #include "dataflow/clock.h"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "bench/isolate/isolator.h"
-#include "bench/run/progress_line.h"
+#include "bench/run/observe/progress_line.h"
 #include "bench/sweep/result_folder.h"
 
 namespace penstock::isolate {

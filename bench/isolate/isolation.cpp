@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/isolate/cost.h"
+#include "bench/analysis/cost.h"
 #include "bench/isolate/delivery.h"
 #include "bench/isolate/isolate_plan.h"
 #include "bench/isolate/verdict.h"
@@ -55,8 +55,8 @@ class Warnings {
       const Row& row = *each;
       std::size_t least = kFewSteps;
       for (const Repetition& repetition : row.repetitions) {
-        if (is_usable(repetition.result)) {
-          least = std::min(least, steady_state(repetition.result).steps);
+        if (analysis::is_usable(repetition.result)) {
+          least = std::min(least, analysis::steady_state(repetition.result).steps);
         }
       }
       if (least >= kFewSteps) continue;
@@ -71,8 +71,8 @@ class Warnings {
     constexpr double kMatters = 0.02;
     double hidden = 0;
     for (const Repetition& repetition : coupled().repetitions) {
-      if (!is_usable(repetition.result)) continue;
-      const SteadyRun run = steady_state(repetition.result);
+      if (!analysis::is_usable(repetition.result)) continue;
+      const analysis::SteadyRun run = analysis::steady_state(repetition.result);
       hidden = std::max(hidden, run.kept_up_ms / run.step_ms - 1);
     }
     if (hidden <= kMatters) return;
@@ -89,8 +89,8 @@ class Warnings {
       std::size_t drifting = 0, runs = 0;
       double most = 0;
       for (const Repetition& repetition : row.repetitions) {
-        if (!is_usable(repetition.result)) continue;
-        const SteadyRun run = steady_state(repetition.result);
+        if (!analysis::is_usable(repetition.result)) continue;
+        const analysis::SteadyRun run = analysis::steady_state(repetition.result);
         ++runs;
         drifting += run.drifting ? 1 : 0;
         if (run.drifting && std::abs(run.drift_percent) > std::abs(most)) most = run.drift_percent;
@@ -104,10 +104,11 @@ class Warnings {
   }
 
   void split() {
-    const bool known = std::all_of(
-        coupled().repetitions.begin(), coupled().repetitions.end(), [](const Repetition& each) {
-          return !is_usable(each.result) || steady_state(each.result).split_known;
-        });
+    const bool known = std::all_of(coupled().repetitions.begin(), coupled().repetitions.end(),
+                                   [](const Repetition& each) {
+                                     return !analysis::is_usable(each.result) ||
+                                            analysis::steady_state(each.result).split_known;
+                                   });
     if (!known) {
       add("runs did not record what their devices waited for: starvation and transfer are in the "
           "residual");
@@ -192,13 +193,14 @@ class Warnings {
 
   /// The cost in quiet blocks, if there are enough of them.
   std::string without(const std::vector<std::size_t>& noisy) const {
-    std::vector<BlockPair> quiet = pair_blocks(found_.measurement.ceiling(), coupled());
-    std::erase_if(quiet, [&](const BlockPair& pair) {
+    std::vector<analysis::BlockPair> quiet =
+        analysis::pair_blocks(found_.measurement.ceiling(), coupled());
+    std::erase_if(quiet, [&](const analysis::BlockPair& pair) {
       return std::find(noisy.begin(), noisy.end(), static_cast<std::size_t>(pair.block)) !=
              noisy.end();
     });
     if (quiet.size() < kMinBlocks) return "";
-    const auto cost = find_cost(quiet, images_per_step(coupled()), plan_.targets);
+    const auto cost = analysis::find_cost(quiet, images_per_step(coupled()), plan_.targets);
     return "; without them the cost is " + cost_text(*cost, "block");
   }
 
@@ -239,7 +241,7 @@ std::vector<const Row*> supplies_of(const Measurement& measurement) {
     like.feeder_threads = row.config.feeder_threads;
     like.num_batches = row.config.num_batches;
     like.num_warmup_batches = row.config.num_warmup_batches;
-    if (row.config == like && supply_of(row)) supplies.push_back(&row);
+    if (row.config == like && analysis::supply_of(row)) supplies.push_back(&row);
   }
   const auto threads = [](const Row* row) { return row->config.feeder_threads; };
   std::stable_sort(supplies.begin(), supplies.end(),
@@ -265,27 +267,27 @@ void analyse(Isolation& found, const IsolatePlan& plan) {
   Measurement& measurement = found.measurement;
   const Row& ceiling = measurement.ceiling();
   const Row& coupled = measurement.coupled();
-  const std::vector<BlockPair> blocks = pair_blocks(ceiling, coupled);
+  const std::vector<analysis::BlockPair> blocks = analysis::pair_blocks(ceiling, coupled);
   measurement.blocks = blocks.size();
-  found.cost = find_cost(blocks, images_per_step(coupled), plan.targets);
+  found.cost = analysis::find_cost(blocks, images_per_step(coupled), plan.targets);
   if (measurement.waiting_row) {
     const Row& waiting = measurement.sweep.rows[*measurement.waiting_row];
-    found.cost_if_waiting =
-        find_cost(pair_blocks(ceiling, waiting), images_per_step(waiting), plan.targets);
+    found.cost_if_waiting = analysis::find_cost(analysis::pair_blocks(ceiling, waiting),
+                                                images_per_step(waiting), plan.targets);
   }
   std::vector<const RunResult*> runs;
   for (const Repetition& repetition : coupled.repetitions) {
-    if (is_usable(repetition.result)) runs.push_back(&repetition.result);
+    if (analysis::is_usable(repetition.result)) runs.push_back(&repetition.result);
   }
   found.epochs = epoch_edges(runs);
   if (measurement.supply_row) {
-    found.supply_img_per_s = supply_of(measurement.sweep.rows[*measurement.supply_row]);
+    found.supply_img_per_s = analysis::supply_of(measurement.sweep.rows[*measurement.supply_row]);
   }
   if (found.cost) {
-    found.diagnosis = diagnose({.coupled = coupled,
-                                .cost = *found.cost,
-                                .has_producer = plan.has_producer,
-                                .crowded = is_crowded(measurement)});
+    found.diagnosis = analysis::diagnose({.coupled = coupled,
+                                          .cost = *found.cost,
+                                          .has_producer = plan.has_producer,
+                                          .crowded = is_crowded(measurement)});
     if (plan.has_producer) {
       found.delivery = find_delivery(coupled, found.ladder, found.diagnosis);
     }

@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "bench/isolate/cost.h"
+#include "bench/analysis/cost.h"
+#include "bench/analysis/diagnosis.h"
 #include "bench/isolate/delivery.h"
-#include "bench/isolate/diagnosis.h"
 #include "bench/isolate/isolate_plan.h"
 #include "bench/isolate/ladder.h"
 #include "bench/isolate/noise.h"
@@ -43,13 +43,13 @@ struct Measurement {
 
 struct Isolation {
   Measurement measurement;
-  std::optional<InputCostFinding> cost;
+  std::optional<analysis::InputCostFinding> cost;
   std::optional<statistics::Estimate> supply_img_per_s;
   EpochEdges epochs;  ///< of a loader
   /// The cost in a loop that waits for each step, if the measured loop runs ahead.
-  std::optional<InputCostFinding> cost_if_waiting;
+  std::optional<analysis::InputCostFinding> cost_if_waiting;
   std::optional<DeliveryFinding> delivery;  ///< of a feeder that receives from other processes
-  Diagnosis diagnosis;
+  analysis::Diagnosis diagnosis;
   Predictions predictions;
   std::vector<RungFinding> ladder;            ///< empty unless asked for
   std::optional<VariationFinding> variation;  ///< none unless asked for

@@ -67,7 +67,7 @@ report::Waterfall waterfall_of_ladder(const Isolation& isolation,
 /// From the device's own time to the time with the feeder, split by what the device waited for.
 report::Waterfall waterfall_of_split(const Isolation& isolation,
                                      const statistics::Estimate& ceiling) {
-  const CostSplit& split = isolation.cost->split;
+  const analysis::CostSplit& split = isolation.cost->split;
   report::Waterfall waterfall;
   double level = ceiling.value;
   waterfall.bars.push_back({.label = "device alone", .added_ms = ceiling, .whole = true});
@@ -107,7 +107,7 @@ document::Figure waterfall_of(const Isolation& isolation) {
 
 document::Figure split_of(const Isolation& isolation) {
   if (!isolation.cost) return report::cost_split_of({});
-  const CostSplit& split = isolation.cost->split;
+  const analysis::CostSplit& split = isolation.cost->split;
   return report::cost_split_of(
       {{label_at(isolation.measurement, isolation.measurement.coupled_row), split.total_ms,
         split.starvation_ms, split.transfer_ms, split.interference_ms, split.residual_ms}});

@@ -12,7 +12,7 @@ using isolate::to_json;  // of estimates
 
 using Json = nlohmann::ordered_json;
 
-Json to_json(const CostSplit& split) {
+Json to_json(const analysis::CostSplit& split) {
   return Json{{"total_ms", to_json(split.total_ms)},
               {"starvation_ms", to_json(split.starvation_ms)},
               {"transfer_ms", to_json(split.transfer_ms)},
@@ -20,7 +20,7 @@ Json to_json(const CostSplit& split) {
               {"residual_ms", split.residual_ms}};
 }
 
-Json to_json(const InputCostFinding& cost) {
+Json to_json(const analysis::InputCostFinding& cost) {
   return Json{{"ceiling_img_per_s", to_json(cost.ceiling_img_per_s)},
               {"coupled_img_per_s", to_json(cost.coupled_img_per_s)},
               {"percent", to_json(cost.percent)},
@@ -32,7 +32,7 @@ Json to_json(const InputCostFinding& cost) {
               {"more_blocks", cost.more_rounds}};
 }
 
-Json to_json(const StageFinding& stage) {
+Json to_json(const analysis::StageFinding& stage) {
   return Json{{"name", stage.name},
               {"workers", stage.workers},
               {"capacity_img_per_s", stage.capacity_img_per_s},

@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "bench/analysis/cost.h"
 #include "bench/document/document.h"
-#include "bench/isolate/cost.h"
 #include "bench/isolate/isolation_json.h"
 #include "bench/isolate/verdict.h"
 #include "bench/record/report_text.h"
@@ -166,9 +166,9 @@ Table rate_table(const Isolation& found) {
   return table;
 }
 
-Table cost_table(const std::optional<InputCostFinding>& cost) {
+Table cost_table(const std::optional<analysis::InputCostFinding>& cost) {
   if (!cost) return {};
-  const CostSplit& split = cost->split;
+  const analysis::CostSplit& split = cost->split;
   return {{{"per step"}, {fmt::format("ms ({})", ends_of(cost->percent)), true}},
           {{"input cost", format_estimate(split.total_ms, 2)},
            {"  starvation", format_estimate(split.starvation_ms, 2)},
@@ -177,7 +177,7 @@ Table cost_table(const std::optional<InputCostFinding>& cost) {
            {"  residual", format_fixed(split.residual_ms, 2)}}};
 }
 
-Table stage_table(const Diagnosis& diagnosis) {
+Table stage_table(const analysis::Diagnosis& diagnosis) {
   Table table{{{"stage"},
                {"workers", true},
                {"busy %", true},
@@ -189,7 +189,7 @@ Table stage_table(const Diagnosis& diagnosis) {
                {"", true}},
               {}};
   for (std::size_t i = 0; i < diagnosis.stages.size(); ++i) {
-    const StageFinding& stage = diagnosis.stages[i];
+    const analysis::StageFinding& stage = diagnosis.stages[i];
     const bool is_bottleneck = diagnosis.bottleneck == i;
     const bool is_next = diagnosis.bottleneck && diagnosis.next_bottleneck == i;
     const std::string mark = is_bottleneck ? "<- bottleneck" : is_next ? "<- then" : "";
@@ -207,7 +207,7 @@ Table stage_table(const Diagnosis& diagnosis) {
 Table queue_table(const Row& coupled) {
   const RunResult* last = nullptr;
   for (const Repetition& repetition : coupled.repetitions) {
-    if (is_usable(repetition.result)) last = &repetition.result;
+    if (analysis::is_usable(repetition.result)) last = &repetition.result;
   }
   Table table{
       {{"queue"}, {"slots", true}, {"mean filled", true}, {"empty %", true}, {"full %", true}}, {}};
@@ -244,8 +244,8 @@ Document method(const Isolation& found) {
   std::size_t kept = 0, dropped = 0;
   for (const Row* row : {&found.measurement.ceiling(), &found.measurement.coupled()}) {
     for (const Repetition& repetition : row->repetitions) {
-      if (!is_usable(repetition.result)) continue;
-      const SteadyRun run = steady_state(repetition.result);
+      if (!analysis::is_usable(repetition.result)) continue;
+      const analysis::SteadyRun run = analysis::steady_state(repetition.result);
       kept += run.steps;
       dropped += run.dropped;
     }
@@ -276,7 +276,7 @@ Document method(const Isolation& found) {
 
 // ---- the page --------------------------------------------------------------
 
-std::string_view tone_of(const std::optional<InputCostFinding>& cost) {
+std::string_view tone_of(const std::optional<analysis::InputCostFinding>& cost) {
   if (!cost) return "open";
   if (cost->verdict == statistics::Verdict::slower) return "bad";
   return cost->verdict == statistics::Verdict::equal ? "good" : "open";
@@ -359,12 +359,12 @@ Paragraphs gaps_of(const std::optional<DeliveryFinding>& delivery) {
   return soft(fmt::format("Not known: {}.", delivery->not_known));
 }
 
-std::string role_of(const Diagnosis& diagnosis, std::size_t stage) {
+std::string role_of(const analysis::Diagnosis& diagnosis, std::size_t stage) {
   if (diagnosis.bottleneck == stage) return "bottleneck";
   return diagnosis.next_bottleneck == stage ? "next" : "";
 }
 
-Section stages_of(const Diagnosis& diagnosis) {
+Section stages_of(const analysis::Diagnosis& diagnosis) {
   if (diagnosis.stages.empty()) return {};
   Table table{{{"stage"},
                {"run by"},
@@ -378,7 +378,7 @@ Section stages_of(const Diagnosis& diagnosis) {
                {"role"}},
               {}};
   for (std::size_t i = 0; i < diagnosis.stages.size(); ++i) {
-    const StageFinding& stage = diagnosis.stages[i];
+    const analysis::StageFinding& stage = diagnosis.stages[i];
     table.rows.push_back(
         {stage.name, stage.workers,
          stage.capacity_img_per_s > 0 ? report::number_text(stage.capacity_img_per_s) : "-",

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
+#include "bench/config/comparable.h"
 #include "bench/isolate/ladder.h"
-#include "bench/sweep/sweep.h"
 
 namespace penstock::isolate {
 namespace {
@@ -18,7 +18,9 @@ Nanoseconds duration(double seconds) {
 }
 
 bool has_failed(const Row& row, std::size_t times) {
-  const auto failed = [](const Repetition& repetition) { return !is_usable(repetition.result); };
+  const auto failed = [](const Repetition& repetition) {
+    return !analysis::is_usable(repetition.result);
+  };
   return static_cast<std::size_t>(
              std::count_if(row.repetitions.begin(), row.repetitions.end(), failed)) >= times;
 }
@@ -86,7 +88,7 @@ void append_sweep(SweepResult& all, const SweepResult& more) {
   all.varied = varied_keys(configs);
   all.repetitions = static_cast<std::int32_t>(most);
   summarise(all);
-  restate(all);
+  analysis::restate(all);
 }
 
 /// Passes on the events of a phase. Its results are added to those of earlier phases.
@@ -261,9 +263,9 @@ bool Isolator::enough(const SweepResult& sweep) {
     found_.measurement.stopped_because = "runs kept failing";
     return true;
   }
-  const std::vector<BlockPair> blocks = pair_blocks(ceiling, coupled);
+  const std::vector<analysis::BlockPair> blocks = analysis::pair_blocks(ceiling, coupled);
   if (blocks.size() < kWantedBlocks) return false;
-  if (ratio_half_width(blocks) > plan_.targets.half_width) return false;
+  if (analysis::ratio_half_width(blocks) > plan_.targets.half_width) return false;
   found_.measurement.stopped_because =
       fmt::format("the interval is within {:g} %", 100 * plan_.targets.half_width);
   return true;

@@ -16,9 +16,10 @@
 #include "bench/config/flags.h"
 #include "bench/dataset/open_dataset.h"
 #include "bench/isolate/isolate_plan.h"
-#include "bench/run/child_process.h"
+#include "bench/run/processes/child_process.h"
+#include "bench/run/runner.h"
 #include "bench/sweep/sweep.h"
-#include "dataflow/datasets/shard_list.h"
+#include "dataflow/datasets/detect_source.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/file_descriptor.h"
 #include "dataflow/net/zmq_endpoint.h"
@@ -57,7 +58,7 @@ const Row* row_of(const SweepResult& sweep, std::optional<std::size_t> index) {
 std::string why_not(const LadderRung& rung, const Row& row) {
   std::size_t usable = 0, proved = 0;
   for (const Repetition& repetition : row.repetitions) {
-    if (!is_usable(repetition.result)) continue;
+    if (!analysis::is_usable(repetition.result)) continue;
     ++usable;
     const auto fact = repetition.result.facts.find(rung.proof);
     proved += fact != repetition.result.facts.end() && fact->second == 1 ? 1 : 0;
@@ -277,14 +278,16 @@ std::vector<RungFinding> find_rungs(const SweepResult& sweep, std::span<const La
     if (finding.unavailable.empty() && row == nullptr) finding.unavailable = kBudgetEnded;
     if (finding.unavailable.empty()) finding.unavailable = why_not(rung, *row);
     if (!finding.unavailable.empty() || ceiling == nullptr) continue;
-    finding.cost = find_cost(pair_blocks(*ceiling, *row), images_per_step(*row), targets);
+    finding.cost =
+        analysis::find_cost(analysis::pair_blocks(*ceiling, *row), images_per_step(*row), targets);
     if (!rung.is_ceiling && !rung.branch && before != nullptr) {
-      const std::vector<statistics::Pair> pairs = step_pairs(pair_blocks(*before, *row));
+      const std::vector<statistics::Pair> pairs =
+          analysis::step_pairs(analysis::pair_blocks(*before, *row));
       if (!pairs.empty()) finding.added_ms = added_of(pairs);
     }
     if (!rung.branch) before = row;
     if (const Row* supply = row_of(sweep, rung.supply_row)) {
-      finding.supply_img_per_s = supply_of(*supply);
+      finding.supply_img_per_s = analysis::supply_of(*supply);
     }
   }
   return findings;
@@ -296,7 +299,7 @@ std::optional<std::int64_t> longest_window(const LadderRung& rung, const RunResu
   const auto images = rung.examples > 0 ? static_cast<std::int64_t>(rung.examples)
                                         : static_cast<std::int64_t>(files->second);
   const std::int64_t steps = images / std::max<std::int64_t>(1, pilot.images_per_step);
-  return std::max<std::int64_t>(2 * static_cast<std::int64_t>(kMinKeptSteps),
+  return std::max<std::int64_t>(2 * static_cast<std::int64_t>(analysis::kMinKeptSteps),
                                 steps - kWarmupSteps - reserve_steps(rung.config) - 1);
 }
 

@@ -21,8 +21,8 @@
 #include <utility>
 #include <vector>
 
+#include "bench/analysis/cost.h"
 #include "bench/config/run_config.h"
-#include "bench/isolate/cost.h"
 #include "bench/record/sweep_result.h"
 #include "bench/statistics/estimate.h"
 #include "bench/statistics/input_cost.h"
@@ -48,10 +48,10 @@ LadderData ladder_data(const RunConfig& config, const std::stop_token& stop = {}
 
 /// One rung of the ladder.
 struct RungFinding {
-  std::string name;                              ///< "decode, centre crop"
-  std::string adds;                              ///< "JPEG decoding of whole images"
-  std::size_t row = 0;                           ///< of the sweep: the run coupled to the trainer
-  std::optional<InputCostFinding> cost;          ///< compared with the ceiling
+  std::string name;                                ///< "decode, centre crop"
+  std::string adds;                                ///< "JPEG decoding of whole images"
+  std::size_t row = 0;                             ///< of the sweep: the run coupled to the trainer
+  std::optional<analysis::InputCostFinding> cost;  ///< compared with the ceiling
   std::optional<statistics::Estimate> added_ms;  ///< compared with the rung before; may be negative
   std::optional<statistics::Estimate> supply_img_per_s;  ///< unconsumed
   std::string unavailable;                               ///< why it could not be measured

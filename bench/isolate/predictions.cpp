@@ -8,13 +8,12 @@
 #include <cmath>
 #include <limits>
 
+#include "bench/analysis/cost.h"
 #include "bench/config/training_loop.h"
-#include "bench/isolate/cost.h"
 #include "bench/isolate/variation.h"
 #include "bench/record/report_text.h"
 #include "bench/statistics/paired.h"
 #include "bench/statistics/queue_replay.h"
-#include "bench/sweep/sweep.h"
 #include "dataflow/options.h"
 
 namespace penstock::isolate {
@@ -27,8 +26,8 @@ constexpr std::array<std::int32_t, 6> kDepths = {1, 2, 4, 8, 16, 32};
 std::vector<double> steps_of(const Row& row) {
   std::vector<double> all;
   for (const Repetition& repetition : row.repetitions) {
-    if (!is_usable(repetition.result)) continue;
-    const std::span<const double> kept = kept_steps(repetition.result);
+    if (!analysis::is_usable(repetition.result)) continue;
+    const std::span<const double> kept = analysis::kept_steps(repetition.result);
     all.insert(all.end(), kept.begin(), kept.end());
   }
   return all;
@@ -51,7 +50,7 @@ class Predictor {
     for (const Row* row : evidence.supplies) {
       if (row->config.feeder_threads != config().feeder_threads) continue;
       producer_ms_ = steps_of(*row);
-      supply_ = supply_of(*row);
+      supply_ = analysis::supply_of(*row);
     }
     if (producer_ms_.empty() || consumer_ms_.empty() || !(now_ > 0)) return;
     replayed_ = replay(producer_ms_, slots_of(config()));
@@ -106,11 +105,11 @@ class RecommendationList {
       : evidence_(evidence), predictor_(predictor), predictions_(predictions) {}
 
   std::vector<Recommendation> make() {
-    const Diagnosis& diagnosis = evidence_.diagnosis;
+    const analysis::Diagnosis& diagnosis = evidence_.diagnosis;
     if (evidence_.cost.verdict != statistics::Verdict::slower) return {};
     if (!diagnosis.bottleneck) {
       add_calmer_feeding();
-    } else if (is_outside(diagnosis.stages[*diagnosis.bottleneck])) {
+    } else if (analysis::is_outside(diagnosis.stages[*diagnosis.bottleneck])) {
       add_delivery();
     } else {
       add_delivery();
@@ -150,13 +149,13 @@ class RecommendationList {
   /// Suggests as many workers of a DataLoader as the demand takes, but no more than there are
   /// cores.
   void add_workers() {
-    const Diagnosis& diagnosis = evidence_.diagnosis;
-    const StageFinding& narrow = diagnosis.stages[*diagnosis.bottleneck];
+    const analysis::Diagnosis& diagnosis = evidence_.diagnosis;
+    const analysis::StageFinding& narrow = diagnosis.stages[*diagnosis.bottleneck];
     if (narrow.name != kLoad && narrow.name != kCollate) return;
     const bool has_workers = narrow.workers == kLoaderWorkers;  // else the process that asks
     const std::int32_t now = has_workers ? threads_of(narrow.workers) : 0;
     double seconds = 0;  // of one worker, for an image
-    for (const StageFinding& stage : diagnosis.stages) {
+    for (const analysis::StageFinding& stage : diagnosis.stages) {
       const bool moves = stage.name == kLoad || stage.name == kCollate;
       if (moves && stage.workers == narrow.workers) seconds += stage.wall_us_per_image / 1e6;
     }
@@ -217,8 +216,8 @@ class RecommendationList {
   }
 
   void add_cheaper_stage() {
-    const Diagnosis& diagnosis = evidence_.diagnosis;
-    const StageFinding& stage = diagnosis.stages[*diagnosis.bottleneck];
+    const analysis::Diagnosis& diagnosis = evidence_.diagnosis;
+    const analysis::StageFinding& stage = diagnosis.stages[*diagnosis.bottleneck];
     const std::string means = stage.name == "decode"
                                   ? " (smaller files, queue:upsampling=plain, decoded beforehand)"
                                   : "";
@@ -267,7 +266,7 @@ class RecommendationList {
     const double current = predictor_.config().feeder_threads;
     for (const Row* row : evidence_.supplies) {
       const std::int32_t threads = row->config.feeder_threads;
-      const std::optional<statistics::Estimate> supply = supply_of(*row);
+      const std::optional<statistics::Estimate> supply = analysis::supply_of(*row);
       if (threads >= current || !supply) continue;
       const double share = threads / current;
       const double rate = 1 / ((1 - share) / predictor_.demand() + share / predictor_.now());
@@ -330,7 +329,7 @@ Predictions predict(const Evidence& evidence) {
   predictions.unexplained_share = predictor.unexplained_share();
   if (evidence.threads_matter) {
     for (const Row* row : evidence.supplies) {
-      const std::vector<double> rates = supply_rates(*row);
+      const std::vector<double> rates = analysis::supply_rates(*row);
       if (!rates.empty()) {
         predictions.supply_curve.push_back(
             {static_cast<double>(row->config.feeder_threads), rates});
@@ -357,14 +356,14 @@ std::vector<std::string> texts_of(const std::vector<Recommendation>& recommendat
 std::optional<Verification> verification_of(const Row& before, const Row& after,
                                             double now_img_per_s,
                                             const Recommendation& recommendation) {
-  const std::vector<BlockPair> blocks = pair_blocks(before, after);
+  const std::vector<analysis::BlockPair> blocks = analysis::pair_blocks(before, after);
   if (blocks.empty()) return std::nullopt;
   const statistics::Estimate ratio =
-      statistics::paired_ratio(step_pairs(blocks));  // of times: after over before
+      statistics::paired_ratio(analysis::step_pairs(blocks));  // of times: after over before
   Verification result;
   result.change = recommendation.change;
   result.predicted_img_per_s = recommendation.img_per_s;
-  result.achieved_img_per_s = rate_of(ratio, now_img_per_s / 1e3);
+  result.achieved_img_per_s = analysis::rate_of(ratio, now_img_per_s / 1e3);
   const statistics::Estimate& achieved = result.achieved_img_per_s;
   result.error_percent = 100 * (recommendation.img_per_s / achieved.value - 1);
   const bool inside =
@@ -483,7 +482,7 @@ class DeliveryRecommendations {
   void add_receivers() {
     if (has("credit") || has("encoded")) return;  // one thread; decoding has --feeder-threads
     double receiving_us = 0, copying_us = 0;
-    for (const StageFinding& stage : ground_.diagnosis.stages) {
+    for (const analysis::StageFinding& stage : ground_.diagnosis.stages) {
       if (stage.workers != "receiver") continue;
       (stage.name == "receive" ? receiving_us : copying_us) += stage.wall_us_per_image;
     }

@@ -20,9 +20,9 @@
 #include <string>
 #include <vector>
 
-#include "bench/isolate/cost.h"
+#include "bench/analysis/cost.h"
+#include "bench/analysis/diagnosis.h"
 #include "bench/isolate/delivery.h"
-#include "bench/isolate/diagnosis.h"
 #include "bench/record/sweep_result.h"
 #include "bench/statistics/estimate.h"
 #include "bench/statistics/scaling_law.h"
@@ -57,8 +57,8 @@ struct Evidence {
   const Row& ceiling;
   const Row& coupled;
   std::vector<const Row*> supplies;
-  const InputCostFinding& cost;
-  const Diagnosis& diagnosis;
+  const analysis::InputCostFinding& cost;
+  const analysis::Diagnosis& diagnosis;
   const std::optional<DeliveryFinding>& delivery;  ///< none: the feeder does not receive
   double margin = 0.01;
   std::int32_t cores = 1;       ///< usable cores of this machine
@@ -94,7 +94,7 @@ std::string why_unverified(bool anything_helps, bool interrupted);
 /// together.
 struct DeliveryGround {
   const RunConfig& config;
-  const Diagnosis& diagnosis;
+  const analysis::Diagnosis& diagnosis;
   const DeliveryFinding& delivery;
   double now = 0;          ///< rate with the feeder
   double demand = 0;       ///< rate that the trainer could consume

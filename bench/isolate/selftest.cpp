@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bench/isolate/cost.h"
+#include "bench/analysis/cost.h"
 #include "bench/isolate/isolation_json.h"
 #include "bench/isolate/verdict.h"
 #include "bench/record/report_text.h"
@@ -69,7 +69,7 @@ SelftestFinding finding_of(const SelftestCase& of, const Row& a, const Row& b, d
   SelftestFinding finding;
   finding.name = of.name;
   finding.expected_ms = of.expected_ms;
-  const std::vector<statistics::Pair> pairs = step_pairs(pair_blocks(a, b));
+  const std::vector<statistics::Pair> pairs = analysis::step_pairs(analysis::pair_blocks(a, b));
   finding.pairs = pairs.size();
   if (pairs.size() < SelftestFinding::kGroup) return finding;
   finding.ratio = statistics::paired_ratio(pairs);

@@ -8,7 +8,7 @@
 #include <cctype>
 #include <utility>
 
-#include "bench/isolate/cost.h"
+#include "bench/analysis/cost.h"
 #include "bench/record/report_text.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
@@ -120,13 +120,13 @@ VariationFinding find_variation(const SweepResult& sweep, std::span<const Settin
         .change = setting.change, .img_per_s = {}, .unavailable = setting.unavailable};
     if (setting.row && settings.front().row) {
       const Row &present = sweep.rows[*settings.front().row], &row = sweep.rows[*setting.row];
-      const std::vector<BlockPair> blocks = pair_blocks(present, row);
+      const std::vector<analysis::BlockPair> blocks = analysis::pair_blocks(present, row);
       found.blocks = std::max(found.blocks, blocks.size());
       if (blocks.empty()) {
         finding.unavailable = row.reason.empty() ? "no run ended well" : row.reason;
       } else {
-        const statistics::Estimate times = statistics::paired_ratio(step_pairs(blocks));
-        finding.img_per_s = rate_of(times, now_img_per_s / 1e3);
+        const statistics::Estimate times = statistics::paired_ratio(analysis::step_pairs(blocks));
+        finding.img_per_s = analysis::rate_of(times, now_img_per_s / 1e3);
         highest = std::max(highest, finding.img_per_s->value);
       }
     }

@@ -20,25 +20,6 @@
 namespace penstock::isolate {
 namespace {
 
-struct StageWork {
-  std::string_view stage, work;
-};
-constexpr std::array kStageWorks = {
-    StageWork{"load", "Loading samples in the loader"},
-    StageWork{"collate", "Collating samples in the loader"},
-    StageWork{"pin", "Pinning batches in the loader"},
-    StageWork{"get next", "The loader"},
-    StageWork{"decode", "JPEG decoding"},
-    StageWork{"read", "Reading files"},
-    StageWork{"draw", "Drawing random pixels"},
-    StageWork{"receive", "Receiving messages"},
-    StageWork{"unpack", "Unpacking messages"},
-    StageWork{"copy", "Copying batches to the device"},
-    StageWork{"produce", "The producer outside this run"},
-    StageWork{"carry", "The network between the producer and this run"},
-    StageWork{"send", "The producer or the network, outside this run,"},
-};
-
 /// A stage that computes for a smaller share of its time mostly waits.
 constexpr double kMostlyWaiting = 0.5;
 
@@ -61,7 +42,7 @@ std::string first_reason(const Measurement& found) {
 
 std::string headline_of(const Isolation& found, double margin) {
   if (!found.cost) return fmt::format("There is no answer: {}.", first_reason(found.measurement));
-  const InputCostFinding& cost = *found.cost;
+  const analysis::InputCostFinding& cost = *found.cost;
   const std::string percent = cost_text(cost, "block");
   const std::string feeder = feeder_label(found.measurement.coupled().config);
   if (cost.verdict == statistics::Verdict::undecided) {
@@ -84,9 +65,10 @@ std::string headline_of(const Isolation& found, double margin) {
       cost.img_per_s_lost.value, cost.ceiling_img_per_s.value, severity(cost.percent.value));
   if (found.diagnosis.bottleneck) {
     return fmt::format("{} is the bottleneck: {}.",
-                       work_of_stage(found.diagnosis.stages[*found.diagnosis.bottleneck]), costs);
+                       analysis::work_of_stage(found.diagnosis.stages[*found.diagnosis.bottleneck]),
+                       costs);
   }
-  const CostSplit& split = cost.split;
+  const analysis::CostSplit& split = cost.split;
   if (split.interference_ms.value > split.starvation_ms.value + split.transfer_ms.value) {
     return fmt::format("Feeding slows the steps themselves down: {}.", costs);
   }
@@ -122,8 +104,8 @@ std::string waiting_sentence(const Isolation& found) {
       found.cost_if_waiting->ceiling_img_per_s.value);
 }
 
-std::string split_sentence(const InputCostFinding& cost) {
-  const CostSplit& split = cost.split;
+std::string split_sentence(const analysis::InputCostFinding& cost) {
+  const analysis::CostSplit& split = cost.split;
   return fmt::format(
       "Each step takes {} ms longer: {} starvation (no batch was there), {} transfer "
       "(its copy was not done), {} interference (the step itself got slower), {} "
@@ -133,10 +115,10 @@ std::string split_sentence(const InputCostFinding& cost) {
       format_fixed(split.residual_ms, 2));
 }
 
-std::string cause_sentence(const Diagnosis& found) {
-  const StageFinding& stage = found.stages[*found.bottleneck];
+std::string cause_sentence(const analysis::Diagnosis& found) {
+  const analysis::StageFinding& stage = found.stages[*found.bottleneck];
   std::string text;
-  if (is_outside(stage)) {
+  if (analysis::is_outside(stage)) {
     text = fmt::format(
         "Its receiver waited for messages {:.0f} % of the time and had room for "
         "more: {:.0f} img/s came",
@@ -219,7 +201,7 @@ std::optional<double> mean_fact(const Row& row, const std::string& name) {
   std::vector<double> values;
   for (const Repetition& repetition : row.repetitions) {
     const auto fact = repetition.result.facts.find(name);
-    if (is_usable(repetition.result) && fact != repetition.result.facts.end()) {
+    if (analysis::is_usable(repetition.result) && fact != repetition.result.facts.end()) {
       values.push_back(fact->second);
     }
   }
@@ -230,7 +212,7 @@ std::optional<double> mean_fact(const Row& row, const std::string& name) {
 /// What a loader's workers do, and which devices it would be fast enough for.
 std::string loader_sentence(const Isolation& found) {
   const auto share = [&](std::string_view name) -> std::optional<double> {
-    for (const StageFinding& stage : found.diagnosis.stages) {
+    for (const analysis::StageFinding& stage : found.diagnosis.stages) {
       if (stage.name == name) return stage.utilisation_percent;
     }
     return std::nullopt;
@@ -304,13 +286,6 @@ std::string feeder_label(const RunConfig& config) {
   constexpr std::size_t kLong = 40;
   if (config.fake_location.size() <= kLong) return config.fake_location;
   return parse_component(config.fake_location).name + ":...";
-}
-
-std::string work_of_stage(const StageFinding& stage) {
-  for (const StageWork& known : kStageWorks) {
-    if (known.stage == stage.name) return std::string(known.work);
-  }
-  return fmt::format("The stage '{}'", stage.name);
 }
 
 std::vector<std::string> verdict_of(const Isolation& found, const IsolatePlan& plan) {

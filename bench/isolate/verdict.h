@@ -24,9 +24,6 @@ std::vector<std::string> unmeasured_rungs(const std::vector<RungFinding>& ladder
 /// "zmq-consume:...".
 std::string feeder_label(const RunConfig& config);
 
-/// The work of a stage, as the beginning of a sentence: "JPEG decoding".
-std::string work_of_stage(const StageFinding& stage);
-
 /// The purpose of a run in the sweep: "the ceiling", "queue with the trainer", "queue alone, 2
 /// threads".
 std::string name_of_run(const RunConfig& config, bool is_ceiling);

@@ -33,6 +33,7 @@
 #include <vector>
 #include <zmq.hpp>
 
+#include "feeders/remote/receive/zmq_message.h"
 #include "feeders/remote/receive/zmq_socket.h"
 
 namespace penstock {

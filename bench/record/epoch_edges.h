@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/run/runner.h"
+#include "bench/record/run_result.h"
 
 namespace penstock {
 

@@ -17,8 +17,8 @@
 
 #include "bench/record/environment.h"
 #include "bench/record/json_field.h"
+#include "bench/record/run_result.h"
 #include "bench/record/statistics.h"
-#include "bench/run/runner.h"
 
 namespace penstock {
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <utility>
 
+#include "bench/config/comparable.h"
 #include "bench/record/fields.h"
 #include "bench/record/report_text.h"
-#include "bench/sweep/sweep.h"
 #include "dataflow/error.h"
 
 namespace penstock {

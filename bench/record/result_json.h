@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "bench/record/run_result.h"
 #include "bench/record/sweep_result.h"
-#include "bench/run/runner.h"
 
 namespace penstock {
 

@@ -7,9 +7,9 @@
 #include <cerrno>
 #include <vector>
 
+#include "bench/config/comparable.h"
 #include "bench/record/result_json.h"
-#include "bench/run/step_records.h"
-#include "bench/sweep/sweep.h"
+#include "bench/record/saved_steps.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/input_file.h"
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/sweep/sweep.h"
+#include "bench/config/comparable.h"
 
 namespace penstock {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "bench/config/run_config.h"
 #include "bench/record/environment.h"
+#include "bench/record/run_result.h"
 #include "bench/record/statistics.h"
-#include "bench/run/runner.h"
 #include "bench/statistics/input_cost.h"
 
 namespace penstock {
@@ -50,7 +50,7 @@ struct SweepResult {
   std::vector<const ConfigKey*> varied;  ///< keys that tell rows apart, always with `fake_location`
   std::vector<Row> rows;
   /// The rates and costs of rows are those that `isolate` reports, without warm-up: see
-  /// isolate::restate, which follows summarise.
+  /// analysis::restate, which follows summarise.
   bool steady = false;
 };
 

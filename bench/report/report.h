@@ -9,22 +9,17 @@
 #include <ostream>
 #include <string_view>
 
+#include "bench/document/terminal.h"
 #include "bench/record/sweep_result.h"
 #include "dataflow/entry.h"
 
 namespace penstock::report {
 
-/// The capabilities of the terminal. Reports for files ignore it.
-struct ReportStyle {
-  int width = 100;      ///< columns
-  bool colour = false;  ///< ANSI escapes are supported and wanted
-};
-
 struct ReportEntry {
   std::string_view name{}, summary{};
   /// The file name in the results folder; empty: for the terminal.
   std::string_view file{};
-  void (*write)(const SweepResult&, const ReportStyle&, std::ostream&) = nullptr;
+  void (*write)(const SweepResult&, const document::TerminalStyle&, std::ostream&) = nullptr;
 };
 
 /// Every report of this program. The build generates it from the component lists.

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "bench/run/runner.h"
+#include "bench/record/run_result.h"
 
 namespace penstock::report {
 

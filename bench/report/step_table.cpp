@@ -73,13 +73,6 @@ std::string_view mode_of(const RunConfig& config) {
 
 }  // namespace
 
-bool evaluates_while_training(const RunConfig& config) {
-  return config.eval_during_training_every_n_steps > 0 ||
-         config.eval_during_training_every_n_epochs > 0 ||
-         !config.eval_during_training_at_specified_steps.empty() ||
-         !config.eval_during_training_at_specified_epochs.empty();
-}
-
 std::string format_header(const StepTableHeader& header) {
   const RunConfig& config = header.config;
   // Without training the first device evaluates alone.

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bench/config/training_rules.h"
-#include "bench/run/runner.h"
+#include "bench/run/observe/run_listener.h"
 
 namespace penstock::report {
 
@@ -35,9 +35,6 @@ std::string format_row(const StepReport& step, double images,
 /// batches made before the window decided the total, a line that begins with '#' follows: status
 /// and reason.
 std::string format_end(const RunResult& result);
-
-/// True if a run of `config` evaluates during training. No total is printed then.
-bool evaluates_while_training(const RunConfig& config);
 
 /// Prints rows to `out` during a run.
 class StepTable final : public RunListener {

@@ -13,17 +13,16 @@
 #include "bench/config/training_loop.h"
 #include "bench/config/training_rules.h"
 #include "bench/record/machine.h"
-#include "bench/report/step_table.h"
 #include "bench/run/checkpoint_keeper.h"
-#include "bench/run/process_run.h"
-#include "bench/run/run_exchange.h"
+#include "bench/run/processes/process_run.h"
+#include "bench/run/processes/run_exchange.h"
 #include "bench/run/run_setup.h"
-#include "bench/run/trace.h"
+#include "bench/run/trace/trace.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/memory_limit.h"
-#include "trainer/cluster/process_models.h"
 #include "trainer/cluster/processes.h"
 #include "trainer/cluster/servers/connection.h"
+#include "trainer/cluster/servers/process_models.h"
 #include "trainer/initialise.h"
 #include "trainer/update_strategy.h"
 
@@ -160,7 +159,7 @@ void note_exchange(RunSetup& setup, const Executable& executable, const Collecti
     const std::string how = group.how();
     if (all_devices(config) > 1 && !how.empty()) setup.probe.note("ranks exchange through " + how);
   } else if (config.eval || config.forward_only || config.print_training_accuracy ||
-             report::evaluates_while_training(config)) {
+             evaluates_while_training(config)) {
     setup.probe.note(fmt::format("accuracies are printed as 0: the device '{}' computes nothing",
                                  setup.components.backend->name));
   }

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "bench/config/run_config.h"
-#include "bench/run/run_exchange.h"
+#include "bench/run/processes/run_exchange.h"
 #include "bench/run/run_setup.h"
 #include "bench/run/runner.h"
-#include "bench/run/trace.h"
+#include "bench/run/trace/trace.h"
 #include "dataflow/batch_ring.h"
 #include "dataflow/clock.h"
 #include "dataflow/stager.h"

@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/analysis/rank_steps.h"
 #include "bench/config/due_points.h"
 #include "bench/config/run_config.h"
 #include "bench/config/training_rules.h"
@@ -31,7 +32,7 @@
 #include "bench/run/checkpoint_keeper.h"
 #include "bench/run/evaluator.h"
 #include "bench/run/leg_plan.h"
-#include "bench/run/process_run.h"
+#include "bench/run/processes/process_run.h"
 #include "bench/run/run_outcome.h"
 #include "bench/run/run_parts.h"
 #include "bench/run/run_setup.h"

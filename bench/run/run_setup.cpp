@@ -13,9 +13,8 @@
 
 #include "bench/config/training_loop.h"
 #include "bench/config/training_rules.h"
-#include "bench/report/step_table.h"
-#include "bench/run/progress_line.h"
-#include "bench/run/run_exchange.h"
+#include "bench/run/observe/progress_line.h"
+#include "bench/run/processes/run_exchange.h"
 #include "bench/run/step_reporter.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/memory_pages.h"
@@ -216,7 +215,7 @@ std::vector<MemoryNeed> memory_needs(const RunSetup& setup, bool devices_are_hos
   }
   for (MemoryNeed& need : needs) need.bytes *= processes;
   // The first process evaluates; its training rings stay.
-  if (!setup.is_first() || !(config.eval || report::evaluates_while_training(config))) return needs;
+  if (!setup.is_first() || !(config.eval || evaluates_while_training(config))) return needs;
   const bool own_batches = config.eval_batch_size > 0 && config.eval_batch_size != spec.images;
   BatchSpec evaluated = spec;
   if (own_batches) evaluated.images = config.eval_batch_size;

@@ -14,7 +14,7 @@
 
 #include "bench/config/run_config.h"
 #include "bench/run/runner.h"
-#include "bench/run/trace.h"
+#include "bench/run/trace/trace.h"
 #include "dataflow/batch_ring.h"
 #include "dataflow/clock.h"
 #include "dataflow/device.h"

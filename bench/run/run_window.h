@@ -15,7 +15,8 @@
 #include <vector>
 
 #include "bench/record/statistics.h"
-#include "bench/run/memory_watch.h"
+#include "bench/run/observe/child_memory.h"
+#include "bench/run/observe/memory_watch.h"
 #include "bench/run/run_parts.h"
 #include "bench/run/runner.h"
 #include "bench/run/step_reporter.h"

@@ -56,11 +56,6 @@ std::int32_t cores_of_one(std::int32_t processes) {
 
 }  // namespace
 
-std::string_view to_string(Status status) {
-  constexpr std::string_view kNames[] = {"ok", "skipped", "failed", "partial", "draining"};
-  return kNames[static_cast<std::size_t>(status)];
-}
-
 Options options_of(std::string_view text, std::span<const OptionSpec> specs) {
   const ComponentText parts = parse_component(text);
   return Options(parts.name, specs, parts);

@@ -10,8 +10,8 @@
 
 #include "bench/config/run_config.h"
 #include "bench/record/environment.h"
+#include "bench/record/run_result.h"
 #include "bench/record/statistics.h"
-#include "bench/run/runner.h"
 #include "bench/scaling/launch/hosts.h"
 
 namespace penstock::scaling {

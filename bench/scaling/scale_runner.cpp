@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "bench/config/flags.h"
-#include "bench/run/child_process.h"
+#include "bench/run/processes/child_process.h"
 #include "bench/sweep/child_run.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"

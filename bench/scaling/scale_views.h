@@ -9,7 +9,7 @@
 #include <string>
 
 #include "bench/report/figures/svg.h"
-#include "bench/run/progress_line.h"
+#include "bench/run/observe/progress_line.h"
 #include "bench/scaling/scale_runner.h"
 
 namespace penstock::scaling {

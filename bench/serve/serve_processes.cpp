@@ -4,128 +4,21 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <deque>
-#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <sstream>
-#include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
 
-#include "bench/run/child_process.h"
-#include "bench/run/run_watch.h"
-#include "dataflow/datasets/shard_list.h"
+#include "bench/run/observe/run_watch.h"
+#include "bench/run/processes/child_process.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
-#include "feeders/image_decoding.h"
 
 namespace penstock::serve {
-namespace {
-
-/// Time between two lines of progress.
-constexpr Nanoseconds kPeriod = std::chrono::seconds(5);
-
-/// Waits below this share of the time are not mentioned.
-constexpr double kNoticed = 0.1;
-
-double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
-
-std::string_view slower_side(const ServeTotals& totals, bool paced) {
-  const double consumers = totals.consumers_s / totals.seconds,
-               feeder = totals.feeder_s / totals.seconds;
-  if (paced && consumers < 0.5 && feeder < 0.5) return "--img-per-s is the limit";
-  if (std::max(consumers, feeder) < kNoticed) return "neither side waits";
-  return consumers > feeder ? "the consumers are the slower side"
-                            : "this producer is the slower side; give it a faster source, or "
-                              "more --processes";
-}
-
-}  // namespace
-
-std::string to_line(const ServeTotals& totals) {
-  return fmt::format("{} {} {} {} {} {}", totals.batches, totals.images, totals.bytes,
-                     totals.seconds, totals.consumers_s, totals.feeder_s);
-}
-
-ServeTotals totals_from_line(std::string_view line) {
-  std::istringstream text{std::string(line)};
-  ServeTotals totals;
-  text >> totals.batches >> totals.images >> totals.bytes >> totals.seconds >> totals.consumers_s >>
-      totals.feeder_s;
-  if (text) return totals;
-  throw Error(fmt::format("a process reported '{}'; expected six numbers", line));
-}
-
-ServeTotals sum_of(std::span<const ServeTotals> processes) {
-  ServeTotals sum;
-  for (const ServeTotals& one : processes) {
-    sum.batches += one.batches;
-    sum.images += one.images;
-    sum.bytes += one.bytes;
-    sum.seconds = std::max(sum.seconds, one.seconds);
-    sum.consumers_s += one.consumers_s / static_cast<double>(processes.size());
-    sum.feeder_s += one.feeder_s / static_cast<double>(processes.size());
-  }
-  return sum;
-}
-
-std::string describe(const ServeTotals& totals, ServeWay way) {
-  const double time = std::max(totals.seconds, 1e-9);
-  const std::string sent = fmt::format(
-      "{} {} batches, {} images, {:.1f} MB: {:.1f} img/s, {:.1f} MB/s in {:.1f} s",
-      way.dropped ? "encoded and dropped" : "sent", totals.batches, totals.images,
-      1e-6 * static_cast<double>(totals.bytes), static_cast<double>(totals.images) / time,
-      1e-6 * static_cast<double>(totals.bytes) / time, totals.seconds);
-  if (totals.batches == 0) return sent;
-  if (way.dropped) {
-    return fmt::format("{}; {:.0f} % of it waiting for batches to encode", sent,
-                       100 * totals.feeder_s / time);
-  }
-  return fmt::format("{}; {:.0f} % of it waiting for consumers, {:.0f} % for batches to send: {}",
-                     sent, 100 * totals.consumers_s / time, 100 * totals.feeder_s / time,
-                     slower_side(totals, way.paced));
-}
-
-ServeProgress::ServeProgress(std::string name, Probe& probe, Clock& clock)
-    : name_(std::move(name)),
-      batches_(probe.counter("batches_sent")),
-      images_(probe.counter("images_sent")),
-      bytes_(probe.counter("bytes_sent")),
-      consumers_ns_(probe.counter("send_wait_ns")),
-      feeder_ns_(probe.counter("feed_wait_ns")),
-      clock_(clock),
-      start_(clock.now()) {}
-
-void ServeProgress::run(const std::stop_token& stop) const {
-  std::int64_t before = 0;
-  for (Time due = start_ + kPeriod;; due += kPeriod) {
-    clock_.sleep_until(due, stop);
-    if (stop.stop_requested()) return;
-    const std::int64_t images = images_.value();
-    const std::string line =
-        fmt::format("{}: {} batches, {:.1f} img/s{}\n", name_, batches_.value(),
-                    static_cast<double>(images - before) / seconds(kPeriod),
-                    images == before ? ", waiting for a consumer" : "");
-    std::fputs(line.c_str(), stderr);
-    before = images;
-  }
-}
-
-ServeTotals ServeProgress::totals() const {
-  return {.batches = batches_.value(),
-          .images = images_.value(),
-          .bytes = bytes_.value(),
-          .seconds = seconds(clock_.now() - start_),
-          .consumers_s = seconds(Nanoseconds(consumers_ns_.value())),
-          .feeder_s = seconds(Nanoseconds(feeder_ns_.value()))};
-}
-
 namespace {
 
 constexpr std::int64_t kMostProcesses = 1024;
@@ -186,10 +79,8 @@ void set_flag(std::vector<std::string>& words, std::string_view name, const std:
 }
 
 /// The command of process number `index`.
-std::vector<std::string> command_of(const Invocation& invocation, const ServeGroup& group,
+std::vector<std::string> command_of(std::vector<std::string> words, const ServeGroup& group,
                                     const ServeShare& share, std::int32_t index) {
-  std::vector<std::string> words{invocation.program, "serve"};
-  words.insert(words.end(), invocation.arguments.begin(), invocation.arguments.end());
   set_flag(words, "processes", "1");
   set_flag(
       words, "shard",
@@ -260,18 +151,18 @@ std::vector<Flag> serve_group_flags(ServeGroup& group) {
   return flags;
 }
 
-int serve_processes(const Invocation& invocation, const ServeGroup& group,
-                    const ServeShare& share) {
+int serve_processes(const std::vector<std::string>& command, const ServeGroup& group,
+                    const ServeShare& share, const std::stop_token& stop) {
   refuse_unfit(group, share);
   std::stop_source end;
-  const std::stop_callback forward(invocation.stop, [&end] { end.request_stop(); });
+  const std::stop_callback forward(stop, [&end] { end.request_stop(); });
   std::mutex mutex;
   int code = 0;  // exit code of the first process that failed; under mutex
   std::deque<Producer> producers;
   for (std::int32_t index = 0; index < group.processes; ++index) {
     Producer& producer = producers.emplace_back();
     producer.name = fmt::format("process {}/{}", index, group.processes);
-    start(producer, command_of(invocation, group, share, index));
+    start(producer, command_of(command, group, share, index));
   }
   {
     std::vector<std::jthread> waiting;
@@ -310,37 +201,6 @@ int serve_processes(const Invocation& invocation, const ServeGroup& group,
                stderr);
   }
   return code;
-}
-
-namespace {
-
-constexpr auto kDecodingOptions = joined_options(kJpegOptions, kDecodePoolOptions);
-
-}  // namespace
-
-std::unique_ptr<Source> make_served_source(const FeederEntry& feeder,
-                                           const FeederContext& context) {
-  if (!feeder.decodes_samples) {
-    throw ConfigError("--encoded sends image files, and --fake-location " +
-                      std::string(feeder.name) +
-                      " makes pixels; expected queue, such as queue:source=tfrecord; or leave "
-                      "--encoded out");
-  }
-  for (const OptionSpec& option : kDecodingOptions) {
-    if (!context.options.given(option.name)) continue;
-    const std::string name(option.name);
-    throw ConfigError("--encoded sends image files as they are, and option '" + name +
-                      "' is about decoding them; give it to the consumer, as "
-                      "zmq-consume:encoded=true," +
-                      name + "=" + context.options.text(name));
-  }
-  std::unique_ptr<Source> source = make_image_source(context);
-  if (source->facts().kind == SampleKind::encoded) return source;
-  throw ConfigError(
-      "--encoded sends image files, and the source '" +
-      datasets::source_text(context.options.text("source"), context.data.directory).name +
-      "' gives pixels; expected one of encoded images, such as tfrecord; or leave "
-      "--encoded out");
 }
 
 }  // namespace penstock::serve

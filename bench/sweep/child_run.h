@@ -10,8 +10,8 @@
 #include <stop_token>
 #include <string>
 
-#include "bench/run/child_process.h"
-#include "bench/run/progress.h"
+#include "bench/run/observe/progress.h"
+#include "bench/run/processes/child_process.h"
 #include "bench/run/runner.h"
 #include "bench/sweep/result_folder.h"
 #include "dataflow/clock.h"

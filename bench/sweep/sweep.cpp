@@ -7,7 +7,7 @@
 #include <array>
 #include <span>
 
-#include "bench/dataset/open_dataset.h"
+#include "bench/dataset/default_dataset.h"
 #include "dataflow/clock.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
@@ -24,37 +24,12 @@ namespace {
 /// Keys whose values have the form name[:key=value,...].
 constexpr std::array<std::string_view, 6> kComponentKeys = {
     "fake_location", "model", "variable_update", "device", "optimizer", "on_bad_sample"};
-/// Keys that do not change the trainer.
-constexpr std::array<std::string_view, 19> kFeederKeys = {"fake_location",
-                                                          "data_dir",
-                                                          "on_bad_sample",
-                                                          "order",
-                                                          "page_cache",
-                                                          "loop",
-                                                          "loader_per",
-                                                          "prefetch",
-                                                          "huge_pages",
-                                                          "pinned_memory",
-                                                          "data_format",
-                                                          "batch_group_size",
-                                                          "feeder_threads",
-                                                          "timeout",
-                                                          "instrument",
-                                                          "display_every",
-                                                          "display_perf_ewma",
-                                                          "loss_type_to_report",
-                                                          "print_training_accuracy"};
-
 /// A larger sweep takes too long for any user, so it is most likely a mistake.
 constexpr std::size_t kMaxConfigurations = 10000;
 
-template <std::size_t N>
-bool contains(const std::array<std::string_view, N>& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 std::vector<std::string> split_values(const ConfigKey& key, std::string_view list) {
-  if (contains(kComponentKeys, key.name)) return split_component_list(list);
+  if (std::ranges::find(kComponentKeys, key.name) != kComponentKeys.end())
+    return split_component_list(list);
   std::vector<std::string> values;
   for (std::size_t begin = 0;;) {
     const std::size_t comma = list.find(',', begin);
@@ -128,25 +103,6 @@ std::vector<RunConfig> Sweep::expand(const RunConfig& base) const {
   return configurations;
 }
 
-bool same_trainer(const RunConfig& a, const RunConfig& b) {
-  const std::span<const ConfigKey> keys = config_keys();
-  return std::all_of(keys.begin(), keys.end(), [&](const ConfigKey& key) {
-    return contains(kFeederKeys, key.name) || key.get(a) == key.get(b) ||
-           (key.name == "device_slots" && a.loop != b.loop);
-  });
-}
-
-std::vector<const ConfigKey*> varied_keys(const std::vector<RunConfig>& configurations) {
-  std::vector<const ConfigKey*> varied;
-  for (const ConfigKey& key : config_keys()) {
-    const bool differs =
-        std::any_of(configurations.begin(), configurations.end(),
-                    [&](const auto& c) { return key.get(c) != key.get(configurations.front()); });
-    if (differs || key.name == "fake_location") varied.push_back(&key);
-  }
-  return varied;
-}
-
 std::string unavailable_reason(const RunConfig& config) {
   if (!config.train_dir.empty()) {
     throw ConfigError(
@@ -170,12 +126,6 @@ std::string unavailable_reason(const RunConfig& config) {
   }
   dataset::refuse_missing_data(config);
   return reason;
-}
-
-bool is_ceiling(const RunConfig& config) {
-  const FeederEntry* const feeder =
-      match_entry(feeder_table(), parse_component(config.fake_location).name);
-  return feeder != nullptr && feeder->is_ceiling;
 }
 
 }  // namespace penstock

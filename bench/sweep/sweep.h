@@ -27,23 +27,8 @@ class Sweep {
   std::map<std::string, std::vector<std::string>, std::less<>> axes_;  // by key
 };
 
-/// True if both configurations train in the same way, so that only feeding can make their rates
-/// differ. All keys must be equal, except `fake_location`, the keys that only feeders read and the
-/// keys that do not affect the measurement: data_dir, on_bad_sample, order, page_cache, loop,
-/// loader_per, prefetch, huge_pages, pinned_memory, data_format, batch_group_size, feeder_threads,
-/// timeout, display_every, display_perf_ewma, loss_type_to_report and print_training_accuracy. If
-/// the loops differ, so may device_slots.
-bool same_trainer(const RunConfig& a, const RunConfig& b);
-
-/// The keys that tell configurations apart, in table order, always with `fake_location`. Needs at
-/// least one configuration.
-std::vector<const ConfigKey*> varied_keys(const std::vector<RunConfig>& configurations);
-
 /// Why this program cannot run the configuration on this machine; empty if it can, as far as it can
 /// be checked without a run. Throws ConfigError for user errors.
 std::string unavailable_reason(const RunConfig& config);
-
-/// True if the batches of its feeder cost nothing. False for feeders that this program lacks.
-bool is_ceiling(const RunConfig& config);
 
 }  // namespace penstock

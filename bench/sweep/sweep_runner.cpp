@@ -8,6 +8,7 @@
 #include <limits>
 #include <numeric>
 
+#include "bench/config/comparable.h"
 #include "bench/sweep/sweep.h"
 #include "dataflow/entry.h"
 #include "dataflow/options.h"

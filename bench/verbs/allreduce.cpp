@@ -20,7 +20,7 @@
 #include "bench/record/exit_code.h"
 #include "bench/record/machine.h"
 #include "bench/record/result_json.h"
-#include "bench/run/process_run.h"
+#include "bench/run/processes/process_run.h"
 #include "bench/scaling/exchange/exchange_run.h"
 #include "bench/scaling/exchange/exchange_ways.h"
 #include "dataflow/entry.h"

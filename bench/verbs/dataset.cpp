@@ -18,7 +18,7 @@
 #include "bench/dataset/inspect_dataset.h"
 #include "bench/dataset/make_dataset.h"
 #include "bench/record/machine.h"
-#include "bench/run/progress_line.h"
+#include "bench/run/observe/progress_line.h"
 #include "dataflow/datasets/manifest.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
@@ -55,9 +55,7 @@ int make(const Invocation& invocation) {
   JobLine line(stderr);
   order.on_progress = [&](std::int64_t done, std::int64_t total) {
     if (done == 0) {  // images are really made: they were not there already
-      fmt::print(stderr, "penstock: making {} + {} synthetic photographs in {}, about {:.0f} s\n",
-                 parameters.images, parameters.val_images, order.directory,
-                 std::ceil(dataset::estimated_seconds(parameters, order.threads)));
+      announce(order);
     } else if (!brief) {
       line.update("making photographs", static_cast<std::uint64_t>(done),
                   static_cast<std::uint64_t>(total), "images");

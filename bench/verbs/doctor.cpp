@@ -14,7 +14,7 @@
 
 #include "bench/cli.h"
 #include "bench/doctor/doctor_report.h"
-#include "bench/report/terminal.h"
+#include "bench/document/terminal.h"
 #include "bench/verbs/user_command.h"
 #include "dataflow/clock.h"
 #include "dataflow/error.h"
@@ -53,7 +53,7 @@ void examine(std::int32_t pid, const Arguments& wanted, std::optional<OutputFile
   const doctor::Observation seen =
       doctor::observe(pid, doctor::TreeReader(pid, getpid()), wanted.window, clock, stop);
   const std::vector<doctor::Finding> findings = doctor::findings_of(seen);
-  const auto width = static_cast<std::size_t>(report::style_of(fd).width);
+  const auto width = static_cast<std::size_t>(document::style_of(fd).width);
   document::write_text(doctor::document_of(seen, findings), out, width);
   out << std::flush;
   if (!file) return;

@@ -13,15 +13,15 @@
 #include "bench/config/flags.h"
 #include "bench/config/training_loop.h"
 #include "bench/config/unused_flags.h"
-#include "bench/dataset/open_dataset.h"
+#include "bench/dataset/default_dataset.h"
+#include "bench/document/terminal.h"
 #include "bench/isolate/isolate_progress.h"
 #include "bench/isolate/isolation_report.h"
 #include "bench/isolate/isolator.h"
 #include "bench/record/machine.h"
-#include "bench/report/terminal.h"
-#include "bench/run/device_choice.h"
 #include "bench/sweep/child_run.h"
 #include "bench/sweep/sweep.h"
+#include "bench/verbs/device_choice.h"
 #include "bench/watch/watch_record.h"
 #include "bench/watch/watch_summary.h"
 #include "dataflow/entry.h"
@@ -137,7 +137,7 @@ void follow_watched(RunConfig& config, const std::string& path,
 
 /// Resolves the configuration, and derives the rest of the plan from it.
 void complete(Arguments& wanted, const Invocation& invocation) {
-  constexpr std::int64_t kFewest = 2 * static_cast<std::int64_t>(isolate::kMinKeptSteps);
+  constexpr std::int64_t kFewest = 2 * static_cast<std::int64_t>(analysis::kMinKeptSteps);
   isolate::IsolatePlan& plan = wanted.plan;
   Runner::Components components = find_components(wanted.config);
   refuse_what_cannot_be_isolated(wanted.config, components);
@@ -217,8 +217,8 @@ int isolate(const Arguments& wanted, const Invocation& invocation) {
   const isolate::Isolation* found = nullptr;
   bool saved = false;
   {
-    isolate::IsolateProgress progress(folder, report::is_terminal(STDERR_FILENO) && !wanted.verbose,
-                                      wanted.verbose);
+    isolate::IsolateProgress progress(
+        folder, document::is_terminal(STDERR_FILENO) && !wanted.verbose, wanted.verbose);
     options.on_progress = [&](const Progress& now) { progress.running(now); };
     found = &isolator.run(progress, invocation.stop);
     saved = progress.saved();

@@ -7,7 +7,7 @@
 #include "bench/cli.h"
 #include "bench/config/flags.h"
 #include "dataflow/error.h"
-#include "dataflow/net/curve_setup.h"
+#include "dataflow/net/certificate.h"
 
 namespace penstock {
 namespace {

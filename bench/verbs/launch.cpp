@@ -15,7 +15,7 @@
 #include "bench/cli.h"
 #include "bench/config/flags.h"
 #include "bench/record/machine.h"
-#include "bench/run/child_process.h"
+#include "bench/run/processes/child_process.h"
 #include "bench/scaling/launch/hosts.h"
 #include "bench/scaling/launch/mpirun.h"
 #include "dataflow/entry.h"

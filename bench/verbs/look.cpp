@@ -15,7 +15,7 @@
 #include "bench/cli.h"
 #include "bench/config/unused_flags.h"
 #include "bench/dataset/contact_sheet.h"
-#include "bench/dataset/open_dataset.h"
+#include "bench/dataset/default_dataset.h"
 #include "bench/look/batch_survey.h"
 #include "bench/run/run_setup.h"
 #include "dataflow/batch_ring.h"

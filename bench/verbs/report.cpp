@@ -9,14 +9,14 @@
 #include <utility>
 #include <vector>
 
+#include "bench/analysis/cost.h"
 #include "bench/cli.h"
 #include "bench/document/document.h"
-#include "bench/isolate/cost.h"
+#include "bench/document/terminal.h"
 #include "bench/record/compare.h"
 #include "bench/record/result_json.h"
 #include "bench/record/saved_results.h"
 #include "bench/report/report.h"
-#include "bench/report/terminal.h"
 #include "bench/watch/watch_record.h"
 #include "bench/watch/watch_summary.h"
 #include "dataflow/entry.h"
@@ -73,7 +73,7 @@ int render_watch(const watch::WatchRecord& record, const Arguments& wanted) {
   if (wanted.format == "markdown") {
     document::write_markdown(document, text);
   } else if (wanted.format.empty() || wanted.format == "table") {
-    const int width = wanted.out.empty() ? report::style_of(STDOUT_FILENO).width : 0;
+    const int width = wanted.out.empty() ? document::style_of(STDOUT_FILENO).width : 0;
     document::write_text(document, text, static_cast<std::size_t>(width));
   } else {
     throw ConfigError(
@@ -90,9 +90,10 @@ int render(const std::string& file, const Arguments& wanted) {
   if (const auto record = watch::read_record(file)) return render_watch(*record, wanted);
   const report::ReportEntry& report = find_entry(report::report_table(), name);
   SweepResult sweep = read_saved_results(file);
-  if (sweep.steady) isolate::restate(sweep);
+  if (sweep.steady) analysis::restate(sweep);
   std::ostringstream text;
-  report.write(sweep, wanted.out.empty() ? report::style_of(STDOUT_FILENO) : report::ReportStyle{},
+  report.write(sweep,
+               wanted.out.empty() ? document::style_of(STDOUT_FILENO) : document::TerminalStyle{},
                text);
   put(text.str(), wanted.out);
   return 0;

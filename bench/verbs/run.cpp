@@ -16,24 +16,26 @@
 
 #include "bench/cli.h"
 #include "bench/config/flags.h"
+#include "bench/config/training_rules.h"
 #include "bench/config/unused_flags.h"
-#include "bench/dataset/open_dataset.h"
+#include "bench/dataset/default_dataset.h"
+#include "bench/document/terminal.h"
 #include "bench/record/exit_code.h"
 #include "bench/record/result_json.h"
 #include "bench/record/saved_results.h"
+#include "bench/record/saved_steps.h"
 #include "bench/report/report.h"
 #include "bench/report/run_summary.h"
 #include "bench/report/step_table.h"
-#include "bench/report/terminal.h"
-#include "bench/run/cluster_run.h"
-#include "bench/run/device_choice.h"
-#include "bench/run/graph_file.h"
-#include "bench/run/process_run.h"
-#include "bench/run/run_watch.h"
+#include "bench/run/observe/run_watch.h"
+#include "bench/run/observe/step_records.h"
+#include "bench/run/processes/process_run.h"
 #include "bench/run/runner.h"
-#include "bench/run/step_records.h"
-#include "bench/run/trace.h"
-#include "dataflow/datasets/shard_list.h"
+#include "bench/run/trace/graph_file.h"
+#include "bench/run/trace/trace.h"
+#include "bench/verbs/cluster_run.h"
+#include "bench/verbs/device_choice.h"
+#include "dataflow/datasets/detect_source.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/output_file.h"
@@ -162,7 +164,7 @@ struct Arguments {
 /// number of steps is fixed.
 RunConfig with_extension(RunConfig config, const FeederEntry& feeder, const Arguments& wish) {
   const bool counts_steps = config.eval || config.num_epochs > 0 || !config.train_dir.empty() ||
-                            report::evaluates_while_training(config) || wish.processes != nullptr;
+                            evaluates_while_training(config) || wish.processes != nullptr;
   if (!wish.may_extend || counts_steps || feeder.outside_reserve == nullptr) return config;
   const Options options = options_of(config.fake_location, feeder.options);
   config.extend_window = config.extend_window || options.given("producer");
@@ -213,7 +215,8 @@ std::string keep_partial(RunResult result, const std::string& reason, const Argu
 
 RunResult watched(Runner& runner, Clock& clock, const Arguments& wish, RunListener* table,
                   std::stop_token stop) {
-  RunWatch watch(wish.watch, runner, clock, table);
+  RunWatch watch(
+      wish.watch, runner.config(), [&runner] { return runner.queues(); }, clock, table);
   const bool to_file = !wish.out.empty() && wish.is_first() && !find_output(wish.out).is_device;
   StepRecords records(to_file ? step_records_path(wish.out) : "", runner.config(), clock);
   ListenerGroup listeners;
@@ -314,7 +317,7 @@ int run_with_table(const RunConfig& asked, const Arguments& wish, std::stop_toke
   listeners.add(notice);
   const RunResult result = watched(runner, prepared.clock, wish, &listeners, std::move(stop));
   const int code = keep(result, wish);
-  const bool has_total = !report::evaluates_while_training(prepared.wanted) && result.img_per_s > 0;
+  const bool has_total = !evaluates_while_training(prepared.wanted) && result.img_per_s > 0;
   fmt::print("{}{}", report::format_end(result), has_total ? format_ranks(result) : "");
   std::fflush(stdout);
   fmt::print(stderr, "{}", report::run_summary(result));  // parsers read the other stream
@@ -352,7 +355,8 @@ int run_to_report(const RunConfig& wanted, const Arguments& wish, std::stop_toke
   const report::ReportEntry& report = find_entry(report::report_table(), wish.format);
   const RunResult result = run_silently(wanted, wish, std::move(stop));
   const int code = keep(result, wish);
-  report.write(sweep_of({result}, read_environment()), report::style_of(STDOUT_FILENO), std::cout);
+  report.write(sweep_of({result}, read_environment()), document::style_of(STDOUT_FILENO),
+               std::cout);
   std::cout.flush();
   print_outcome(result);
   return code;
@@ -524,8 +528,8 @@ int run(const Invocation& invocation) {
       !typed("extend_window") && !typed("noextend_window") && !typed("no_extend_window");
   check_out(wish);
   // The table is a live view; a changing line would break it.
-  wish.watch.terminal =
-      report::is_terminal(STDERR_FILENO) && !report::same_terminal(STDOUT_FILENO, STDERR_FILENO);
+  wish.watch.terminal = document::is_terminal(STDERR_FILENO) &&
+                        !document::same_terminal(STDOUT_FILENO, STDERR_FILENO);
   check_cluster(cluster, config);
   if (cluster.job == ClusterArguments::Job::ps) return serve_job(cluster, config, invocation.stop);
   const auto find = [](const char* name) { return std::getenv(name); };

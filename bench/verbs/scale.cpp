@@ -16,14 +16,14 @@
 #include "bench/cli.h"
 #include "bench/config/flags.h"
 #include "bench/config/unused_flags.h"
+#include "bench/document/terminal.h"
 #include "bench/record/machine.h"
-#include "bench/report/terminal.h"
-#include "bench/run/device_choice.h"
 #include "bench/scaling/launch/hosts.h"
 #include "bench/scaling/launch/mpirun.h"
 #include "bench/scaling/scale_runner.h"
 #include "bench/scaling/scale_views.h"
 #include "bench/sweep/result_folder.h"
+#include "bench/verbs/device_choice.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
@@ -211,7 +211,7 @@ bool climb_one(const Arguments& wanted, const Invocation& invocation) {
   scaling::ScaleResult result = begin_result(wanted, invocation);
   scaling::ScaleProgress progress(wanted.out,
                                   plan.ranks.size() * static_cast<std::size_t>(plan.repetitions),
-                                  report::is_terminal(STDERR_FILENO) && !plan.verbose);
+                                  document::is_terminal(STDERR_FILENO) && !plan.verbose);
   scaling::climb(plan, result, progress, invocation.stop);
   progress.finish();
   scaling::write_scale_text(result, std::cout);

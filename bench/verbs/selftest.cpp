@@ -8,10 +8,10 @@
 
 #include "bench/cli.h"
 #include "bench/config/flags.h"
+#include "bench/document/terminal.h"
 #include "bench/isolate/isolate_progress.h"
 #include "bench/isolate/noise.h"
 #include "bench/isolate/selftest.h"
-#include "bench/report/terminal.h"
 #include "bench/sweep/child_run.h"
 #include "bench/sweep/result_folder.h"
 #include "bench/sweep/sweep_runner.h"
@@ -88,8 +88,8 @@ int selftest(const Arguments& wanted, const Invocation& invocation) {
   test.margin = wanted.margin;
   bool saved = false;
   {
-    isolate::IsolateProgress progress(folder, report::is_terminal(STDERR_FILENO) && !wanted.verbose,
-                                      wanted.verbose);
+    isolate::IsolateProgress progress(
+        folder, document::is_terminal(STDERR_FILENO) && !wanted.verbose, wanted.verbose);
     options.on_progress = [&](const Progress& now) { progress.running(now); };
     progress.phase_begins("block", std::chrono::duration<double>(wanted.budget).count());
     isolate::NoiseReading before;

@@ -19,12 +19,14 @@
 #include "bench/cli.h"
 #include "bench/config/training_rules.h"
 #include "bench/config/unused_flags.h"
-#include "bench/dataset/open_dataset.h"
+#include "bench/dataset/default_dataset.h"
 #include "bench/run/runner.h"
 #include "bench/serve/serve_processes.h"
+#include "bench/serve/served_source.h"
 #include "dataflow/host_device.h"
 #include "dataflow/machine/memory_limit.h"
 #include "dataflow/pace.h"
+#include "feeders/remote/receive/zmq_message.h"
 #include "feeders/remote/receive/zmq_socket.h"
 #include "feeders/remote/send/frame_memory.h"
 #include "feeders/remote/send/sender.h"
@@ -397,12 +399,15 @@ int run(const Invocation& invocation) {
   if (config.group.processes > 1) {
     const std::int32_t threads =
         threads_typed ? 0 : std::max(1, config.run.feeder_threads / config.group.processes);
-    return serve::serve_processes(invocation, config.group,
+    std::vector<std::string> command{invocation.program, "serve"};
+    command.insert(command.end(), invocation.arguments.begin(), invocation.arguments.end());
+    return serve::serve_processes(command, config.group,
                                   {.batches = config.plan.batches,
                                    .img_per_s = config.plan.img_per_s,
                                    .feeder_threads = threads,
                                    .bind = config.socket.bind,
-                                   .dropped = config.benchmark});
+                                   .dropped = config.benchmark},
+                                  invocation.stop);
   }
   const BatchSpec spec = batch_spec(config.run, *components.model);
   const Options options = options_of(config.run.fake_location, components.feeder->options);

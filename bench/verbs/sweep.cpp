@@ -19,19 +19,19 @@
 #include "bench/cli.h"
 #include "bench/config/flags.h"
 #include "bench/config/unused_flags.h"
-#include "bench/dataset/open_dataset.h"
+#include "bench/dataset/default_dataset.h"
+#include "bench/document/terminal.h"
 #include "bench/record/compare.h"
 #include "bench/record/report_text.h"
 #include "bench/record/saved_results.h"
 #include "bench/report/report.h"
-#include "bench/report/terminal.h"
-#include "bench/run/device_choice.h"
-#include "bench/run/progress.h"
-#include "bench/run/progress_line.h"
+#include "bench/run/observe/progress.h"
+#include "bench/run/observe/progress_line.h"
 #include "bench/sweep/child_run.h"
 #include "bench/sweep/result_folder.h"
 #include "bench/sweep/sweep.h"
 #include "bench/sweep/sweep_runner.h"
+#include "bench/verbs/device_choice.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 
@@ -224,12 +224,12 @@ int sweep(Arguments wanted, const Invocation& invocation) {
     const std::string name = parse_component(config.fake_location).name;
     dataset::ensure_data_of(config, find_entry(feeder_table(), name), invocation.stop);
   }
-  SweepProgress progress(folder, report::is_terminal(STDERR_FILENO) && !wanted.verbose);
+  SweepProgress progress(folder, document::is_terminal(STDERR_FILENO) && !wanted.verbose);
   options.on_progress = [&](const Progress& now) { progress.running(now); };
   const SweepResult& result = runner.run(progress, invocation.stop);
   progress.finish();
   find_entry(report::report_table(), "table")
-      .write(result, report::style_of(STDOUT_FILENO), std::cout);
+      .write(result, document::style_of(STDOUT_FILENO), std::cout);
   fmt::print("\n{}{}", progress.saved() ? "The page: " : "",
              files_line(folder, {"report.html"}, progress.saved()));
   if (progress.saved()) {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "bench/cli.h"
-#include "bench/run/child_process.h"
+#include "bench/run/processes/child_process.h"
 
 namespace penstock {
 

@@ -21,8 +21,8 @@
 #include "bench/cli.h"
 #include "bench/config/flags.h"
 #include "bench/document/document.h"
-#include "bench/report/terminal.h"
-#include "bench/run/child_process.h"
+#include "bench/document/terminal.h"
+#include "bench/run/processes/child_process.h"
 #include "bench/sweep/child_run.h"
 #include "bench/verbs/user_command.h"
 #include "bench/watch/watch_record.h"
@@ -99,7 +99,7 @@ class Reporter {
     record_.exit_code = exit_code;
     record_.seconds = std::chrono::duration<double>(clock_.now() - begin_).count();
     std::ostringstream text;
-    const int width = report::style_of(STDERR_FILENO).width;
+    const int width = document::style_of(STDERR_FILENO).width;
     document::write_text(watch::document_of(record_), text, static_cast<std::size_t>(width));
     fmt::print(stderr, "\n{}", text.str());
   } catch (const std::exception& error) {

@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "dataflow/datasets/record_source.h"
+#include "dataflow/datasets/choose_column.h"
 
 namespace penstock::datasets {
 

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "dataflow/datasets/choose_column.h"
 #include "dataflow/datasets/dataset_writer.h"
 #include "dataflow/datasets/image_arrays.h"
 #include "dataflow/datasets/shard_list.h"

@@ -9,8 +9,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "dataflow/datasets/datapoint.h"
 #include "dataflow/datasets/protobuf.h"
@@ -182,21 +186,6 @@ void read_fields(protozero::pbf_reader message, Datum& datum) {
   }
 }
 
-}  // namespace
-
-void read_lmdb(std::span<const std::byte> file, const std::function<bool(const LmdbEntry&)>& found,
-               const std::function<void(std::uint64_t)>& damaged) {
-  Tree(file, found, damaged).read();
-}
-
-Datum parse_datum(std::span<const std::byte> message) {
-  Datum datum;
-  read_message("a Datum", [&] { read_fields(protozero::pbf_reader(view_of(message)), datum); });
-  return datum;
-}
-
-namespace {
-
 constexpr OptionSpec kOptions[] = {
     {"format", "auto",
      "format of values: datum (Caffe), datapoint (tensorpack) or auto (as the first value)"},
@@ -312,6 +301,17 @@ std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
 }
 
 }  // namespace
+
+void read_lmdb(std::span<const std::byte> file, const std::function<bool(const LmdbEntry&)>& found,
+               const std::function<void(std::uint64_t)>& damaged) {
+  Tree(file, found, damaged).read();
+}
+
+Datum parse_datum(std::span<const std::byte> message) {
+  Datum datum;
+  read_message("a Datum", [&] { read_fields(protozero::pbf_reader(view_of(message)), datum); });
+  return datum;
+}
 
 extern constinit const SourceEntry lmdb_source{
     .name = "lmdb",

@@ -2,9 +2,7 @@
 #include "dataflow/datasets/mapped_file.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -46,15 +44,7 @@ MappedFile::~MappedFile() {
     ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
-void MappedFile::will_need(std::uint64_t offset, std::uint64_t count) const noexcept {
-  if (!is_mapped() || offset >= bytes_.size()) return;
-  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  const std::uint64_t begin = offset / page * page;
-  const std::uint64_t end = offset + std::min<std::uint64_t>(count, bytes_.size() - offset);
-  ::madvise(const_cast<std::byte*>(bytes_.data()) + begin, end - begin, MADV_WILLNEED);
-}
-
-void MappedFile::let_go() const noexcept {
+void MappedFile::release_pages() const noexcept {
   if (!is_mapped() || bytes_.empty()) return;
   ::madvise(const_cast<std::byte*>(bytes_.data()), bytes_.size(), MADV_DONTNEED);
 }

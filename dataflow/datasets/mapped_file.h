@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,12 +26,9 @@ class MappedFile {
   std::span<const std::byte> bytes() const noexcept { return bytes_; }
   const std::string& path() const noexcept { return path_; }
 
-  /// Asks the system to read bytes [offset, offset + count) soon. Costs a system call.
-  void will_need(std::uint64_t offset, std::uint64_t count) const noexcept;
-
   /// Releases the pages that were read. They stay in the page cache, which cannot drop pages that a
   /// process holds.
-  void let_go() const noexcept;
+  void release_pages() const noexcept;
 
  private:
   std::string path_;

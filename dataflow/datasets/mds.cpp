@@ -1,24 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// MosaicML Streaming's MDS: the parser, the source and the writer. Shards are read in the order of
-// their index.json. A record is a whole sample. If a sample has no valid position, its record is
-// the entry of the shard's table that should hold the position.
 #include "dataflow/datasets/mds.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
-#include "dataflow/datasets/dataset_writer.h"
-#include "dataflow/datasets/record_source.h"
+#include "dataflow/datasets/choose_column.h"
 #include "dataflow/error.h"
+#include "dataflow/options.h"
 #include "dataflow/values/value_at.h"
 
 namespace penstock::datasets {
@@ -159,10 +153,8 @@ std::int32_t parse_label(std::span<const std::byte> bytes, const MdsColumn& colu
   std::int64_t label = -1;
   switch (column.bytes) {
     case 0: {
-      const char* const begin = reinterpret_cast<const char*>(bytes.data());
-      const char* const end = begin + bytes.size();
-      const auto [last, error] = std::from_chars(begin, end, label);
-      if (error != std::errc() || last != end) label = -1;
+      const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      label = parse_number<std::int64_t>(text).value_or(-1);
       break;
     }
     case 1:
@@ -280,229 +272,5 @@ MdsImage parse_mds_sample(std::span<const std::byte> sample, const MdsShard& sha
   }
   return {parse_label(label, shard.columns[columns.label]), image};
 }
-
-namespace {
-
-namespace fs = std::filesystem;
-
-constexpr OptionSpec kOptions[] = {
-    {"image", "",
-     "column of the images; default: the only one of encoding jpeg, else bytes, or one named "
-     "image, img, jpg, jpeg or x"},
-    {"label", "",
-     "column of the labels; default: the only one of integers, or one named label, labels, class, "
-     "cls, target or y"},
-};
-
-/// The index's description of a shard.
-struct Described {
-  MdsShard shard;
-  MdsColumns columns;
-};
-
-struct Hash {
-  using is_transparent = void;
-  std::size_t operator()(std::string_view text) const noexcept {
-    return std::hash<std::string_view>()(text);
-  }
-};
-
-using Descriptions = std::unordered_map<std::string, Described, Hash, std::equal_to<>>;  // by path
-
-[[noreturn]] void refuse(const std::string& what, const std::string& problem) {
-  throw ConfigError("the " + what + " " + problem +
-                    "; expected a data set that streaming's MDSWriter finished; check --data-dir");
-}
-
-fs::path find_index(const fs::path& place) {
-  std::error_code error;
-  if (!fs::is_directory(place, error)) return place;
-  if (fs::exists(place / "index.json", error)) return place / "index.json";
-  const bool is_parent = fs::exists(place / "train" / "index.json", error);
-  refuse("folder '" + place.native() + "'",
-         "has no index.json" +
-             (is_parent ? " (did you mean '" + (place / "train").native() + "'?)" : ""));
-}
-
-/// The command with which a user decompresses to `file`.
-std::string decompression(const std::string& compression, const std::string& compressed,
-                          const std::string& file) {
-  const std::string kind = compression.substr(0, compression.find(':'));
-  const std::string from = " '" + compressed + "'", to = " '" + file + "'";
-  if (kind == "zstd") return "run `zstd -d" + from + " -o" + to + "`";
-  if (kind == "br") return "run `brotli -d" + from + " -o" + to + "`";
-  if (kind == "gz") return "run `gunzip -c" + from + " >" + to + "`";
-  if (kind == "bz2") return "run `bunzip2 -c" + from + " >" + to + "`";
-  return "decompress it to" + to;
-}
-
-/// Checks that every shard exists.
-void check_files(const fs::path& folder, const std::vector<MdsShard>& shards) {
-  std::error_code error;
-  for (const MdsShard& shard : shards) {
-    const fs::path file = folder / shard.file;
-    if (fs::exists(file, error)) continue;
-    const fs::path compressed = folder / shard.compressed_file;
-    if (shard.compressed_file.empty() || !fs::exists(compressed, error)) {
-      refuse("shard '" + file.native() + "'", "is missing");
-    }
-    throw ConfigError("the shard '" + file.native() + "' exists only in compressed form (" +
-                      shard.compression + "); expected an uncompressed file; " +
-                      decompression(shard.compression, compressed.native(), file.native()) +
-                      ", and do so for each shard");
-  }
-}
-
-class Mds final : public RecordFormat {
- public:
-  explicit Mds(Descriptions descriptions) : descriptions_(std::move(descriptions)) {}
-
-  void index(const MappedFile& file, const AddRecord& add) const override {
-    const auto& [shard, columns] = descriptions_.at(file.path());
-    try {
-      check_mds_shard(file.bytes(), shard);
-    } catch (const DataError& error) {
-      refuse("shard '" + file.path() + "'", error.what());
-    }
-    for (std::uint64_t i = 0; i < shard.samples; ++i) {
-      Record record{4 * (i + 1), 8, -1};
-      try {
-        const std::span<const std::byte> sample = mds_sample(file.bytes(), shard, i);
-        record.offset = static_cast<std::uint64_t>(sample.data() - file.bytes().data());
-        record.bytes = static_cast<std::uint32_t>(sample.size());
-        record.label = parse_mds_sample(sample, shard, columns).label;
-      } catch (const DataError&) {
-        record.label = -1;  // open() says why
-      }
-      add(record);
-    }
-  }
-
-  void open(Sample& sample) const override {
-    const auto& [shard, columns] = descriptions_.find(sample.file)->second;
-    try {
-      if (sample.offset < shard.samples_at()) {
-        throw DataError("the offsets there leave no place for it");
-      }
-      sample.lent = parse_mds_sample(sample.lent, shard, columns).image;
-    } catch (const DataError& error) {
-      refuse_record(sample, error.what());
-    }
-  }
-
- private:
-  const Descriptions descriptions_;
-};
-
-std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
-  const MappedFile index(find_index(plan.directory).native());
-  const fs::path folder = fs::path(index.path()).parent_path();
-  FileList files;
-  Descriptions descriptions;
-  try {
-    const std::vector<MdsShard> shards = parse_mds_index(
-        {reinterpret_cast<const char*>(index.bytes().data()), index.bytes().size()});
-    check_files(folder, shards);
-    for (const MdsShard& shard : shards) {
-      const std::string path = (folder / shard.file).native();
-      const MdsColumns columns =
-          choose_mds_columns(shard, options.text("image"), options.text("label"));
-      files.add(path);
-      descriptions.emplace(path, Described{shard, columns});
-    }
-  } catch (const DataError& error) {
-    refuse("index '" + index.path() + "'", error.what());
-  }
-  return make_record_source(plan, std::move(files), std::make_unique<Mds>(std::move(descriptions)));
-}
-
-// ---- writer -----------------------------------------------------------------
-
-using Json = nlohmann::json;  // sorted keys, as MDS writes them
-
-class MdsWriter final : public ShardedWriter {
- public:
-  using ShardedWriter::ShardedWriter;
-
- private:
-  std::string shard_name(std::uint64_t number) const override {
-    return fmt::format("shard.{:05}.mds", number);
-  }
-  void write(ShardFile& shard, std::uint64_t, std::span<const std::byte> image,
-             std::int32_t label) override {
-    if (samples_.empty()) samples_.push_back(0);
-    const auto size = static_cast<std::uint32_t>(image.size());
-    const std::int64_t wide = label;
-    add(std::as_bytes(std::span(&size, 1)));
-    add(image);
-    add(std::as_bytes(std::span(&wide, 1)));
-    if (data_.size() > std::numeric_limits<std::uint32_t>::max() / 2) {
-      throw ConfigError(
-          fmt::format("'{}' would have more than 2 GiB, and MDS counts bytes in 32 "
-                      "bits; expected smaller shards; pass a greater --shards",
-                      shard.path()));
-    }
-    samples_.push_back(static_cast<std::uint32_t>(data_.size()));
-  }
-  void add(std::span<const std::byte> bytes) {
-    data_.insert(data_.end(), bytes.begin(), bytes.end());
-  }
-
-  void end_shard(ShardFile& shard) override {
-    const Json columns{{"column_encodings", {"jpeg", "int"}},
-                       {"column_names", {"image", "label"}},
-                       {"column_sizes", {nullptr, 8}},
-                       {"compression", nullptr},
-                       {"format", "mds"},
-                       {"hashes", Json::array()},
-                       {"size_limit", nullptr},
-                       {"version", 2}};
-    const std::string text = columns.dump();
-    const std::size_t begin = sizeof(std::uint32_t) * (1 + samples_.size()) + text.size();
-    shard.append_number(static_cast<std::uint32_t>(samples_.size() - 1));
-    for (const std::uint32_t offset : samples_) {
-      shard.append_number(static_cast<std::uint32_t>(begin + offset));
-    }
-    shard.append(text);
-    shard.append(data_);
-    Json described = columns;
-    described["raw_data"] = {{"basename", shard_name(described_.size())},
-                             {"bytes", shard.size()},
-                             {"hashes", Json::object()}};
-    described["samples"] = samples_.size() - 1;
-    described["zip_data"] = nullptr;
-    described_.push_back(std::move(described));
-    samples_.clear();
-    data_.clear();
-  }
-  void end() override {
-    ShardFile index(plan_.directory + "/index.json");
-    index.append(Json{{"shards", described_}, {"version", 2}}.dump());
-    index.close();
-  }
-
-  std::vector<std::uint32_t> samples_;  // begins of samples in data_, and its end
-  std::vector<std::byte> data_;         // of this shard
-  Json described_ = Json::array();
-};
-
-}  // namespace
-
-extern constinit const SourceEntry mds_source{
-    .name = "mds",
-    .summary = "MosaicML Streaming MDS shards, uncompressed, with index.json",
-    .options = kOptions,
-    .make = make,
-    .detects =
-        [](std::string_view name) {
-          return name.ends_with(".mds") || name.find(".mds.") != std::string_view::npos;
-        },
-};
-
-extern constinit const DatasetWriterEntry mds_dataset_writer{
-    .name = "mds",
-    .summary = "MosaicML Streaming shards with index.json",
-    .make = make_writer<MdsWriter>,
-};
 
 }  // namespace penstock::datasets

@@ -14,9 +14,9 @@
 #include <set>
 #include <utility>
 
+#include "dataflow/datasets/detect_source.h"
 #include "dataflow/datasets/image_folder.h"
 #include "dataflow/datasets/sample_order.h"
-#include "dataflow/datasets/shard_list.h"
 #include "dataflow/decoder.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/memory_limit.h"

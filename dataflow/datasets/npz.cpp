@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "dataflow/datasets/choose_column.h"
 #include "dataflow/datasets/datapoint.h"
 #include "dataflow/datasets/dataset_writer.h"
 #include "dataflow/datasets/image_arrays.h"

@@ -66,7 +66,8 @@ class RecordSource final : public Source {
       shards_.push_back(map(files_.path(i)));
     }
     index_ = index_shards(shards_, *format_, plan, damaged_);
-    for (const MappedFile& shard : shards_) shard.let_go();  // so that a cold run can begin cold
+    for (const MappedFile& shard : shards_)
+      shard.release_pages();  // so that a cold run can begin cold
     check(plan);
     order_.emplace(plan, index_.records.size());
   }
@@ -196,47 +197,6 @@ void refuse_record(const Sample& sample, std::string_view problem) {
   throw DataError("reading sample " + std::to_string(sample.index) + " of '" + sample.file +
                   "' at byte " + std::to_string(sample.offset) + ": " + std::string(problem) +
                   "; expected a whole record; replace the file");
-}
-
-// ---- columns ----------------------------------------------------------------
-
-namespace {
-
-[[noreturn]] void refuse(const std::string& problem, std::span<const ColumnOffer> columns,
-                         const ColumnArguments& arguments) {
-  std::string list;
-  for (const ColumnOffer& column : columns) {
-    list += (list.empty() ? "'" : ", '") + column.name + "' (" + column.type + ")";
-  }
-  throw DataError(problem + "; there " + (list.empty() ? "is none" : "are " + list) +
-                  "; name one that holds " + std::string(arguments.what) + " with " +
-                  std::string(arguments.option) + "=NAME");
-}
-
-}  // namespace
-
-std::size_t choose_column(std::span<const ColumnOffer> columns, const ColumnArguments& arguments) {
-  const std::string what(arguments.what);
-  std::vector<std::size_t> fitting, usual;
-  for (std::size_t i = 0; i < columns.size(); ++i) {
-    const ColumnOffer& column = columns[i];
-    if (!arguments.name.empty() && column.name == arguments.name) {
-      if (column.fits) return i;
-      refuse("has no " + what + " in column '" + column.name + "'", columns, arguments);
-    }
-    if (!column.fits) continue;
-    fitting.push_back(i);
-    if (std::ranges::find(arguments.usual, column.name) != arguments.usual.end())
-      usual.push_back(i);
-  }
-  if (!arguments.name.empty()) {
-    refuse("has no column '" + std::string(arguments.name) + "'", columns, arguments);
-  }
-  if (fitting.size() == 1) return fitting.front();
-  if (usual.size() == 1) return usual.front();
-  refuse(fitting.empty() ? "has no column of " + what
-                         : "has " + std::to_string(fitting.size()) + " columns of " + what,
-         columns, arguments);
 }
 
 }  // namespace penstock::datasets

@@ -81,30 +81,4 @@ void give_image(Sample& sample, std::span<const std::byte> image,
 /// Throws DataError: "reading 'a.tar' at byte 512: <problem>; expected ...".
 [[noreturn]] void refuse_record(const Sample& sample, std::string_view problem);
 
-// ---- columns ----------------------------------------------------------------
-
-// Chooses the columns of a packed data set that hold the images and the labels.
-
-struct ColumnOffer {
-  std::string name, type;
-  bool fits = false;  ///< its type can be read
-};
-
-/// The column that is looked for.
-struct ColumnArguments {
-  std::string_view name;                    ///< as typed; empty: any column that fits
-  std::string_view what;                    ///< "JPEG images", for messages
-  std::string_view option;                  ///< "beton:image", for messages
-  std::span<const std::string_view> usual;  ///< names that decide if several columns fit
-};
-
-inline constexpr std::string_view kUsualImages[] = {"image", "img", "jpg", "jpeg", "x"};
-inline constexpr std::string_view kUsualLabels[] = {"label", "labels", "class",
-                                                    "cls",   "target", "y"};
-
-/// The index in `columns` of the column with that name. Without a name: the only one that fits, or
-/// else the only one that fits and has a usual name. Throws DataError that lists the columns if
-/// there is none: "has no column of JPEG images; ...".
-std::size_t choose_column(std::span<const ColumnOffer> columns, const ColumnArguments& arguments);
-
 }  // namespace penstock::datasets

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "dataflow/error.h"
+#include "dataflow/options.h"
 
 namespace penstock::datasets {
 namespace {
@@ -22,7 +23,7 @@ std::string_view text_of(std::string_view field) noexcept {
 }
 
 /// Parses octal digits among spaces and zeros or, if the first bit is set, a number of base 256.
-std::uint64_t parse_number(std::string_view field) {
+std::uint64_t parse_field(std::string_view field) {
   const auto byte_at = [&](std::size_t i) { return static_cast<std::uint8_t>(field[i]); };
   std::uint64_t value = 0;
   if ((byte_at(0) & 0x80) != 0) {
@@ -81,7 +82,7 @@ struct TarReader::Header {
       plain += static_cast<std::uint8_t>(byte);
       with_signs += static_cast<std::uint64_t>(static_cast<signed char>(byte));
     }
-    const std::uint64_t sum = parse_number(block.substr(148, 8));
+    const std::uint64_t sum = parse_field(block.substr(148, 8));
     return sum == plain || sum == with_signs;
   }
   std::string name() const {
@@ -93,7 +94,7 @@ struct TarReader::Header {
     return std::string(front) + '/' + std::string(short_name);
   }
   std::uint64_t bytes() const {
-    const std::uint64_t value = parse_number(block.substr(124, 12));
+    const std::uint64_t value = parse_field(block.substr(124, 12));
     if (value > kMaxSize) throw DataError("a header has a size beyond all files");
     return value;
   }
@@ -120,23 +121,21 @@ bool TarReader::next(TarMember& member) {
       continue;
     }
     if (type == 'x' || type == 'X') {
-      for_each_pax_record(
-          read_extension(header.bytes()), [&](std::string_view key, std::string_view value) {
-            if (key == "path") {
-              extension.name = value;
-              extension.has_name = true;
-            } else if (key == "size") {
-              const auto [end, error] =
-                  std::from_chars(value.data(), value.data() + value.size(), extension.bytes);
-              if (error != std::errc() || end != value.data() + value.size() ||
-                  extension.bytes > kMaxSize) {
-                throw DataError("a pax header has an invalid size");
-              }
-              extension.has_bytes = true;
-            } else if (key.starts_with("GNU.sparse.")) {
-              throw DataError("the tar has a sparse file, which is unsupported");
-            }
-          });
+      for_each_pax_record(read_extension(header.bytes()),
+                          [&](std::string_view key, std::string_view value) {
+                            if (key == "path") {
+                              extension.name = value;
+                              extension.has_name = true;
+                            } else if (key == "size") {
+                              const auto size = parse_number<std::uint64_t>(value);
+                              if (!size || *size > kMaxSize)
+                                throw DataError("a pax header has an invalid size");
+                              extension.bytes = *size;
+                              extension.has_bytes = true;
+                            } else if (key.starts_with("GNU.sparse.")) {
+                              throw DataError("the tar has a sparse file, which is unsupported");
+                            }
+                          });
       continue;
     }
     if (type == 'S') throw DataError("the tar has a sparse file, which is unsupported");

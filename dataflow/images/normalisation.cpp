@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "dataflow/error.h"
-#include "dataflow/images/jpeg/instruction_set.h"
+#include "dataflow/images/instruction_set.h"
 #include "dataflow/values/float16.h"
 
 namespace penstock {
@@ -41,16 +41,16 @@ using Run = void (*)(const std::uint8_t*, const Pattern*, float*, std::size_t);
 
 Run best_run() {
 #if defined(__x86_64__)
-  switch (jpeg::best_instruction_set()) {
-    case jpeg::InstructionSet::avx512:
-      return jpeg::avx512<Kernel>;
-    case jpeg::InstructionSet::avx2:
-      return jpeg::avx2<Kernel>;
-    case jpeg::InstructionSet::portable:
+  switch (best_instruction_set()) {
+    case InstructionSet::avx512:
+      return avx512<Kernel>;
+    case InstructionSet::avx2:
+      return avx2<Kernel>;
+    case InstructionSet::portable:
       break;
   }
 #endif
-  return jpeg::portable<Kernel>;
+  return portable<Kernel>;
 }
 
 class NormalisingDecoder final : public Decoder {

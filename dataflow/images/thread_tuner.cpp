@@ -15,8 +15,6 @@ namespace {
 /// If one more thread would be needed for less than this fraction, it is not taken.
 constexpr double kRounding = 0.05;
 
-double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
-
 }  // namespace
 
 ThreadChoice::ThreadChoice(std::int32_t most, std::size_t readers)
@@ -41,11 +39,11 @@ void ThreadChoice::observe(const RingStats& ring, Time now) {
   if (settled_ || ring.published < skip_until_) return;
   if (!measuring_) return begin(ring, now);
   if (ring.published < first_batch_ + kBatches || now - began_ < kTime) return;
-  const double passed = seconds(now - began_);
+  const double passed = to_seconds(now - began_);
   const auto published = static_cast<double>(ring.published - first_batch_);
   const bool reserve_shrank = ring.filled_slots < reserve_;
   const double stored = static_cast<double>(ring.filled_slots) - static_cast<double>(reserve_);
-  wait_ = std::clamp(seconds(ring.consumer_wait - waited_) / (readers_ * passed), 0.0, 1.0);
+  wait_ = std::clamp(to_seconds(ring.consumer_wait - waited_) / (readers_ * passed), 0.0, 1.0);
   begin(ring, now);
   if (wait_ <= kNoWait) {
     waited_before_ = false;
@@ -62,7 +60,7 @@ void ThreadChoice::take_more() noexcept {
   too_few_ = std::max(too_few_, threads_);
   wait_with_too_few_ = wait_;
   threads_ = is_fitted_ ? threads_ + 1 : std::min(2 * threads_, most_);
-  begin_anew();
+  restart();
 }
 
 /// Readers do not wait, and take `demand` batches per second.
@@ -72,11 +70,11 @@ void ThreadChoice::take_enough(double demand) noexcept {
   const auto needed = static_cast<std::int32_t>(std::ceil(demand / rate_of_one_ - kRounding));
   if (needed >= threads_) return settle(Ending::enough);
   threads_ = std::max(needed, too_few_ + 1);
-  begin_anew();
+  restart();
 }
 
 /// Restarts the measurement with another number of threads.
-void ThreadChoice::begin_anew() noexcept {
+void ThreadChoice::restart() noexcept {
   measuring_ = waited_before_ = false;
   skip_until_ = first_batch_ + kSkipped;
 }

@@ -48,7 +48,7 @@ class ThreadChoice {
   void begin(const RingStats& ring, Time now) noexcept;
   void take_more() noexcept;
   void take_enough(double demand) noexcept;
-  void begin_anew() noexcept;
+  void restart() noexcept;
   void settle(Ending ending) noexcept;
 
   const std::int32_t most_;

@@ -11,6 +11,7 @@
 
 #include "dataflow/error.h"
 #include "dataflow/machine/kernel_file.h"
+#include "dataflow/options.h"
 
 namespace penstock {
 namespace {
@@ -60,18 +61,6 @@ std::size_t available_in(const ControlGroup& group) {
   for (const std::string_view key : files.cache) cache += stat.value(key).value_or(0);
   const std::size_t kept = *used - std::min<std::size_t>(*used, cache);
   return limit > kept ? limit - kept : 0;
-}
-
-/// "600 MB", "34.4 GB".
-std::string size_text(double bytes) {
-  constexpr double kLarge = 1e10;
-  char text[32];
-  if (bytes < kLarge) {
-    std::snprintf(text, sizeof text, "%.0f MB", 1e-6 * bytes);
-  } else {
-    std::snprintf(text, sizeof text, "%.1f GB", 1e-9 * bytes);
-  }
-  return text;
 }
 
 double total_of(std::span<const MemoryNeed> needs) {

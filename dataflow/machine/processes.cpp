@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "dataflow/machine/kernel_file.h"
+#include "dataflow/options.h"
 
 namespace penstock {
 namespace {
@@ -18,10 +19,8 @@ fs::path folder_of(std::int32_t pid, const fs::path& root) {
 }
 
 std::optional<std::int32_t> process_number(const std::string& text) {
-  std::int32_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool whole = error == std::errc{} && end == text.data() + text.size() && number > 0;
-  return whole ? std::optional(number) : std::nullopt;
+  const auto number = parse_number<std::int32_t>(text);
+  return number && *number > 0 ? number : std::nullopt;
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ constexpr std::int64_t kMostCpus = 1 << 16;
                     "'; expected numbers and ranges such as 0-3+8, each number once");
 }
 
-std::int64_t parse_number(std::string_view text, std::string_view whole, std::string_view what) {
+std::int64_t parse_cpu(std::string_view text, std::string_view whole, std::string_view what) {
   constexpr std::size_t kDigits = 6;
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   if (text.empty() || text.size() > kDigits || !std::ranges::all_of(text, is_digit)) {
@@ -56,7 +56,7 @@ std::map<std::int32_t, std::int32_t> read_nodes(const fs::path& system) {
     const std::string name = entry.path().filename().string();
     const std::string number = name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : "";
     if (number.empty() || number.find_first_not_of("0123456789") != std::string::npos) continue;
-    const auto node = static_cast<std::int32_t>(parse_number(number, number, "a NUMA node"));
+    const auto node = static_cast<std::int32_t>(parse_cpu(number, number, "a NUMA node"));
     for (const std::int32_t cpu : read_list(entry.path() / "cpulist")) nodes[cpu] = node;
   }
   return nodes;
@@ -138,9 +138,9 @@ std::vector<std::int32_t> parse_cpu_list(std::string_view text, std::string_view
     const std::size_t end = std::min(text.find_first_of(",+", begin), text.size());
     const std::string_view item = text.substr(begin, end - begin);
     const std::size_t dash = item.find('-');
-    const std::int64_t first = parse_number(item.substr(0, dash), text, what);
+    const std::int64_t first = parse_cpu(item.substr(0, dash), text, what);
     const std::int64_t last =
-        dash == std::string_view::npos ? first : parse_number(item.substr(dash + 1), text, what);
+        dash == std::string_view::npos ? first : parse_cpu(item.substr(dash + 1), text, what);
     if (last < first) refuse(text, what);
     for (std::int64_t cpu = first; cpu <= last; ++cpu) {
       if (known[static_cast<std::size_t>(cpu)]) refuse(text, what);

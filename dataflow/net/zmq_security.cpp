@@ -87,7 +87,7 @@ void make_curve_client(void* socket, const CurveKeys& own, const std::string& se
 
 struct CurveGate::State {
   State(void* context, const Admission& admission, OnRefusal refusal)
-      : anybody(admission.anybody),
+      : admits_any(admission.any),
         on_refusal(std::move(refusal)),
         socket(zmq_socket(context, ZMQ_REP)) {
     for (const std::string& key : admission.keys) admitted.insert(decode(key));
@@ -146,13 +146,13 @@ struct CurveGate::State {
 
   bool admits(const std::string& key) {
     const std::lock_guard lock(mutex);
-    return (anybody || admitted.contains(key)) && !banned.contains(key);
+    return (admits_any || admitted.contains(key)) && !banned.contains(key);
   }
 
   struct Close {
     void operator()(void* handle) const noexcept { zmq_close(handle); }
   };
-  const bool anybody;
+  const bool admits_any;
   const OnRefusal on_refusal;
   std::set<std::string> admitted;  // as bytes
   std::mutex mutex;

@@ -37,7 +37,7 @@ void make_curve_client(void* socket, const CurveKeys& own, const std::string& se
 /// Says which clients are accepted.
 struct Admission {
   std::vector<std::string> keys{};  ///< public keys
-  bool anybody = false;             ///< accept every client that knows the server's public key
+  bool any = false;                 ///< accept every client that knows the server's public key
 };
 
 /// Decides which clients all servers of a context accept, through libzmq's ZAP (RFC 27). Messages

@@ -234,7 +234,7 @@ class PythonLoader final : public Feeder {
 
   void introduce() const {
     const LoaderBatches& batches = process_.batches();
-    const double first_s = std::chrono::duration<double>(batches.first_batch).count();
+    const double first_s = to_seconds(batches.first_batch);
     probe_.note("the loader runs in Python " + batches.python + ", and yields " + describe() +
                 "; its first batch came after " + decimals(first_s) + " s, imports included");
     for (const std::string& note : batches.notes) probe_.note(note);

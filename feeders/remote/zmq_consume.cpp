@@ -24,13 +24,13 @@
 #include "dataflow/error.h"
 #include "dataflow/stage_timer.h"
 #include "feeders/feeder.h"
+#include "feeders/remote/receive/consume_plan.h"
 #include "feeders/remote/receive/message_images.h"
 #include "feeders/remote/receive/message_intake.h"
 #include "feeders/remote/receive/receiver_threads.h"
-#include "feeders/remote/receive/zmq_socket.h"
+#include "feeders/remote/receive/zmq_message.h"
 #include "feeders/remote/wire/batch_message.h"
 #include "feeders/remote/wire/zmq_op.h"
-#include "feeders/remote/zmq_consume_plan.h"
 
 namespace penstock::remote {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/run/child_process.h"
+#include "bench/run/processes/child_process.h"
 #include "bench/sweep/child_run.h"
 #include "tests/support/thrown_by.h"
 

@@ -3,7 +3,7 @@
 
 #include "bench/cli.h"
 #include "bench/config/run_config.h"
-#include "bench/dataset/open_dataset.h"
+#include "bench/dataset/default_dataset.h"
 #include "bench/record/result_json.h"
 #include "dataflow/error.h"
 #include "feeders/feeder.h"

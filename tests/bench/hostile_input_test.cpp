@@ -10,7 +10,7 @@
 #include <sstream>
 #include <thread>
 
-#include "bench/run/child_process.h"
+#include "bench/run/processes/child_process.h"
 #include "dataflow/machine/memory_limit.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
@@ -204,7 +204,7 @@ TEST_F(HostileInput, NothingIsLostWhereStandardErrorCannotBeWritten) {
   EXPECT_EQ(steps_in("r.json"), 20U) << "no text got into a file that took a closed number";
 }
 
-TEST_F(HostileInput, AFileThatMayNotGrowIsSaidAndTheTableStillComes) {
+TEST_F(HostileInput, AFileThatMayNotGrowIsReportedAndTheTableIsPrinted) {
   const ChildExit exit = shell("ulimit -f 1; exec " + run("--num-batches=500 --out=$D/r.json"));
   EXPECT_EQ(exit.code, 6) << exit.last_words;
   EXPECT_TRUE(says(exit.last_words, "r.json': File too large"));

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/run/child_process.h"
+#include "bench/run/processes/child_process.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/thrown_by.h"
 

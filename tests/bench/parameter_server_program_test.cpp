@@ -16,9 +16,9 @@
 #include <optional>
 #include <thread>
 
-#include "bench/run/child_process.h"
-#include "bench/run/progress.h"
-#include "dataflow/net/curve_setup.h"
+#include "bench/run/observe/progress.h"
+#include "bench/run/processes/child_process.h"
+#include "dataflow/net/certificate.h"
 #include "tests/support/coloured_images.h"
 #include "tests/support/patience.h"
 #include "tests/support/reserved_port.h"
@@ -396,7 +396,7 @@ TEST_F(ParameterServerProgram, WorkersWithOtherFlagsAreNamedBeforeAnythingIsMeas
   EXPECT_EQ(server.wait().code, 5);
 }
 
-TEST_F(ParameterServerProgram, WhoeverNeverComesIsNamed) {
+TEST_F(ParameterServerProgram, AWorkerThatNeverComesIsNamed) {
   name_tasks(2, 2);
   const Words more{"--variable-update=parameter_server", "--num-batches=5",
                    "--rendezvous-timeout=3s"};
@@ -428,7 +428,7 @@ TEST_F(ParameterServerProgram, AWorkerThatNeverComesIsNamedByTheServer) {
   }
 }
 
-TEST_F(ParameterServerProgram, APortThatIsTakenIsSaidAtTheStart) {
+TEST_F(ParameterServerProgram, ATakenPortIsReportedAtTheStart) {
   ReservedPort taken;
   taken.listen();
   ps_hosts_ = address(taken.number());
@@ -562,7 +562,7 @@ class ParameterServerKeys : public ParameterServerProgram {
   std::string both() const { return file("one.key") + "," + file("two.key"); }
 };
 
-TEST_F(ParameterServerKeys, OpenTheServersToThoseWhoHaveThem) {
+TEST_F(ParameterServerKeys, AdmitTheClientsThatHaveThem) {
   start_server(0, "one");
   start_server(1, "two");
   start_worker(1, "workers/first", both());

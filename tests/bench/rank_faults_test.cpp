@@ -66,7 +66,7 @@ const std::vector<std::string> kLong{"--device=emulated:img_per_s=40", "--batch-
 const std::vector<std::string> kSlow{"--device=emulated:img_per_s=1", "--batch-size=20",
                                      "--num-batches=10", "--timeout=4s"};
 
-TEST_F(MpirunRankFaults, OneThatNeverJoins) {
+TEST_F(MpirunRankFaults, ARankThatNeverJoins) {
   start(run_of(3, training(kLong), "[ $OMPI_COMM_WORLD_RANK = 2 ] && kill -STOP $$; "));
   await_end();
   const std::vector<std::string> lines = lines_with("was lost");

@@ -197,7 +197,7 @@ TEST_P(BackendContract, ImagesBeyondTheValidOnesDoNotCount) {
   });
 }
 
-TEST_P(BackendContract, ParametersAreThoseOfTheGraphInDisjointRangesOfTheArenas) {
+TEST_P(BackendContract, TheGraphsParametersLieInDisjointRangesOfTheArenas) {
   for_each_graph([](const SmallGraph& small, CompiledGraph& compiled, Precision) {
     const ParameterSet& set = compiled.executable().parameters();
     ASSERT_EQ(set.parameters.size(), small.graph.parameters().size());

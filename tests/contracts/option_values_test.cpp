@@ -15,7 +15,7 @@
 
 #include "bench/record/saved_results.h"
 #include "bench/report/report.h"
-#include "bench/run/child_process.h"
+#include "bench/run/processes/child_process.h"
 #include "feeders/feeder.h"
 #include "tests/support/entry_names.h"
 #include "tests/support/feeder_surroundings.h"

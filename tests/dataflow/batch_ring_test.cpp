@@ -278,7 +278,7 @@ TEST_F(ReadersInTurn, ABatchGoesToTheOneThatHasAskedForLongest) {
   EXPECT_EQ(takers, (std::vector<std::size_t>{0, 1, 2, 0, 1, 2, 0, 1, 2}));
 }
 
-TEST_F(ReadersInTurn, OneThatIsStoppedKeepsNobodyWaiting) {
+TEST_F(ReadersInTurn, AStoppedReaderDelaysNoOther) {
   std::stop_source stop;
   bool taken = false;
   {

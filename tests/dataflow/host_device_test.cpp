@@ -69,7 +69,7 @@ TEST_F(HostDeviceTest, ACopyBehindACopyStillWaitsForWhatItNeeds) {
   EXPECT_EQ(end_of(*copies), start_ + 6ms);
 }
 
-TEST_F(HostDeviceTest, WhoWaitsForACopyWaitsForItsEngine) {
+TEST_F(HostDeviceTest, AWaitForACopyIsAWaitForItsEngine) {
   const auto copies = device_.make_stream(), compute = device_.make_stream();
   const auto written = device_.make_event();
   copy(*copies);

@@ -100,6 +100,23 @@ TEST(Parse, BytesAndDurationsCarryUnits) {
   EXPECT_THROW(parse_duration("5 parsecs", "x"), ConfigError);
 }
 
+TEST(Parse, ANumberIsTheWholeTextOrNothing) {
+  EXPECT_EQ(parse_number<std::int32_t>("-12"), -12);
+  EXPECT_EQ(parse_number<float>("1.5"), 1.5F);
+  for (const char* text : {"", "x", "1 ", "1x", "99999999999"}) {
+    EXPECT_EQ(parse_number<std::int32_t>(text), std::nullopt) << text;
+  }
+}
+
+TEST(Quantities, AreWrittenInTheUnitThatFits) {
+  EXPECT_EQ(size_text(9'999), "9999 bytes");
+  EXPECT_EQ(size_text(173'000), "173 kB");
+  EXPECT_EQ(size_text(173e6), "173 MB");
+  EXPECT_EQ(size_text(34.4e9), "34.4 GB");
+  EXPECT_EQ(seconds_text(200ms), "0.2 s");
+  EXPECT_EQ(seconds_text(30s), "30 s");
+}
+
 TEST(Options, AChoiceIsThePlaceOfItsWord) {
   constexpr OptionSpec kOrder[] = {{"order", "as_is", ""}};
   const auto choice = [&](const char* text) {

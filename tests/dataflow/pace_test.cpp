@@ -26,7 +26,7 @@ TEST_F(PaceTest, DueTimesAreMultiplesOfTheRateHoweverMany) {
   }
 }
 
-TEST_F(PaceTest, ABatchThatComesLateDoesNotDelayThoseBehindIt) {
+TEST_F(PaceTest, ALateBatchDoesNotDelayLaterBatches) {
   Pace pace(clock_, 100);
   clock_.sleep_until(begin_ + 15ms);
   pace.await(1, {});  // due at 10 ms
@@ -35,7 +35,7 @@ TEST_F(PaceTest, ABatchThatComesLateDoesNotDelayThoseBehindIt) {
   EXPECT_EQ(clock_.now() - begin_, 20ms);
 }
 
-TEST_F(PaceTest, TimeInWhichNobodyTookABatchIsNotMadeUpFor) {
+TEST_F(PaceTest, IdleTimeOfTheConsumerIsNotMadeUpFor) {
   Pace pace(clock_, 100);
   clock_.sleep_until(begin_ + 105ms);
   pace.await(1, {});  // the one that was ready

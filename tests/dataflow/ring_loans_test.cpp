@@ -140,7 +140,7 @@ TEST_F(RingLoans, ALoanThatIsNotPublishedIsOverWithItsLease) {
   EXPECT_EQ(notes_->count(), 1U);
 }
 
-TEST_F(RingLoans, WhatNobodyReadIsOverWithTheRing) {
+TEST_F(RingLoans, UnreadLoansEndWithTheRing) {
   auto ring = make(3);
   for (std::uint8_t value = 1; value <= 3; ++value) publish(*ring, value);
   static_cast<void>(ring->next(0, {}));

@@ -177,10 +177,10 @@ def resize_methods_have_the_flag_of_the_reference(penstock):
     expect_losses(by_flag[0], penstock.losses(TRAIN.replace("queue", "queue:resize=tf_nearest")))
 
 
-tested_elsewhere(20, "TfBoxCrop.PlacesAreUniformAmongThoseThatCoverATenthOfTheBox",
+tested_elsewhere(20, "TfBoxCrop.PlacesThatCoverATenthOfTheBoxAreUniform",
                  "Augmentation.CropsOfBoxesAreOfTheSamplesBoxes", "TfRandomCrop.HeightsAreUniformBetweenWhatTheAreaAndTheWidthAllow", "Colour.EveryRecipeEqualsItsDefinition",
                  "CropChoice.EveryCropOfEverySizeLiesInTheImage")
-tested_elsewhere(21, "NormaliseRuns.LossesAreThoseOfBytes")
+tested_elsewhere(21, "NormaliseRuns.LossesEqualTheLossesOfBytes")
 
 
 @feature(21)
@@ -324,7 +324,7 @@ def pinned_memory_is_an_axis(penstock):
                                                if run["config"]["fake_location"] == "host"), [False, True])
 
 
-tested_elsewhere(87, "NormaliseRuns.LossesAreThoseOfBytes", "BatchMessage.PixelsMayBeNumbersAndPlanar")
+tested_elsewhere(87, "NormaliseRuns.LossesEqualTheLossesOfBytes", "BatchMessage.PixelsMayBeNumbersAndPlanar")
 tested_elsewhere(32, "Ring.AGroupBeginsOnlyWhenTheLastOneWasTaken",
                  "RunnerTest.BatchesAreMadeInGroupsInLockStepWithTheDevice")
 
@@ -352,5 +352,5 @@ def pixels_have_the_entropy_that_was_asked_for(penstock):
 
 
 tested_elsewhere(88, "SyntheticPixels.HaveTheEntropyThatWasAskedFor")
-tested_elsewhere(93, "FakeNvjpeg.PixelsAreTheLibrarysAfterCropResizeAndFlip", "Nvjpeg.PixelsAreNearThoseOfLibjpeg",
+tested_elsewhere(93, "FakeNvjpeg.PixelsAreTheLibrarysAfterCropResizeAndFlip", "Nvjpeg.PixelsAreCloseToLibjpeg",
                  "Nvjpeg.WithoutItTheReasonAndAnotherEngineAreNamed", "example_custom_components")

@@ -4,12 +4,12 @@ from harness import (EMULATED, PAIR, TRAIN, expect, expect_losses, expect_said, 
                      weights_after)
 
 
-tested_elsewhere(37, "Models.AgreeWithThoseOfTorchvision",
+tested_elsewhere(37, "Models.AgreeWithTorchvision",
                  "Models.VersionTwoOfResNetHasThePublishedParametersAndTheWorkOfVersionOne",
                  "Models.VersionOneOfResNetStridesBeforeItsFirstConvolution")
 tested_elsewhere(38, "Models.TrivialHasThreeAffineLayers")
 tested_elsewhere(39, "Models.AlexNetCountsByHand", "Models.GoogLeNetAgreesWithCaffes", "Models.InceptionFourAgreesWithOthers",
-                 "Models.AgreeWithThoseOfTorchvision", "Models.LeNetCountsByHand", "Models.OverFeatCountsByHand",
+                 "Models.AgreeWithTorchvision", "Models.LeNetCountsByHand", "Models.OverFeatCountsByHand",
                  "Models.ResNetsForCifarCountByHand")
 
 
@@ -87,8 +87,8 @@ def sixteen_bits_on_the_wire_cost_little_accuracy(penstock):
 
 tested_elsewhere(54, "ServedProcesses.StagedReadsWeightsOneUpdateOld", "UpdateContract.WeightsAreWhatItsAgreementSays",
                  "Checkpoints.AreOfTheWeightsAfterTheirStepsWhateverASteppedDeviceReads")
-tested_elsewhere(55, "LossScale.IsDoubledByTheStepBehindThoseThatAreCounted",
-                 "LossScale.IsHalvedByAStepThatIsNotFinite_AndCountsAnew", "CommandLine.ALossScaleThatAdaptsItselfHasTheReferencesFlags")
+tested_elsewhere(55, "LossScale.IsDoubledByTheStepAfterTheCountedSteps",
+                 "LossScale.IsHalvedByAStepThatIsNotFiniteAndCountsAnew", "CommandLine.ALossScaleThatAdaptsItselfHasTheReferencesFlags")
 tested_elsewhere(56, "CommandLine.CompilersMayBeAskedForAndAreThereAnyway", "CommandLine.WithoutACompilerAGpusStepIsNotRecorded")
 
 

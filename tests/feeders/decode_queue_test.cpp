@@ -218,7 +218,7 @@ TEST_F(DecodeQueueTest, MemoryAndWholeImagesGiveTheSameBatches) {
   }
 }
 
-TEST_F(DecodeQueueTest, NormalisedPixelsAreThoseOfTheBytes) {
+TEST_F(DecodeQueueTest, NormalisedPixelsMatchTheBytes) {
   const BatchSpec bytes = spec_;
   for (const char* const decode : {"random", "random,decode=full", "decode=raw"}) {
     spec_ = bytes;
@@ -235,7 +235,7 @@ TEST_F(DecodeQueueTest, NormalisedPixelsAreThoseOfTheBytes) {
   }
 }
 
-TEST_F(DecodeQueueTest, RawPixelsAreThoseOfTheCentre) {
+TEST_F(DecodeQueueTest, RawPixelsMatchTheCentre) {
   const std::vector<std::byte> files = pass("queue:center,flip=false");
   EXPECT_EQ(pass("queue:decode=raw"), files);
   EXPECT_EQ(pass("queue:decode=raw,crop=center,source='memory:limit=1MiB'"), files);
@@ -251,7 +251,7 @@ TEST_F(DecodeQueueTest, RawPixelsAreThoseOfTheCentre) {
   EXPECT_EQ(pass("queue:decode=raw,flip=true"), files);
 }
 
-TEST_F(DecodeQueueTest, ASetThatIsTooLargeForMemoryIsSaid) {
+TEST_F(DecodeQueueTest, ATooLargeDataSetIsReported) {
   const std::string text = "queue:decode=raw,source='memory:limit=31kB'";  // rows of 3072 bytes
   EXPECT_EQ(pass(text).size(), 10 * spec_.row_bytes());
   EXPECT_EQ(make(text, 1)->extent().examples, 10U);

@@ -111,7 +111,7 @@ TEST(SyntheticPixels, HaveTheEntropyThatWasAskedFor) {
   }
 }
 
-TEST(SyntheticPixels, OfEightBitsAreThoseWithoutTheOption) {
+TEST(SyntheticPixels, OfEightBitsEqualTheDefault) {
   Feeding plain("cpu"), asked("cpu:entropy_bits=8");
   const ReadLease a = plain.next(), b = asked.next();
   EXPECT_TRUE(std::ranges::equal(a.batch().pixels, b.batch().pixels));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // .beton files: their layout, every row, and where its image lies.
 #include "dataflow/datasets/beton.h"
+#include "dataflow/datasets/choose_column.h"
 
 #include <cstdint>
 #include <optional>

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 
+#include "feeders/remote/wire/framed_texts.h"
 #include "tests/fuzz/copy_batch.h"
 #include "tests/support/framed_messages.h"
 

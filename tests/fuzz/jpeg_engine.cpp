@@ -76,7 +76,7 @@ class KeptRows final : public jpeg::RowSink {
 };
 
 /// Nothing if the data are damaged.
-std::optional<std::vector<std::uint8_t>> decode(jpeg::InstructionSet set, const jpeg::Frame& frame,
+std::optional<std::vector<std::uint8_t>> decode(InstructionSet set, const jpeg::Frame& frame,
                                                 const PixelRange& columns, const PixelRange& rows,
                                                 bool smooth) {
   jpeg::BaselineDecoder decoder(set);
@@ -102,9 +102,9 @@ std::size_t jpeg_engine(std::span<const std::byte> input) {
   };
   const PixelRange columns = window(frame.width), rows = window(frame.height);
   const bool smooth = random.below(2) == 0;
-  const auto portable = decode(jpeg::InstructionSet::portable, frame, columns, rows, smooth);
-  for (const auto set : {jpeg::InstructionSet::avx2, jpeg::InstructionSet::avx512}) {
-    if (set > jpeg::best_instruction_set()) break;
+  const auto portable = decode(InstructionSet::portable, frame, columns, rows, smooth);
+  for (const auto set : {InstructionSet::avx2, InstructionSet::avx512}) {
+    if (set > best_instruction_set()) break;
     ensure(decode(set, frame, columns, rows, smooth) == portable,
            "other pixels under another instruction set");
   }

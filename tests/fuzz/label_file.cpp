@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "dataflow/datasets/flat_images.h"
 #include "dataflow/datasets/image_folder.h"
 #include "tests/fuzz/target.h"
 #include "tests/support/temp_folder.h"

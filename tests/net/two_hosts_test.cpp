@@ -142,7 +142,7 @@ TEST_F(TwoHosts, TrainWithServersOnJpegs) {
   }
 }
 
-TEST_F(MpirunTwoHosts, OneThatIsCutOffIsNamedAndAllEnd) {
+TEST_F(MpirunTwoHosts, AHostThatIsCutOffIsNamedAndAllEnd) {
   start_on_hosts(training({"--device=emulated:img_per_s=40", "--batch-size=4",
                            "--num-batches=100000", "--timeout=4s"}));
   ASSERT_TRUE(await_text(steps(), "\"step\":5"));

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/run/child_process.h"
+#include "bench/run/processes/child_process.h"
 #include "tests/support/patience.h"
 #include "tests/support/temp_folder.h"
 

@@ -92,6 +92,21 @@ double divisor(const AvgPool& op, const std::vector<std::size_t>& elements) {
                           : static_cast<double>(elements.size());
 }
 
+/// Calls neighbour(j) for each channel within half a size of c.
+template <typename Visit>
+void for_each_neighbour(const Lrn& op, std::int32_t c, std::int32_t channels, const Visit& visit) {
+  const std::int32_t half = op.size / 2;
+  for (std::int32_t j = std::max(0, c - half); j <= std::min(channels - 1, c + half); ++j) visit(j);
+}
+
+/// k + alpha / size * the sum of squares around (n, c).
+double denominator(const Lrn& op, const Images& x, std::int32_t n, std::int32_t c, std::size_t k) {
+  double squares = 0;
+  for_each_neighbour(op, c, x.shape.channels,
+                     [&](std::int32_t j) { squares += x.channel(n, j)[k] * x.channel(n, j)[k]; });
+  return op.k + double{op.alpha} / op.size * squares;
+}
+
 }  // namespace
 
 void forward(const Conv2d& op, const Images& x, Values weight, Values bias, Images& y) {
@@ -293,25 +308,6 @@ void backward(const GlobalAvgPool&, const Images& x, const Images& dy, Images* d
     }
   }
 }
-
-namespace {
-
-/// Calls neighbour(j) for each channel within half a size of c.
-template <typename Visit>
-void for_each_neighbour(const Lrn& op, std::int32_t c, std::int32_t channels, const Visit& visit) {
-  const std::int32_t half = op.size / 2;
-  for (std::int32_t j = std::max(0, c - half); j <= std::min(channels - 1, c + half); ++j) visit(j);
-}
-
-/// k + alpha / size * the sum of squares around (n, c).
-double denominator(const Lrn& op, const Images& x, std::int32_t n, std::int32_t c, std::size_t k) {
-  double squares = 0;
-  for_each_neighbour(op, c, x.shape.channels,
-                     [&](std::int32_t j) { squares += x.channel(n, j)[k] * x.channel(n, j)[k]; });
-  return op.k + double{op.alpha} / op.size * squares;
-}
-
-}  // namespace
 
 void forward(const Lrn& op, const Images& x, Images& y) {
   for (std::int32_t n = 0; n < x.count; ++n) {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/run/child_process.h"
+#include "bench/run/processes/child_process.h"
 
 namespace penstock {
 

@@ -191,7 +191,7 @@ TEST_F(PacedExchange, AllCallsComeFromOneThreadWhichIsNotTheReplicas) {
   EXPECT_FALSE(collective.threads.contains(std::this_thread::get_id()));
 }
 
-TEST_F(PacedExchange, OnAStream_TheReplicasThreadCallsInThePlansOrderAlsoWithoutReports) {
+TEST_F(PacedExchange, OnAStreamTheReplicasThreadCallsInThePlansOrderAlsoWithoutReports) {
   Gradients gradients({1, 2, 3});
   PacedCollective collective(clock_);
   StreamExchange exchange(collective, gradients.set(), device_, clock_, kOneEach, 2);
@@ -299,7 +299,7 @@ Sums sums_of(std::int32_t ranks, const BucketLimits* limits) {
   return sums;
 }
 
-TEST(GradientExchange, SumsAreThoseOfOneExchangeBitForBit) {
+TEST(GradientExchange, SumsAreBitIdenticalToOneExchange) {
   for (const std::int32_t ranks : {2, 3, 4}) {
     const Sums expected = sums_of(ranks, nullptr);
     for (const BucketLimits limits :

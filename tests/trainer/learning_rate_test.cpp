@@ -52,7 +52,7 @@ TEST(LearningRate, ResNetsGrowForFiveEpochsAndFallAtFourBoundaries) {
   EXPECT_FLOAT_EQ(learning_rate(plan, 9001), 0.0000128F);
 }
 
-TEST(LearningRate, RefusesSchedulesThatAreNone) {
+TEST(LearningRate, RefusesInvalidSchedules) {
   for (const char* text : {"", "a", "0.1;", "0.1;30", "0.1;30;0.01;20;0.001", "-0.1", "0.1;0;0.2",
                            "0.1;1;inf", "nan"}) {
     EXPECT_THROW(parse_rate_schedule(text), ConfigError) << text;

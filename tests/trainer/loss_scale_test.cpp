@@ -19,7 +19,7 @@ LossScale behind(std::string_view steps, float count_to, LossScale scale = {}) {
   return scale;
 }
 
-TEST(LossScale, IsDoubledByTheStepBehindThoseThatAreCounted) {
+TEST(LossScale, IsDoubledByTheStepAfterTheCountedSteps) {
   EXPECT_EQ(behind("", 3), (LossScale{128, 0}));
   EXPECT_EQ(behind("...", 3), (LossScale{128, 3}));
   EXPECT_EQ(behind("....", 3), (LossScale{256, 0}));
@@ -27,7 +27,7 @@ TEST(LossScale, IsDoubledByTheStepBehindThoseThatAreCounted) {
   EXPECT_EQ(behind("..", 1), (LossScale{256, 0}));
 }
 
-TEST(LossScale, IsHalvedByAStepThatIsNotFinite_AndCountsAnew) {
+TEST(LossScale, IsHalvedByAStepThatIsNotFiniteAndCountsAnew) {
   EXPECT_EQ(behind("x", 3), (LossScale{64, 0}));
   EXPECT_EQ(behind("xxx", 3), (LossScale{16, 0}));
   EXPECT_EQ(behind("...x", 3), (LossScale{64, 0}));

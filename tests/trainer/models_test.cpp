@@ -50,7 +50,7 @@ void expect_published(std::span<const Published> models, double tolerance) {
   }
 }
 
-TEST(Models, AgreeWithThoseOfTorchvision) {
+TEST(Models, AgreeWithTorchvision) {
   // num_params and GFLOPS (which are multiply-accumulates) in the documentation of
   // torchvision.models. Its ResNet is v1.5; its Inception v3 is counted without the auxiliary head.
   constexpr Published kModels[] = {

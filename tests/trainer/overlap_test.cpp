@@ -121,7 +121,7 @@ class Overlap : public ::testing::TestWithParam<BackendSubject> {
   std::vector<std::unique_ptr<CompiledGraph>> graphs_;
 };
 
-TEST_P(Overlap, WeightsAreThoseWithoutItBitForBit) {
+TEST_P(Overlap, WeightsAreBitIdenticalToARunWithoutIt) {
   for (const std::int32_t ranks : {2, 3, 4}) {
     compile(ranks);
     const std::vector<PlainTensors> expected = train(nullptr);

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/run/child_process.h"
+#include "bench/run/processes/child_process.h"
 #include "tests/transport/feed.h"
 
 namespace penstock::transport {

@@ -75,7 +75,7 @@ TEST_F(ZmqProcessFaults, AProducerThatIsKilledBetweenTwoFrames) {
   EXPECT_EQ(feed.counter("messages_received"), kGood);
 }
 
-TEST_F(ZmqProcessFaults, AProducerThatIsStoppedAndGoesOnHoldsUpNobodyAndLosesNothing) {
+TEST_F(ZmqProcessFaults, AProducerThatIsStoppedAndGoesOnDelaysNoOtherAndLosesNothing) {
   Feed feed("hwm=2,endpoint=" + endpoint(), kLarge);
   Peer sleeper({"produce", endpoint(), "msgpack", "1", "100"});
   Ledger accounts;

@@ -3,7 +3,7 @@
 // good producer sends: nothing of theirs becomes a batch, and the good stream goes on to its end.
 #include <random>
 
-#include "dataflow/net/curve_setup.h"
+#include "dataflow/net/certificate.h"
 #include "tests/transport/feed.h"
 #include "tests/transport/raw_producer.h"
 #include "tests/transport/tcp.h"
@@ -144,7 +144,7 @@ TEST_F(ZmqStreamFaults, AMultipartMessageCutInsideAndBetweenFrames) {
 }
 
 /// max_message bounds what is believed: nothing is allocated for more.
-TEST_F(ZmqStreamFaults, AFrameThatIsSaidToBeHugeEndsTheConnection) {
+TEST_F(ZmqStreamFaults, AFrameThatAnnouncesAHugeSizeEndsTheConnection) {
   run([&] {
     for (const std::uint64_t bytes : {std::uint64_t{1} << 20, std::uint64_t{1} << 40,
                                       (std::uint64_t{1} << 63) - 1, ~std::uint64_t{0}}) {
@@ -158,7 +158,7 @@ TEST_F(ZmqStreamFaults, AFrameThatIsSaidToBeHugeEndsTheConnection) {
   });
 }
 
-TEST_F(ZmqStreamFaults, CommandsThatThereAreNot) {
+TEST_F(ZmqStreamFaults, UnknownCommands) {
   std::vector<ZmtpClient> clients;
   run([&] {
     for (const unsigned flags : {0x04U, 0x05U, 0x06U, 0x84U, 0xf4U}) {

@@ -9,7 +9,7 @@
 
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
-#include "trainer/collectives/algorithms/exchange.h"
+#include "trainer/collectives/link_exchanges.h"
 
 namespace penstock::collectives {
 namespace {

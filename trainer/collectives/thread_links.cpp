@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -170,8 +169,7 @@ class ThreadLink final : public Link {
     throw TimeoutError(fmt::format(
         "rank {} waited {:.3g} s to {} {} bytes {} rank {}; expected it to take part by then; see "
         "what rank {} does, or allow more time",
-        rank_, std::chrono::duration<double>(links_.timeout_).count(), what, bytes, direction, peer,
-        peer));
+        rank_, to_seconds(links_.timeout_), what, bytes, direction, peer, peer));
   }
 
   ThreadLinks& links_;

@@ -147,7 +147,7 @@ std::string cell_text(const std::string& text) {
   return result;
 }
 
-void write(const SweepResult& sweep, const ReportStyle&, std::ostream& out) {
+void write(const SweepResult& sweep, const document::TerminalStyle&, std::ostream& out) {
   bool first_row = true;
   for (const Row& row : sweep.rows) {
     std::vector<std::string> names, values;

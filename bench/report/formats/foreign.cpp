@@ -223,28 +223,28 @@ void print_kungfu(const RunResult& result, std::ostream& out) {
 extern constinit const ReportEntry tf_cnn_benchmarks_report{
     .name = "tf_cnn_benchmarks",
     .summary = "each run as tf_cnn_benchmarks prints it",
-    .write = [](const SweepResult& sweep, const ReportStyle&,
+    .write = [](const SweepResult& sweep, const document::TerminalStyle&,
                 std::ostream& out) { print_runs(sweep, false, out, print_tf_cnn_benchmarks); },
 };
 
 extern constinit const ReportEntry tensorpack_report{
     .name = "tensorpack",
     .summary = "each run as a tensorpack trainer logs it",
-    .write = [](const SweepResult& sweep, const ReportStyle&,
+    .write = [](const SweepResult& sweep, const document::TerminalStyle&,
                 std::ostream& out) { print_runs(sweep, true, out, print_tensorpack); },
 };
 
 extern constinit const ReportEntry horovod_report{
     .name = "horovod",
     .summary = "each run as Horovod's synthetic benchmarks print it",
-    .write = [](const SweepResult& sweep, const ReportStyle&,
+    .write = [](const SweepResult& sweep, const document::TerminalStyle&,
                 std::ostream& out) { print_runs(sweep, true, out, print_horovod); },
 };
 
 extern constinit const ReportEntry kungfu_report{
     .name = "kungfu",
     .summary = "each run as KungFu's system benchmark prints it",
-    .write = [](const SweepResult& sweep, const ReportStyle&,
+    .write = [](const SweepResult& sweep, const document::TerminalStyle&,
                 std::ostream& out) { print_runs(sweep, true, out, print_kungfu); },
 };
 

@@ -34,7 +34,7 @@ void write_value(const Json& json, const std::string& indent, std::ostream& out)
   out << "\n" << indent << (json.is_object() ? "}" : "]");
 }
 
-void write(const SweepResult& sweep, const ReportStyle&, std::ostream& out) {
+void write(const SweepResult& sweep, const document::TerminalStyle&, std::ostream& out) {
   write_value(to_json(sweep), "", out);
   out << "\n";
 }

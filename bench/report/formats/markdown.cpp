@@ -12,7 +12,7 @@
 namespace penstock::report {
 namespace {
 
-void write(const SweepResult& sweep, const ReportStyle&, std::ostream& out) {
+void write(const SweepResult& sweep, const document::TerminalStyle&, std::ostream& out) {
   std::vector<std::string> facts, places;
   for (const Row* row : rows_by_cost(sweep)) facts.push_back(cost_sentence(sweep, *row));
   for (std::string& note : notes_of(sweep)) facts.push_back(std::move(note));

@@ -16,7 +16,7 @@
 namespace penstock::report {
 namespace {
 
-std::string coloured(const std::string& text, Status status, const ReportStyle& style) {
+std::string coloured(const std::string& text, Status status, const document::TerminalStyle& style) {
   constexpr std::string_view kGreen = "\x1b[32m", kYellow = "\x1b[33m", kRed = "\x1b[31m";
   if (!style.colour) return text;
   const std::string_view colour = status == Status::ok       ? kGreen
@@ -25,7 +25,7 @@ std::string coloured(const std::string& text, Status status, const ReportStyle& 
   return fmt::format("{}{}\x1b[0m", colour, text);
 }
 
-void write(const SweepResult& sweep, const ReportStyle& style, std::ostream& out) {
+void write(const SweepResult& sweep, const document::TerminalStyle& style, std::ostream& out) {
   document::Table table = text_table(sweep);
   for (std::size_t i = 0; i < table.rows.size(); ++i) {
     std::string& last = table.rows[i].back();  // no column follows that escapes would displace

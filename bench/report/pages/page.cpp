@@ -11,7 +11,6 @@
 #include <variant>
 
 #include "bench/report/figures/svg.h"
-#include "bench/sweep/result_folder.h"
 #include "dataflow/machine/output_file.h"
 #include "penstock_figure_css.h"
 #include "penstock_page_css.h"
@@ -174,9 +173,14 @@ void write_page(std::string_view title, const document::Document& document, std:
 
 void write_figure_files(const std::vector<document::Figure>& figures,
                         const std::filesystem::path& folder) {
-  const ResultFolder made(folder);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    throw DataError(
+        fmt::format("cannot make the folder '{}': {}", folder.native(), error.message()));
+  }
   for (const document::Figure& figure : figures) {
-    const std::filesystem::path path = made.path() / figure.file;
+    const std::filesystem::path path = folder / figure.file;
     if (figure.draw) {
       replace_file(path, figure.draw({.width = 720, .standalone = true}));
     } else {

@@ -9,9 +9,8 @@
 #include <cmath>
 #include <utility>
 
-#include "bench/isolate/cost.h"
-#include "bench/isolate/delivery.h"
-#include "bench/isolate/verdict.h"
+#include "bench/analysis/cost.h"
+#include "bench/analysis/diagnosis.h"
 #include "bench/record/report_text.h"
 #include "bench/report/figures/quantity.h"
 #include "dataflow/entry.h"
@@ -139,11 +138,11 @@ std::vector<Limit> limits_of(const SweepResult& sweep) {
   for (const Row* row : rows) {
     if (row->input_cost->verdict != statistics::Verdict::slower) continue;
     Limit limit;
-    const std::optional<isolate::Diagnosis> diagnosis = diagnosis_of(sweep, *row);
+    const std::optional<analysis::Diagnosis> diagnosis = diagnosis_of(sweep, *row);
     if (diagnosis && diagnosis->bottleneck) {
-      const isolate::StageFinding& stage = diagnosis->stages[*diagnosis->bottleneck];
-      limit.work = isolate::work_of_stage(stage);
-      limit.on_cores = !isolate::is_outside(stage) && stage.workers != "stager";
+      const analysis::StageFinding& stage = diagnosis->stages[*diagnosis->bottleneck];
+      limit.work = analysis::work_of_stage(stage);
+      limit.on_cores = !analysis::is_outside(stage) && stage.workers != "stager";
     }
     auto same = std::find_if(limits.begin(), limits.end(),
                              [&](const Limit& known) { return known.work == limit.work; });
@@ -205,11 +204,11 @@ std::string free_sentence(const SweepResult& sweep, const std::vector<Limit>& li
       continue;
     labels.push_back(label_of(sweep, row));
     margin = 100 * row.input_cost->margin;
-    const std::optional<isolate::Diagnosis> diagnosis = diagnosis_of(sweep, row);
+    const std::optional<analysis::Diagnosis> diagnosis = diagnosis_of(sweep, row);
     all_known = all_known && diagnosis && !diagnosis->stages.empty();
     if (!all_known) continue;
-    for (const isolate::StageFinding& stage : diagnosis->stages) {
-      const std::string work = isolate::work_of_stage(stage);
+    for (const analysis::StageFinding& stage : diagnosis->stages) {
+      const std::string work = analysis::work_of_stage(stage);
       const bool limits_others = std::any_of(
           limits.begin(), limits.end(), [&](const Limit& limit) { return limit.work == work; });
       all_known = all_known && !limits_others;
@@ -259,16 +258,16 @@ const Row* only_ceiling(const SweepResult& sweep) {
 
 }  // namespace
 
-std::optional<isolate::Diagnosis> diagnosis_of(const SweepResult& sweep, const Row& row) {
+std::optional<analysis::Diagnosis> diagnosis_of(const SweepResult& sweep, const Row& row) {
   const Row* const ceiling = ceiling_of(sweep, row);
   if (row.is_ceiling || !row.input_cost || ceiling == nullptr) return std::nullopt;
-  std::optional<isolate::InputCostFinding> cost =
-      isolate::find_cost(isolate::pair_blocks(*ceiling, row), images_per_step(row), {});
+  std::optional<analysis::InputCostFinding> cost =
+      analysis::find_cost(analysis::pair_blocks(*ceiling, row), images_per_step(row), {});
   if (!cost) return std::nullopt;
   static_cast<statistics::CostEstimate&>(*cost) = *row.input_cost;  // the cost in every report
   const FeederEntry* const feeder =
       match_entry(feeder_table(), parse_component(row.config.fake_location).name);
-  return isolate::diagnose(
+  return analysis::diagnose(
       {.coupled = row, .cost = *cost, .has_producer = feeder != nullptr && feeder->needs_producer});
 }
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/analysis/diagnosis.h"
 #include "bench/document/document.h"
-#include "bench/isolate/diagnosis.h"
 #include "bench/record/sweep_result.h"
 #include "bench/report/figures/figures.h"
 
@@ -21,7 +21,7 @@ std::vector<std::string> answer_of(const SweepResult& sweep);
 
 /// The stages of a row, and the stage that limits it if its verdict is a cost. None: the row has no
 /// cost, or its runs are too short.
-std::optional<isolate::Diagnosis> diagnosis_of(const SweepResult& sweep, const Row& row);
+std::optional<analysis::Diagnosis> diagnosis_of(const SweepResult& sweep, const Row& row);
 
 /// One sentence per row with a cost, highest cost first.
 std::vector<document::VerdictLine> verdict_of(const SweepResult& sweep);

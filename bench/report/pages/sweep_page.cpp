@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "bench/config/comparable.h"
 #include "bench/record/report_text.h"
 #include "bench/record/step_parts.h"
 #include "bench/report/figures/figures.h"
@@ -13,7 +14,6 @@
 #include "bench/report/pages/sweep_costs.h"
 #include "bench/report/pages/views.h"
 #include "bench/report/report.h"
-#include "bench/sweep/sweep.h"
 
 namespace penstock::report {
 namespace {
@@ -56,7 +56,7 @@ void add_flow(const SweepResult& sweep, const Rows& rows, SweepFigures& figures)
   const Row* const ceiling = worst == nullptr ? nullptr : ceiling_of(sweep, *worst);
   if (ceiling == nullptr || !ceiling->img_per_s) return;
   const double demand = ceiling->img_per_s->median;
-  if (const std::optional<isolate::Diagnosis> diagnosis = diagnosis_of(sweep, *worst)) {
+  if (const std::optional<analysis::Diagnosis> diagnosis = diagnosis_of(sweep, *worst)) {
     figures.pipeline =
         pipeline_of(*worst, diagnosis->stages, diagnosis->bottleneck,
                     worst->input_cost->verdict == statistics::Verdict::equal, demand);
@@ -181,7 +181,7 @@ document::Section stages_shown(const SweepResult& sweep, const Row* row) {
 
 }  // namespace
 
-void write_sweep_page(const SweepResult& sweep, const ReportStyle&, std::ostream& out) {
+void write_sweep_page(const SweepResult& sweep, const document::TerminalStyle&, std::ostream& out) {
   SweepFigures figures = figures_of(sweep);
   const std::string about = sweep.rows.empty() ? "" : headline(sweep);
   document::Verdict answer = verdict_lines(sweep);

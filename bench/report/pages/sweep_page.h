@@ -10,7 +10,8 @@
 
 namespace penstock::report {
 
-void write_sweep_page(const SweepResult& sweep, const ReportStyle& style, std::ostream& out);
+void write_sweep_page(const SweepResult& sweep, const document::TerminalStyle& style,
+                      std::ostream& out);
 
 /// Writes supply.svg, bottleneck.svg, cost.svg and split.svg to `folder`, and pipeline.svg,
 /// steps.svg and queues.svg for the row that costs most. Creates the folder if necessary, and

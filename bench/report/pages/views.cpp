@@ -191,7 +191,7 @@ std::string counted(std::int32_t count, std::string noun) {
 }
 
 /// "2 decode threads"; without a number for a stage outside the run.
-std::string workers_of(const RunResult* run, const isolate::StageFinding& finding) {
+std::string workers_of(const RunResult* run, const analysis::StageFinding& finding) {
   if (run != nullptr) {
     for (const StageUse& stage : run->stages) {
       if (stage.name == finding.name && stage.workers == finding.workers) {
@@ -224,7 +224,7 @@ std::string joined(const std::vector<std::string>& names) {
 
 }  // namespace
 
-document::Figure pipeline_of(const Row& row, const std::vector<isolate::StageFinding>& stages,
+document::Figure pipeline_of(const Row& row, const std::vector<analysis::StageFinding>& stages,
                              std::optional<std::size_t> bottleneck, bool trainer_is_narrow,
                              double demand_img_per_s) {
   document::Figure figure{.file = "pipeline.svg"};
@@ -233,7 +233,7 @@ document::Figure pipeline_of(const Row& row, const std::vector<isolate::StageFin
   const RunResult* const result = run == nullptr ? nullptr : &run->result;
   std::vector<PipelineStage> boxes;
   for (std::size_t i = 0; i < stages.size(); ++i) {
-    const isolate::StageFinding& stage = stages[i];
+    const analysis::StageFinding& stage = stages[i];
     boxes.push_back({stage.name, workers_of(result, stage),
                      fmt::format("busy {} %", fixed_text(stage.utilisation_percent, 0)),
                      stage.capacity_img_per_s, bottleneck == i});

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/analysis/diagnosis.h"
 #include "bench/document/document.h"
-#include "bench/isolate/diagnosis.h"
 #include "bench/record/sweep_result.h"
 #include "bench/report/figures/figures.h"
 #include "bench/statistics/estimate.h"
@@ -56,7 +56,7 @@ struct FeederSupply {
 /// The stages of `row`, followed by the trainer. `bottleneck` is an index of `stages`. Without one,
 /// the trainer is marked as the bottleneck if `trainer_is_narrow`. Without stages, the figure has
 /// no data.
-document::Figure pipeline_of(const Row& row, const std::vector<isolate::StageFinding>& stages,
+document::Figure pipeline_of(const Row& row, const std::vector<analysis::StageFinding>& stages,
                              std::optional<std::size_t> bottleneck, bool trainer_is_narrow,
                              double demand_img_per_s);
 

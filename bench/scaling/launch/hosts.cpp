@@ -17,7 +17,7 @@
 #include <sstream>
 
 #include "bench/config/flags.h"
-#include "bench/run/child_process.h"
+#include "bench/run/processes/child_process.h"
 #include "bench/scaling/launch/mpirun.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"

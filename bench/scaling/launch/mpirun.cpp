@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "bench/run/child_process.h"
+#include "bench/run/processes/child_process.h"
 #include "dataflow/error.h"
 #include "trainer/cluster/launch.h"
 

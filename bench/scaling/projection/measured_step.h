@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/run/runner.h"
+#include "bench/record/run_result.h"
 #include "trainer/graph.h"
 
 namespace penstock::scaling {

@@ -17,10 +17,10 @@
 #include <vector>
 
 #include "dataflow/images/filter_taps.h"
+#include "dataflow/images/instruction_set.h"
 #include "dataflow/images/jpeg/entropy.h"
 #include "dataflow/images/jpeg/huffman_tables.h"
 #include "dataflow/images/jpeg/idct.h"
-#include "dataflow/images/jpeg/instruction_set.h"
 #include "dataflow/images/jpeg/pixels.h"
 
 struct jpeg_decompress_struct;

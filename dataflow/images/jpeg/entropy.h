@@ -11,8 +11,8 @@
 #include <cstring>
 #include <span>
 
+#include "dataflow/images/instruction_set.h"
 #include "dataflow/images/jpeg/huffman_tables.h"
-#include "dataflow/images/jpeg/instruction_set.h"
 
 namespace penstock::jpeg {
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "dataflow/images/jpeg/instruction_set.h"
+#include "dataflow/images/instruction_set.h"
 
 namespace penstock::jpeg {
 

@@ -15,10 +15,13 @@
 #include <zmq.hpp>
 
 #include "dataflow/error.h"
+#include "dataflow/options.h"
 #include "feeders/remote/credit/credit_peers.h"
 #include "feeders/remote/receive/message_intake.h"
+#include "feeders/remote/receive/zmq_message.h"
 #include "feeders/remote/receive/zmq_socket.h"
 #include "feeders/remote/wire/framed.h"
+#include "feeders/remote/wire/framed_texts.h"
 
 namespace penstock::remote {
 namespace {
@@ -124,7 +127,7 @@ class CreditIntake final : public MessageIntake {
   bool receive_message(Arrival& to);
   bool handle(Arrival& to, const std::stop_token& stop);
   FramedMessage parse(const ZmqMessage& message);
-  void let_in(const FramedMessage& hello, std::int64_t arrived_ns, const std::stop_token& stop);
+  void admit(const FramedMessage& hello, std::int64_t arrived_ns, const std::stop_token& stop);
   std::shared_ptr<const ProducerPool> map_pool(const FramedHello& hello,
                                                const std::stop_token& stop);
   void note_few_leases(const CreditPeer& peer);
@@ -182,7 +185,7 @@ bool CreditIntake::next(Arrival& to, const std::stop_token& stop) {
   while (!stop.stop_requested() && receive_message(to)) {
     if (handle(to, stop)) return true;
   }
-  peers_.forget_the_gone();
+  peers_.remove_disconnected();
   return false;
 }
 
@@ -204,7 +207,7 @@ bool CreditIntake::handle(Arrival& to, const std::stop_token& stop) {
     const FramedMessage message = parse(to.message);
     switch (message.header.kind) {
       case FramedKind::hello:
-        let_in(message, to.arrived_ns, stop);
+        admit(message, to.arrived_ns, stop);
         return false;
       case FramedKind::batch:
         admit(to, message);
@@ -240,10 +243,10 @@ FramedMessage CreditIntake::parse(const ZmqMessage& message) {
   }
 }
 
-void CreditIntake::let_in(const FramedMessage& message, std::int64_t arrived_ns,
-                          const std::stop_token& stop) {
+void CreditIntake::admit(const FramedMessage& message, std::int64_t arrived_ns,
+                         const std::stop_token& stop) {
   const FramedHeader& header = message.header;
-  peers_.begin_anew(routing_id_);
+  peers_.end_previous(routing_id_);
   auto peer = std::make_unique<CreditPeer>();
   peer->routing_id = routing_id_;
   peer->producer = header.producer;
@@ -252,7 +255,7 @@ void CreditIntake::let_in(const FramedMessage& message, std::int64_t arrived_ns,
     peer->name = describe(hello, header.producer);
     require_encoding(encoding_, header);
     check_framed_shape(header, spec_);
-    peers_.leave_if_here(header.producer);
+    peers_.remove_if_connected(header.producer);
     if (std::cmp_greater_equal(peers_.count(), terms_.producers)) {
       throw DataError("there are " + std::to_string(peers_.count()) +
                       " producers already; raise the limit with zmq-consume:max_producers=N");
@@ -264,7 +267,7 @@ void CreditIntake::let_in(const FramedMessage& message, std::int64_t arrived_ns,
     // not change meanwhile.
     const bool maps = encoding_ == FramedEncoding::pixels;
     if (maps && !hello.pool.empty()) peer->pool = map_pool(hello, stop);
-    framed_.greet(message);
+    framed_.hello(message);
     peer->shares_clock = !hello.boot.empty() && hello.boot == boot_;
   } catch (const DataError& error) {
     const std::string text = write_framed_refusal(error.what());

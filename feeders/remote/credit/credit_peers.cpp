@@ -121,7 +121,7 @@ CreditPeer* CreditPeers::taken_over(std::uint64_t producer) {
   return nullptr;
 }
 
-void CreditPeers::begin_anew(const std::string& routing_id) {
+void CreditPeers::end_previous(const std::string& routing_id) {
   auto known = peers_.extract(routing_id);
   if (!known) return;
   if (!known.mapped()->gone) leave(*known.mapped());  // it restarted unnoticed
@@ -132,7 +132,7 @@ void CreditPeers::begin_anew(const std::string& routing_id) {
   displaced_.push_back(std::move(known.mapped()));
 }
 
-void CreditPeers::leave_if_here(std::uint64_t producer) {
+void CreditPeers::remove_if_connected(std::uint64_t producer) {
   for (const auto& [id, peer] : by_id_) {
     if (peer->producer != producer) continue;
     leave(*peer);
@@ -185,8 +185,8 @@ void CreditPeers::note_loss(CreditPeer& peer) {
   lost_.add();
 }
 
-void CreditPeers::forget_the_gone() {
-  has_heard_all_ = true;
+void CreditPeers::remove_disconnected() {
+  has_read_all_ = true;
   for (const auto& peer : std::exchange(displaced_, {})) note_loss(*peer);
   std::erase_if(peers_, [this](const auto& entry) {
     if (entry.second->gone) note_loss(*entry.second);
@@ -238,7 +238,7 @@ void CreditPeers::end(CreditPeer& peer) {
   if (!peer.gone) scheduler_.retire(peer.id);
 }
 
-// ---- what producers hear ----------------------------------------------------
+// ---- messages to producers ---------------------------------------------------
 
 CreditPeers::Sent CreditPeers::send(const std::string& routing_id, const FramedHeader& header,
                                     MessageFrames payload) {
@@ -303,7 +303,7 @@ void CreditPeers::look() {
   const bool probes = now < probe_until_ && now >= next_probe_;
   if (probes) next_probe_ = now + kProbePeriod;
   // Messages that are not read yet may come from producers that seem silent.
-  if (std::exchange(has_heard_all_, false) && scheduler_.is_short()) let_credits_lapse();
+  if (std::exchange(has_read_all_, false) && scheduler_.is_short()) let_credits_lapse();
   for (const CreditScheduler::Producer id : scheduler_.grant()) {
     by_id_.at(id)->has_more_credit = true;
     by_id_.at(id)->quiet_since = now;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The producers that a consumer with credit knows, by connection and by number: who is here, who
-// has gone, what each may send, and what it has to hear. Sends credits and returned leases, and
+// has gone, what each may send, and what must be sent to it. Sends credits and returned leases, and
 // finds out which producers have gone.
 //
 // Thread-safety: one thread at a time.
@@ -22,7 +22,7 @@
 #include "dataflow/probe.h"
 #include "feeders/remote/credit/credit_scheduler.h"
 #include "feeders/remote/receive/clock_bounds.h"
-#include "feeders/remote/receive/producer_accounts.h"
+#include "feeders/remote/receive/framed_intake.h"
 #include "feeders/remote/receive/zmq_socket.h"
 #include "feeders/remote/wire/framed.h"
 
@@ -101,22 +101,22 @@ class CreditPeers {
 
   /// Producers that are here.
   std::size_t count() const noexcept { return by_id_.size(); }
-  /// The producer behind a connection; null: none that was let in.
+  /// The producer behind a connection; null: none that was admitted.
   CreditPeer* at(const std::string& routing_id);
-  /// The producer that sent a message. Throws DataError if it was not let in, or has another
+  /// The producer that sent a message. Throws DataError if it was not admitted, or has another
   /// number.
   CreditPeer& sender_of(const FramedHeader& header, const std::string& routing_id);
 
   /// The connection says hello again: what it had before ends.
-  void begin_anew(const std::string& routing_id);
+  void end_previous(const std::string& routing_id);
   /// The producer says hello on another connection, before its end was noticed.
-  void leave_if_here(std::uint64_t producer);
-  /// Lets a producer in that was welcomed on its routing id.
+  void remove_if_connected(std::uint64_t producer);
+  /// Admits a producer that was welcomed on its routing id.
   void add(std::unique_ptr<CreditPeer> peer);
   /// The producer cannot be reached any more.
   void leave(CreditPeer& peer);
   /// Call when all messages that have arrived were read.
-  void forget_the_gone();
+  void remove_disconnected();
 
   /// Records that a batch of the producer arrived. False: it had no credit.
   bool take(CreditPeer& peer) { return peer.gone || scheduler_.take(peer.id); }
@@ -162,7 +162,7 @@ class CreditPeers {
   std::vector<std::unique_ptr<CreditPeer>> displaced_;        // gone; routing id taken over
   std::set<std::uint64_t> lost_producers_;  // they left without an end and are not back
   CreditScheduler::Producer ids_ = 0;
-  bool has_heard_all_ = false;  // no message was left when they were last read
+  bool has_read_all_ = false;  // no message was left when they were last read
   std::int64_t seen_left_ = 0;
   std::chrono::steady_clock::time_point probe_until_{}, next_probe_{};
 };

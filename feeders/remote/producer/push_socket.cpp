@@ -193,7 +193,7 @@ struct PushSocket::State {
   }
 
   /// Closes open connections, and waits until libzmq has noticed, a second at most.
-  void hang_up() {
+  void close_connections() {
     look();
     for (const auto& [connection, inode] : open) {
       if (inode_of(connection) == inode) shutdown(connection, SHUT_RDWR);
@@ -296,7 +296,7 @@ bool PushSocket::wait_until_read(SteadyTime deadline) {
 
 void PushSocket::close(milliseconds linger) noexcept {
   // libzmq 4.3 aborts the process if it drops a half-written message on a connection that ends.
-  if (linger == milliseconds(0)) state_->hang_up();
+  if (linger == milliseconds(0)) state_->close_connections();
   const int time = static_cast<int>(std::clamp<std::int64_t>(linger.count(), 0, INT_MAX));
   zmq_setsockopt(state_->socket.get(), ZMQ_LINGER, &time, sizeof time);
   state_.reset();

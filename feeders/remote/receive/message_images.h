@@ -24,10 +24,10 @@
 #include "dataflow/clock.h"
 #include "dataflow/source.h"
 #include "feeders/feeder.h"
+#include "feeders/remote/receive/consume_plan.h"
 #include "feeders/remote/receive/lent_slots.h"
 #include "feeders/remote/receive/message_intake.h"
 #include "feeders/remote/wire/framed.h"
-#include "feeders/remote/zmq_consume_plan.h"
 
 namespace penstock::remote {
 

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "dataflow/error.h"
+#include "feeders/remote/receive/framed_intake.h"
+#include "feeders/remote/receive/zmq_message.h"
 
 namespace penstock::remote {
 namespace {
@@ -73,7 +75,7 @@ void BadMessages::note_cut_off(const Offender& offender) {
   probe_.note(
       "cut off " + net::describe(offender.sender) + " after " + std::to_string(kMostInARow) +
       " bad messages in a row" +
-      (offender.sender.public_key.empty() ? ", until it connects anew" : "; its key is banned"));
+      (offender.sender.public_key.empty() ? ", until it reconnects" : "; its key is banned"));
 }
 
 MessageIntake::MessageIntake(const FeederContext& context, const ConsumePlan& plan,

@@ -2,7 +2,7 @@
 // Where the batches of zmq-consume come from: producers that push (push_intake.cpp), or producers
 // with credit (credit_intake.cpp). What both share is here: the accounts and times of producers,
 // messages that cannot be used, and the process that option `producer` starts. The feeders decide
-// what becomes of a batch (zmq_consume.cpp, image_files.cpp):
+// what becomes of a batch (zmq_consume.cpp, message_images.h):
 //
 //   receive -> read it -> accept, or refuse -> hold it in a slot until it is returned, or
 //                                              copy it, then release
@@ -26,14 +26,14 @@
 #include "dataflow/probe.h"
 #include "dataflow/stage_timer.h"
 #include "feeders/feeder.h"
+#include "feeders/remote/receive/consume_plan.h"
+#include "feeders/remote/receive/framed_intake.h"
 #include "feeders/remote/receive/lent_slots.h"
-#include "feeders/remote/receive/producer_accounts.h"
 #include "feeders/remote/receive/producer_process.h"
 #include "feeders/remote/receive/receiver_threads.h"
-#include "feeders/remote/receive/zmq_socket.h"
+#include "feeders/remote/receive/zmq_message.h"
 #include "feeders/remote/wire/batch_message.h"
 #include "feeders/remote/wire/framed.h"
-#include "feeders/remote/zmq_consume_plan.h"
 
 namespace penstock::remote {
 

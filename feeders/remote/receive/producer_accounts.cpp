@@ -1,25 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeders/remote/receive/producer_accounts.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <span>
 #include <utility>
 
 #include "dataflow/error.h"
+#include "feeders/remote/wire/framed_texts.h"
 
 namespace penstock::remote {
 namespace {
 
 /// Limit for numbers of batches and images, so that sums of all producers do not overflow.
 constexpr std::uint64_t kMostCounted = std::uint64_t{1} << 48;
-
-/// How many producers with missing images are named.
-constexpr std::size_t kMostNamed = 4;
-
-/// Formats a time, such as "1.25 ms".
-std::string milliseconds(double seconds) { return fmt::format("{:.3g} ms", 1e3 * seconds); }
 
 }  // namespace
 
@@ -231,12 +224,12 @@ std::optional<FramedHello> ProducerAccounts::hello_of(std::uint64_t producer) co
 }
 
 bool ProducerAccounts::is_of_boot(std::uint64_t producer, std::string_view boot,
-                                  bool untold) const {
+                                  bool fallback) const {
   const std::lock_guard lock(mutex_);
   const auto found = producers_.find(producer);
   const bool is_told =
       found != producers_.end() && found->second.hello && !found->second.hello->boot.empty();
-  return is_told ? found->second.hello->boot == boot : untold;
+  return is_told ? found->second.hello->boot == boot : fallback;
 }
 
 AccountTotals ProducerAccounts::totals() const {
@@ -263,166 +256,5 @@ std::vector<ProducerAccounts::Absence> ProducerAccounts::absences(std::size_t mo
 }
 
 // ---- messages of producers --------------------------------------------------
-
-FramedIntake::FramedIntake(const BatchSpec& spec, Probe& probe, const Setup& setup)
-    : spec_(spec),
-      probe_(probe),
-      producers_(static_cast<std::uint64_t>(setup.producers)),
-      boot_(boot_id()),
-      one_machine_(setup.one_machine),
-      accounts_(setup.limits),
-      delivery_(probe) {}
-
-std::optional<FramedMessage> FramedIntake::open(MessageFrames frames) {
-  const FramedMessage message = parse_framed(frames);
-  switch (message.header.kind) {
-    case FramedKind::batch:
-      return message;
-    case FramedKind::hello:
-      greet(message);
-      return std::nullopt;
-    case FramedKind::end:
-      end(message.header);
-      return std::nullopt;
-    default:
-      throw DataError("framed message: a " + std::string(to_string(message.header.kind)) +
-                      " is for producers; expected a batch, a hello or an end");
-  }
-}
-
-void FramedIntake::greet(const FramedMessage& message) {
-  const FramedHeader& header = message.header;
-  const FramedHello hello = parse_framed_hello(message);
-  accounts_.hello(header, hello);
-  count();
-  try {
-    check_framed_shape(header, spec_);
-  } catch (const MisfitError& error) {
-    throw MisfitError(accounts_.name_of(header.producer) + ": " + error.what());
-  }
-}
-
-void FramedIntake::end(const FramedHeader& header) {
-  accounts_.ended(header);
-  count();
-}
-
-void FramedIntake::accept(const FramedHeader& header, std::int64_t received_ns,
-                          const std::optional<ClockBounds::Estimate>& ahead) {
-  try {
-    accounts_.received(header);
-  } catch (const DataError&) {
-    count();
-    throw;
-  }
-  count();
-  const bool our_clock = clock_of(header.producer).has_value();
-  times_.add(header, received_ns, our_clock);
-  if (our_clock && header.sent_ns >= window_begin_ns_ && header.sent_ns <= received_ns) {
-    ++window_batches_;
-    std::int64_t last = window_last_ns_;
-    while (last < header.sent_ns && !window_last_ns_.compare_exchange_weak(last, header.sent_ns)) {
-    }
-  }
-  delivery_.add(header, received_ns, ahead);
-}
-
-std::string FramedIntake::reject(const FramedHeader& header, const std::string& why) {
-  if (header.kind == FramedKind::batch) {
-    accounts_.rejected(header);
-    count();
-  }
-  if (!accounts_.hello_of(header.producer)) return why;
-  const std::string name = accounts_.name_of(header.producer);
-  return why.find(name) == why.npos ? name + ": " + why : why;
-}
-
-std::optional<ClockBounds::Estimate> FramedIntake::clock_of(std::uint64_t producer) const {
-  if (boot_.empty() || !accounts_.is_of_boot(producer, boot_, one_machine_)) return std::nullopt;
-  return ClockBounds::Estimate{};
-}
-
-void FramedIntake::count() {
-  const std::lock_guard lock(mutex_);
-  if (!counters_) {
-    counters_.emplace(Counters{probe_.counter("producers_seen"), probe_.counter("producers_ended"),
-                               probe_.counter("images_sent"), probe_.counter("images_missing"),
-                               probe_.counter("images_rejected"), probe_.counter("batches_missing"),
-                               probe_.counter("batches_duplicate")});
-  }
-  const AccountTotals now = accounts_.totals();
-  const auto add = [&](Counter& counter, std::uint64_t AccountTotals::*total) {
-    counter.add(static_cast<std::int64_t>(now.*total - counted_.*total));
-  };
-  add(counters_->seen, &AccountTotals::producers_seen);
-  add(counters_->ended, &AccountTotals::producers_ended);
-  add(counters_->sent, &AccountTotals::images_sent);
-  add(counters_->missing, &AccountTotals::images_missing);
-  add(counters_->rejected, &AccountTotals::images_rejected);
-  add(counters_->batches_missing, &AccountTotals::batches_missing);
-  add(counters_->duplicate, &AccountTotals::batches_duplicate);
-  counted_ = now;
-}
-
-ProducerAccounts::Flow FramedIntake::flow() const {
-  return producers_ == 0 ? ProducerAccounts::Flow::coming : accounts_.flow(producers_);
-}
-
-std::string FramedIntake::silence() const {
-  const AccountTotals totals = accounts_.totals();
-  if (totals.producers_seen == 0) return "";
-  std::string text = fmt::format("; {} {} seen, and ", totals.producers_seen,
-                                 totals.producers_seen == 1 ? "producer was" : "producers were");
-  if (totals.producers_ended < totals.producers_seen) {
-    return text + fmt::format("{} of them have sent their end", totals.producers_ended);
-  }
-  text += "all of them have sent their end";
-  if (producers_ != 0) return text + fmt::format("; the run waits for producers={}", producers_);
-  return text + fmt::format("; producers={} ends the data after them", totals.producers_ended);
-}
-
-void FramedIntake::window_begins() noexcept { window_begin_ns_ = wall_clock_ns(); }
-
-void FramedIntake::summarise(double copy_s) {
-  const AccountTotals totals = accounts_.totals();
-  if (totals.images_missing > 0) {
-    std::string note = fmt::format(
-        "of {} images that producers sent, {} are missing: lost, or received by another consumer",
-        totals.images_sent, totals.images_missing);
-    for (const auto& [name, sent, missing] : accounts_.absences(kMostNamed)) {
-      note += fmt::format("; of {}: {} of {}", name, missing, sent);
-    }
-    probe_.note(note);
-  }
-  if (totals.producers_seen == 1 && window_batches_ > 0) {
-    probe_.fact("producer_window_batches", static_cast<double>(window_batches_));
-    probe_.fact("producer_window_s",
-                1e-9 * static_cast<double>(window_last_ns_ - window_begin_ns_));
-  }
-  const HandOffSummary times = times_.summary();
-  if (times.batches == 0) return;
-  probe_.fact("producing_median_s", times.making_median);
-  probe_.fact("producing_p99_s", times.making_p99);
-  probe_.fact("socket_wait_median_s", times.waiting_median);
-  probe_.fact("socket_wait_p99_s", times.waiting_p99);
-  probe_.fact("hand_off_median_s", times.way_median);
-  probe_.fact("hand_off_p99_s", times.way_p99);
-  const char* clocks = "by one clock";
-  if (times.other_clocks == times.batches)
-    clocks = "measured from the fastest one, because the clocks differ";
-  if (times.other_clocks > 0 && times.other_clocks < times.batches) {
-    clocks = "by one clock or, if clocks differ, measured from the fastest one";
-  }
-  // Medians, because batches that were ready before a consumer existed waited for it.
-  const double whole = times.making_median + times.waiting_median + times.way_median + copy_s;
-  const auto share = [&](double part) { return whole > 0 ? 100 * part / whole : 0; };
-  probe_.note(fmt::format(
-      "of a batch's time its producer made it for {:.0f} %, its socket kept it "
-      "waiting for {:.0f} %, it was on its way, buffers included, for {:.0f} % (median {}, p99 "
-      "{}, {}){}",
-      share(times.making_median), share(times.waiting_median), share(times.way_median),
-      milliseconds(times.way_median), milliseconds(times.way_p99), clocks,
-      copy_s > 0 ? fmt::format(" and was copied out for {:.0f} %", share(copy_s)) : ""));
-}
 
 }  // namespace penstock::remote

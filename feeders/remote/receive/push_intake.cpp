@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "dataflow/error.h"
+#include "dataflow/options.h"
 #include "feeders/remote/receive/message_intake.h"
+#include "feeders/remote/receive/zmq_message.h"
 #include "feeders/remote/receive/zmq_socket.h"
 
 namespace penstock::remote {
@@ -58,7 +60,7 @@ class Receiver {
     if (!message.receive(socket_.native())) return false;
     message.endpoint = index_;
     ++received_;
-    if (!is_inproc()) socket_.heard(message);
+    if (!is_inproc()) socket_.note_received(message);
     if (may_be_flooded()) {
       socket_.look();
       socket_.took(message.connection(), message.bytes());
@@ -79,7 +81,7 @@ class Receiver {
   }
 
   /// Names peers that came and went without a message. Call while no message comes.
-  void say_mute_peers() {
+  void report_mute_peers() {
     for (const std::string& peer : socket_.mute_peers()) {
       probe_.note(peer + " came to " + endpoint() +
                   " and disconnected without a message; libzmq disconnects producers silently if a "
@@ -276,7 +278,7 @@ ZmqSocket::Wake PushIntake::wait(StageTimer& timer, Nanoseconds limit, int other
     const Nanoseconds part = std::min(limit, kLookPeriod);
     const ZmqSocket::Wake wake = ZmqSocket::wait_for_any(sockets_, part, stop, other_fd);
     if (wake != ZmqSocket::Wake::late) return wake;
-    for (const auto& receiver : receivers_) receiver->say_mute_peers();
+    for (const auto& receiver : receivers_) receiver->report_mute_peers();
     if (part == limit) return wake;
     limit -= part;
     for (const auto& receiver : receivers_) receiver->look();

@@ -3,19 +3,16 @@
 
 #include <linux/sockios.h>
 #include <linux/tcp.h>
-#include <malloc.h>
 #include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <climits>
 #include <cstddef>
-#include <cstring>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -27,6 +24,7 @@
 #include "dataflow/machine/file_descriptor.h"
 #include "dataflow/machine/workers.h"
 #include "dataflow/net/socket_file.h"
+#include "feeders/remote/receive/zmq_message.h"
 
 namespace penstock::remote {
 namespace {
@@ -185,7 +183,7 @@ struct ZmqSocket::State {
   }
 
   /// Closes all connections, and waits until libzmq has noticed, a second at most.
-  void hang_up() {
+  void close_connections() {
     count_peers(false);
     for (const auto& [connection, taken] : connections) shutdown(connection, SHUT_RDWR);
     const auto deadline = std::chrono::steady_clock::now() + kHangUp;
@@ -229,7 +227,7 @@ ZmqSocket::~ZmqSocket() {
   // libzmq 4.3 aborts the process if it drops a half-written message of several frames on a
   // connection that ends at that moment.
   const bool drops = state_->socket.get(zmq::sockopt::linger) == 0;
-  if (drops && state_->role != ZmqSocketOptions::Role::pull) state_->hang_up();
+  if (drops && state_->role != ZmqSocketOptions::Role::pull) state_->close_connections();
 }
 
 void* ZmqSocket::native() noexcept { return state_->socket.handle(); }
@@ -275,7 +273,7 @@ std::vector<std::string> ZmqSocket::cut_off_floods(std::int64_t most) {
   return names;
 }
 
-void ZmqSocket::heard(const ZmqMessage& message) {
+void ZmqSocket::note_received(const ZmqMessage& message) {
   State& state = *state_;
   const int connection = message.connection();
   if (!state.connections.contains(connection)) state.count_peers();
@@ -357,109 +355,6 @@ std::int32_t checked_count(std::string_view name, std::int64_t value, std::int64
                       std::to_string(most));
   }
   return static_cast<std::int32_t>(value);
-}
-
-std::string seconds_text(Nanoseconds time) {
-  std::string text = std::to_string(std::chrono::duration<double>(time).count());
-  text.erase(text.find_last_not_of('0') + 1);
-  if (text.back() == '.') text.pop_back();
-  return text + " s";
-}
-
-// ---- messages ---------------------------------------------------------------
-
-namespace {
-
-#ifdef __GLIBC__
-/// Largest M_MMAP_THRESHOLD that glibc accepts on 64-bit machines.
-constexpr std::size_t kMostThreshold = std::size_t{32} << 20;
-
-/// Size of a thread's heap. glibc keeps a heap if the one before it has less room than M_TOP_PAD.
-constexpr int kHeap = 64 << 20;
-#endif
-
-}  // namespace
-
-struct ZmqMessage::Frames {
-  std::array<zmq::message_t, kMaxMessageFrames> kept;
-  zmq::message_t surplus;
-};
-
-ZmqMessage::ZmqMessage() : frames_(std::make_unique<Frames>()) {}
-ZmqMessage::~ZmqMessage() = default;
-
-bool ZmqMessage::receive(void* native) {
-  zmq::socket_ref socket(zmq::from_handle, native);
-  count_ = 0;
-  bytes_ = 0;
-  for (bool more = true; more; ++count_) {
-    const bool kept = count_ < kMaxMessageFrames;
-    zmq::message_t& frame = kept ? frames_->kept[count_] : frames_->surplus;
-    // The frames of a message arrive together, so this never waits for one.
-    if (!socket.recv(frame, zmq::recv_flags::dontwait)) return false;
-    if (kept) views_[count_] = {frame.data<std::byte>(), frame.size()};
-    bytes_ += static_cast<std::int64_t>(frame.size());
-    more = frame.more();
-  }
-  return true;
-}
-
-MessageFrames ZmqMessage::frames() const {
-  if (count_ <= kMaxMessageFrames) return kept_frames();
-  throw DataError("a message of " + std::to_string(count_) +
-                  " frames; expected one, or a header and at most three");
-}
-
-MessageFrames ZmqMessage::kept_frames() const noexcept {
-  return std::span(views_).first(std::min(count_, kMaxMessageFrames));
-}
-
-net::MessageSender ZmqMessage::sender() const { return net::sender_of(frames_->kept[0].handle()); }
-
-int ZmqMessage::connection() const { return zmq_msg_get(frames_->kept[0].handle(), ZMQ_SRCFD); }
-
-void ZmqMessage::swap(ZmqMessage& other) noexcept {
-  std::swap(number, other.number);
-  std::swap(endpoint, other.endpoint);
-  std::swap(frames_, other.frames_);
-  std::swap(views_, other.views_);
-  std::swap(count_, other.count_);
-  std::swap(bytes_, other.bytes_);
-}
-
-void ZmqMessage::clear() {
-  count_ = 0;
-  bytes_ = 0;
-  for (zmq::message_t& frame : frames_->kept) frame.rebuild();
-  frames_->surplus.rebuild();
-}
-
-void enlarge_send_buffer(int connection, std::int64_t bytes) noexcept {
-  int domain = 0, found = 0;
-  socklen_t size = sizeof domain;
-  if (getsockopt(connection, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0 || domain != AF_UNIX)
-    return;
-  size = sizeof found;
-  if (getsockopt(connection, SOL_SOCKET, SO_SNDBUF, &found, &size) != 0) return;
-  // The kernel doubles the requested size, and reports the doubled one.
-  const int wanted = static_cast<int>(std::min<std::int64_t>(bytes, INT_MAX / 2));
-  if (found / 2 >= wanted) return;
-  static_cast<void>(setsockopt(connection, SOL_SOCKET, SO_SNDBUF, &wanted, sizeof wanted));
-}
-
-void keep_message_memory(std::size_t bytes) noexcept {
-#ifdef __GLIBC__
-  // 4096: room for libzmq's own part of the message.
-  if (bytes + 4096 < kMostThreshold) {
-    mallopt(M_MMAP_THRESHOLD, kMostThreshold);
-  } else {
-    mallopt(M_MMAP_MAX, 0);
-  }
-  mallopt(M_TRIM_THRESHOLD, INT_MAX);
-  mallopt(M_TOP_PAD, kHeap);
-#else
-  static_cast<void>(bytes);
-#endif
 }
 
 }  // namespace penstock::remote

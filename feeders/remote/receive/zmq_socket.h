@@ -6,7 +6,6 @@
 // Thread-safety: one thread at a time. The destructor blocks for at most the linger time.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +13,7 @@
 #include <span>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dataflow/clock.h"
@@ -21,67 +21,9 @@
 #include "dataflow/net/socket_security.h"
 #include "dataflow/net/zmq_endpoint.h"
 #include "dataflow/net/zmq_monitor.h"
-#include "feeders/remote/wire/batch_message.h"
+#include "feeders/remote/receive/zmq_message.h"
 
 namespace penstock::remote {
-
-// ---- messages ---------------------------------------------------------------
-
-// One message from a socket: its frames in libzmq's memory, and its sender. Also tunes the memory
-// that messages of batches pass through: kernel buffers and this process's heap.
-//
-// Thread-safety: one thread at a time; it may differ from the thread that owns the socket.
-
-/// One object serves many messages, without allocation.
-class ZmqMessage {
- public:
-  ZmqMessage();
-  ~ZmqMessage();
-
-  /// Receives the next message as a whole; false: there is none now. If it has more frames than a
-  /// batch can have, the rest is dropped.
-  bool receive(void* socket);
-  /// Valid until clear() or the next receive(). Throws DataError if frames were dropped.
-  MessageFrames frames() const;
-  /// Like frames(), but does not throw: without dropped frames.
-  MessageFrames kept_frames() const noexcept;
-  /// Of all frames, including dropped ones.
-  std::int64_t bytes() const noexcept { return bytes_; }
-  net::MessageSender sender() const;
-  /// File descriptor of the connection that it came by; -1: none.
-  int connection() const;
-  /// Swaps two messages; views of their frames stay valid.
-  void swap(ZmqMessage& other) noexcept;
-  /// Gives the memory back to libzmq.
-  void clear();
-
-  // The receiver sets these:
-  std::int64_t number = 0;   ///< among all messages, from 1
-  std::size_t endpoint = 0;  ///< index of the endpoint that it came by
-
- private:
-  struct Frames;
-  std::unique_ptr<Frames> frames_;
-  std::array<std::span<const std::byte>, kMaxMessageFrames> views_;  // of frames_
-  std::size_t count_ = 0;
-  std::int64_t bytes_ = 0;
-};
-
-/// Size of the kernel's send buffer for a connection that carries batches, in bytes.
-inline constexpr std::int64_t kSendBuffer = std::int64_t{1} << 20;
-
-/// Lets the kernel hold `bytes` of unread data on a connection between processes of this machine,
-/// within the limit net.core.wmem_max. The default buffer, 208 KiB, wakes both sides dozens of
-/// times per batch. Never shrinks a buffer. Does nothing for other descriptors: TCP buffers grow on
-/// their own unless a program sets their size.
-void enlarge_send_buffer(int connection, std::int64_t bytes) noexcept;
-
-/// Makes glibc keep the pages of freed messages of `bytes` for later messages. By default it
-/// returns them to the kernel, and new pages of zeros cost a page fault per 4 KiB of each message
-/// above 32 MiB, and of some smaller ones. Permanent, for the whole process.
-void keep_message_memory(std::size_t bytes) noexcept;
-
-// ---- sockets ----------------------------------------------------------------
 
 struct ZmqSocketOptions {
   /// A router's send fails with EHOSTUNREACH if the receiver has gone. A peer that connects to a
@@ -137,13 +79,13 @@ class ZmqSocket {
   std::vector<std::string> cut_off_floods(std::int64_t most);
 
   /// Tells that this message was received, and by which connection.
-  void heard(const ZmqMessage& message);
+  void note_received(const ZmqMessage& message);
   /// Returns names for peers that came and went without a message since the last call. Call when
-  /// all messages that arrived were passed to heard(). Misses a connection that ended before it was
-  /// looked at: libzmq tells neither its peer nor the reason.
+  /// all messages that arrived were passed to note_received(). Misses a connection that ended
+  /// before it was looked at: libzmq tells neither its peer nor the reason.
   std::vector<std::string> mute_peers();
 
-  /// Closes the connection of a message's sender. A producer with a key is not let in again. One
+  /// Closes the connection of a message's sender. A producer with a key is not admitted again. One
   /// without a key may reconnect, as libzmq does by itself. False: it has already gone.
   bool cut_off(const net::MessageSender& sender);
 
@@ -165,8 +107,5 @@ void* inproc_context();
 
 /// Checks an option that counts something. Throws ConfigError, which names the option.
 std::int32_t checked_count(std::string_view name, std::int64_t value, std::int64_t most);
-
-/// Formats a time, such as "0.2 s".
-std::string seconds_text(Nanoseconds time);
 
 }  // namespace penstock::remote

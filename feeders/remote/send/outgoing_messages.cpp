@@ -16,6 +16,7 @@
 #include "feeders/remote/receive/clock_bounds.h"
 #include "feeders/remote/send/frame_memory.h"
 #include "feeders/remote/wire/framed.h"
+#include "feeders/remote/wire/framed_texts.h"
 #include "feeders/remote/wire/zmq_op.h"
 
 namespace penstock::remote {

@@ -8,6 +8,7 @@
 
 #include "dataflow/error.h"
 #include "feeders/remote/wire/framed.h"
+#include "feeders/remote/wire/framed_texts.h"
 
 namespace penstock::remote {
 
@@ -27,9 +28,9 @@ void ProducerSession::look() {
   const ZmqSocket::Peers peers = socket_.peers();
   // Of several connections, the one that ended may not be our consumer's.
   const bool one_left = std::exchange(seen_left_, peers.left) != peers.left;
-  if (one_left && peers.joined <= peers.left) forget_consumer();
+  if (one_left && peers.joined <= peers.left) remove_consumer();
   if (std::exchange(seen_joined_, peers.joined) != peers.joined) {
-    forget_consumer();
+    remove_consumer();
     wants_hello_ = true;
   }
   if (peers.joined - peers.left > 1) {
@@ -42,7 +43,7 @@ void ProducerSession::look() {
   }
 }
 
-void ProducerSession::forget_consumer() {
+void ProducerSession::remove_consumer() {
   welcomed_ = false;
   credits_ = sent_since_welcome_ = 0;
   if (hooks_.lost) hooks_.lost();
@@ -61,9 +62,9 @@ void ProducerSession::say_hello() {
 
 /// Handles one message; false: there is none.
 bool ProducerSession::receive() {
-  if (!heard_.receive(socket_.native())) return false;
+  if (!message_.receive(socket_.native())) return false;
   try {
-    hear(parse_framed(heard_.frames()));
+    handle(parse_framed(message_.frames()));
   } catch (const DataError& error) {
     throw DataError("the process that answers at " + describe(endpoint_) +
                     " is not a consumer with credit: " + error.what() +
@@ -72,13 +73,13 @@ bool ProducerSession::receive() {
   return true;
 }
 
-void ProducerSession::hear(const FramedMessage& message) {
+void ProducerSession::handle(const FramedMessage& message) {
   const FramedHeader& header = message.header;
   // Messages of an earlier consumer may still arrive.
   if (header.producer != hello_.producer) return;
   switch (header.kind) {
     case FramedKind::welcome:
-      return hear_welcome(message);
+      return handle_welcome(message);
     case FramedKind::credit:
       if (!welcomed_) return;
       note_times(header);
@@ -95,7 +96,7 @@ void ProducerSession::hear(const FramedMessage& message) {
   }
 }
 
-void ProducerSession::hear_welcome(const FramedMessage& message) {
+void ProducerSession::handle_welcome(const FramedMessage& message) {
   const FramedWelcome wanted = parse_framed_welcome(message);
   if (message.header.begun_ns != hello_.sent_ns) return;  // answers an earlier hello
   const FramedHeader& ours = hello_;

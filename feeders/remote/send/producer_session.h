@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The producer's end of the credit protocol (feeders/remote/framed_format.md). It says hello on
-// each connection, hears what the consumer wants, and knows how many batches it may send. The
+// each connection, receives what the consumer wants, and knows how many batches it may send. The
 // caller sends the batches, and the end, through the same socket.
 //
 // Thread-safety: one thread at a time.
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "feeders/remote/receive/clock_bounds.h"
+#include "feeders/remote/receive/zmq_message.h"
 #include "feeders/remote/receive/zmq_socket.h"
 #include "feeders/remote/send/outgoing_messages.h"
 #include "feeders/remote/wire/framed.h"
@@ -50,11 +51,11 @@ class ProducerSession {
   std::optional<ClockBounds::Estimate> clock() const noexcept { return clock_.estimate(); }
 
  private:
-  void forget_consumer();
+  void remove_consumer();
   void say_hello();
   bool receive();
-  void hear(const FramedMessage& message);
-  void hear_welcome(const FramedMessage& message);
+  void handle(const FramedMessage& message);
+  void handle_welcome(const FramedMessage& message);
   void note_times(const FramedHeader& header);
 
   ZmqSocket& socket_;
@@ -69,7 +70,7 @@ class ProducerSession {
   bool wants_hello_ = false, welcomed_ = false;
   std::uint64_t credits_ = 0, sent_since_welcome_ = 0;
   ClockBounds clock_;
-  ZmqMessage heard_;
+  ZmqMessage message_;
 };
 
 }  // namespace penstock::remote

@@ -7,6 +7,7 @@
 #include <zmq.hpp>
 
 #include "dataflow/error.h"
+#include "dataflow/options.h"
 
 namespace penstock::remote {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "bench/config/comparable.h"
 #include "bench/config/flags.h"
 #include "bench/run/runner.h"
-#include "bench/sweep/sweep.h"
 #include "dataflow/error.h"
 #include "tests/support/thrown_by.h"
 

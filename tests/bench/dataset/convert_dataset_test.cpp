@@ -13,7 +13,7 @@
 
 #include "bench/dataset/check_dataset.h"
 #include "bench/dataset/open_dataset.h"
-#include "dataflow/datasets/shard_list.h"
+#include "dataflow/datasets/detect_source.h"
 #include "dataflow/decoder.h"
 #include "dataflow/error.h"
 #include "tests/support/jpeg_writer.h"
@@ -276,7 +276,6 @@ TEST(DetectSource, FirstBytesDecideWhereNamesDoNot) {
   for (const auto& [name, begin, format] :
        {std::array{"train-00000-of-00001.parquet", "PAR1", "Parquet"},
         std::array{"data-00000-of-00001.arrow", "\xff\xff\xff\xff\x01", "Arrow"},
-        std::array{"train.rec", "\x0a\x23\xd7\xce", "RecordIO"},
         std::array{"train", "\x80\x04\x95", "pickle"},
         std::array{"images.zip", "PK\x03\x04", "zip"}}) {
     const std::string text = told(name, begin);
@@ -291,7 +290,7 @@ TEST(DetectSource, FirstBytesDecideWhereNamesDoNot) {
   EXPECT_TRUE(says(told("cifar-100-python/meta", ""), "CIFAR-100"));
 }
 
-TEST(DetectSource, TellsNamesOfFoldersFromThoseOfFiles) {
+TEST(DetectSource, TellsFolderNamesFromFileNames) {
   const auto detected = [](const char* name) {
     TempFolder folder;
     folder.write(name, {});

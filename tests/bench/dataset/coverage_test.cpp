@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/run/child_process.h"
+#include "bench/run/processes/child_process.h"
 #include "dataflow/error.h"
 #include "tests/support/coloured_images.h"
 #include "tests/support/temp_folder.h"

@@ -8,8 +8,8 @@
 #include <set>
 #include <thread>
 
+#include "bench/dataset/default_dataset.h"
 #include "bench/dataset/jpeg_file.h"
-#include "bench/dataset/open_dataset.h"
 #include "dataflow/error.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
@@ -128,7 +128,7 @@ TEST(MakeDataset, ReplacesOtherImagesOnlyByForce) {
   EXPECT_NE(refusal([&] { dataset::make_dataset(wanted, {}); }), "");
 }
 
-TEST(MakeDataset, ReplacesNoFileOfThoseNames) {
+TEST(MakeDataset, ReplacesNoExistingFile) {
   const TempFolder folder;
   for (const char* name : {"train", "dataset.json"}) {
     write_text(folder / name, "{}");

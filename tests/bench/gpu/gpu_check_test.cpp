@@ -85,7 +85,7 @@ TEST(GpuCheckReport, FailsWithAnyFailureAndKeepsTheFigures) {
   EXPECT_EQ(json.at("checks").at(1).at("text"), "a \"reason\"");
 }
 
-TEST(GpuCheckGraphs, AfterADeviceIsLost_NoOtherCheckIsMade) {
+TEST(GpuCheckGraphs, AfterADeviceIsLostNoOtherCheckIsMade) {
   const TempFolder folder;
   const auto file = folder.path() / "checks.json";
   HostDriver driver({.engine_cost = [](std::int64_t) -> Nanoseconds {
@@ -113,7 +113,7 @@ TEST(GpuCheckReport, PassesWithoutAFailure) {
   EXPECT_EQ(report.finish(), 0);
 }
 
-TEST(GpuCheckReport, WantsNamesThatContainOneOfThoseAskedFor) {
+TEST(GpuCheckReport, SelectsChecksWhoseNamesContainAGivenPart) {
   CheckReport all({}, "verb"), some({.only = "conv,pool"}, "verb");
   EXPECT_TRUE(all.wants("anything"));
   EXPECT_TRUE(some.wants("max_pool"));

@@ -79,13 +79,13 @@ class DeliveryTest : public testing::Test {
  protected:
   const isolate::DeliveryFinding& find(const Feed& feed, double cost_percent = 50) {
     row_ = row_of(feed);
-    isolate::InputCostFinding cost;
+    analysis::InputCostFinding cost;
     cost.ceiling_img_per_s.value = 12800;
     cost.coupled_img_per_s.value = feed.batches_per_s * kBatch;
     cost.percent.value = cost_percent;
     cost.verdict = cost_percent > 1 ? statistics::Verdict::slower : statistics::Verdict::equal;
     cost.split.starvation_ms.value = cost_percent / 2;
-    diagnosis_ = isolate::diagnose({.coupled = row_, .cost = cost, .has_producer = true});
+    diagnosis_ = analysis::diagnose({.coupled = row_, .cost = cost, .has_producer = true});
     found_ = *isolate::find_delivery(row_, ladder_, diagnosis_);
     recommendations_ = isolate::delivery_recommendations({.config = row_.config,
                                                           .diagnosis = diagnosis_,
@@ -105,13 +105,13 @@ class DeliveryTest : public testing::Test {
     for (const std::string& sentence : isolate::delivery_sentences(found_)) all += sentence + "\n";
     return all;
   }
-  const isolate::StageFinding& bottleneck() const {
+  const analysis::StageFinding& bottleneck() const {
     return diagnosis_.stages.at(*diagnosis_.bottleneck);
   }
 
   std::vector<isolate::RungFinding> ladder_;
   Row row_;
-  isolate::Diagnosis diagnosis_;
+  analysis::Diagnosis diagnosis_;
   isolate::DeliveryFinding found_;
   std::vector<isolate::Recommendation> recommendations_;
 };
@@ -206,7 +206,7 @@ TEST_F(DeliveryTest, MoreReceiversTakeNoMoreThanOneThreadReceives) {
   EXPECT_NEAR(recommendations_.front().img_per_s, 25 * kBatch, 1e-6);
 }
 
-TEST_F(DeliveryTest, NobodyIsToBlameWhereTheTrainerTakesAllItCan) {
+TEST_F(DeliveryTest, NoPartIsToBlameIfTheTrainerIsSaturated) {
   const isolate::DeliveryFinding& found =
       find({.holding = 95, .waits_in = 0, .waits_out = 0.98}, 0.2);
   EXPECT_EQ(found.blame, isolate::Blame::nobody);
@@ -238,7 +238,7 @@ TEST_F(DeliveryTest, ATransportWithoutTheirWireTellsNothingOfTheProducers) {
   EXPECT_EQ(find(feed).blame, isolate::Blame::producer_or_network);
 }
 
-TEST_F(DeliveryTest, ClocksThatNobodyKnowsAreSaid) {
+TEST_F(DeliveryTest, UnknownClocksAreReported) {
   find({.bound_us = -1});
   EXPECT_TRUE(says(said(), "from the fastest one"));
   EXPECT_TRUE(says(said(), "zmq-consume:credit=N"));

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "bench/run/child_process.h"
+#include "bench/run/processes/child_process.h"
 #include "bench/sweep/child_run.h"
 #include "tests/support/thrown_by.h"
 

@@ -114,7 +114,7 @@ TEST(IsolatePlan, HoweverSlowTheTrainerARunHasStepsEnoughForAMean) {
   const std::vector<isolate::PlannedRun> runs = isolate::planned_runs(plan_of(2, 1));
   const std::vector<isolate::PilotTime> times(runs.size(), {.step_s = 3, .overhead_s = 1});
   for (const std::int64_t steps : isolate::plan_steps(runs, times, 10)) {
-    EXPECT_GE(steps, static_cast<std::int64_t>(2 * isolate::kMinKeptSteps));
+    EXPECT_GE(steps, static_cast<std::int64_t>(2 * analysis::kMinKeptSteps));
     EXPECT_LT(steps, 20);
   }
 }

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "bench/record/report_text.h"
-#include "bench/run/child_process.h"
+#include "bench/run/processes/child_process.h"
 #include "bench/sweep/child_run.h"
 #include "tests/support/npy_file.h"
 #include "tests/support/patience.h"

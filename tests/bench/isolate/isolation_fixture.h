@@ -126,8 +126,8 @@ inline Environment make_environment() {
   return environment;
 }
 
-inline isolate::InputCostFinding make_cost() {
-  isolate::InputCostFinding cost;
+inline analysis::InputCostFinding make_cost() {
+  analysis::InputCostFinding cost;
   cost.ceiling_img_per_s = {3571.4, 3571.2, 3571.6, 5};
   cost.coupled_img_per_s = {2019.2, 1991.0, 2048.1, 5};
   cost.percent = {43.5, 42.6, 44.3, 5};
@@ -144,8 +144,8 @@ inline isolate::InputCostFinding make_cost() {
 }
 
 /// `total` in ms, on a step of 35.84 ms.
-inline isolate::InputCostFinding make_cost_of(double total) {
-  isolate::InputCostFinding cost = make_cost();
+inline analysis::InputCostFinding make_cost_of(double total) {
+  analysis::InputCostFinding cost = make_cost();
   const auto percent = [](double ms) { return 100 * ms / (35.84 + ms); };
   cost.percent = {percent(total), percent(total - 0.8), percent(total + 0.8), 5};
   cost.split.total_ms = {total, total - 0.8, total + 0.8, 5};

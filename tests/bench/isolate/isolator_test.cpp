@@ -82,7 +82,7 @@ TEST_F(IsolatorTest, StagesOfAnotherProcessAreJudgedByWallTime) {
   };
   const isolate::Isolation& found = isolate();
   ASSERT_TRUE(found.diagnosis.bottleneck);
-  const isolate::StageFinding& stage = found.diagnosis.stages[*found.diagnosis.bottleneck];
+  const analysis::StageFinding& stage = found.diagnosis.stages[*found.diagnosis.bottleneck];
   EXPECT_GT(stage.capacity_img_per_s, 0);
   EXPECT_FALSE(mentions(found.verdict, "computing")) << "its processor time is not known";
 }
@@ -95,7 +95,7 @@ TEST_F(IsolatorTest, ThePartsOfTheCostAreFoundAndAddUp) {
   machine_.late_ms = 0.5;
   const isolate::Isolation& found = isolate();
   ASSERT_TRUE(found.cost);
-  const isolate::CostSplit& split = found.cost->split;
+  const analysis::CostSplit& split = found.cost->split;
   EXPECT_NEAR(split.total_ms.value, 10, 0.3);
   EXPECT_NEAR(split.starvation_ms.value, 5.5, 0.3);
   EXPECT_NEAR(split.transfer_ms.value, 1, 0.05);

@@ -51,7 +51,7 @@ TEST_F(MessageLadderTest, ClimbsFromTheConsumerOverTheTransportToTheProducers) {
   EXPECT_EQ(found[4].part, "producer");
 }
 
-TEST_F(MessageLadderTest, TransportFormatAndProtocolAreThoseOfTheFeeder) {
+TEST_F(MessageLadderTest, TransportFormatAndProtocolMatchTheFeeder) {
   const isolate::LadderRung tcp = rungs(
       "zmq-consume:endpoint=bind:tcp://0.0.0.0:5555,insecure=true,"
       "format=zmq_op")[3];

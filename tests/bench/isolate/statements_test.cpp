@@ -16,7 +16,6 @@
 #include "bench/report/figures/quantity.h"
 #include "bench/report/pages/sweep_costs.h"
 #include "bench/report/report.h"
-#include "bench/sweep/sweep.h"
 #include "tests/bench/isolate/isolation_fixture.h"
 #include "tests/bench/isolate/isolator_fixture.h"
 #include "tests/bench/record/sweep_rows.h"
@@ -292,7 +291,7 @@ TEST(SweepStatements, TheHeadlineSaysEachOfSeveralDevicesAndRowsAlone) {
   EXPECT_TRUE(says(two, ": 2 configurations compared, in at most 3 runs each. "));
 }
 
-TEST(SweepStatements, OfSeveralTrainersAreThoseOfEachRow) {
+TEST(SweepStatements, OfSeveralTrainersAreMadeForEachRow) {
   SweepResult sweep = simulated_sweep(0, 3, 0);
   SweepResult other = simulated_sweep(1, 3, 0);
   for (Row& row : other.rows) {
@@ -419,7 +418,7 @@ class IsolateStatements : public IsolatorTest {
     ASSERT_TRUE(found.cost);
     SweepResult saved = sweep_from_json(to_json(found.measurement.sweep));
     ASSERT_TRUE(saved.steady);
-    isolate::restate(saved);
+    analysis::restate(saved);
     const std::map<std::string, std::string> reports = reports_of(saved);
     const nlohmann::json json = nlohmann::json::parse(to_json(saved).dump());
     EXPECT_EQ(json, nlohmann::json::parse(to_json(found.measurement.sweep).dump()));
@@ -540,7 +539,7 @@ class IsolateStatements : public IsolatorTest {
   }
 
   /// If the feeder costs something, this field of the stage to blame is `blamed`.
-  void expect_all_tries_supported(std::string isolate::StageFinding::*field, const char* blamed) {
+  void expect_all_tries_supported(std::string analysis::StageFinding::*field, const char* blamed) {
     for (std::uint64_t seed = 0; seed < kTries; ++seed) {
       SCOPED_TRACE(fmt::format("seed {}", seed));
       const isolate::Isolation& found = isolate_try(seed);
@@ -560,7 +559,7 @@ class IsolateStatements : public IsolatorTest {
 };
 
 TEST_F(IsolateStatements, OfAFeederThatDecodesAreSupportedAndTheSameInEveryReport) {
-  expect_all_tries_supported(&isolate::StageFinding::name, "decode");
+  expect_all_tries_supported(&analysis::StageFinding::name, "decode");
 }
 
 TEST_F(IsolateStatements, OfAFeederThatReceivesAreSupportedAndTheSameInEveryReport) {
@@ -568,7 +567,7 @@ TEST_F(IsolateStatements, OfAFeederThatReceivesAreSupportedAndTheSameInEveryRepo
   plan_.has_producer = true;
   plan_.threads_matter = false;
   machine_.receives = true;
-  expect_all_tries_supported(&isolate::StageFinding::workers, "producer");
+  expect_all_tries_supported(&analysis::StageFinding::workers, "producer");
 }
 
 TEST_F(IsolateStatements, ACostOfFewBlocksIsNoIntervalWithoutWidth) {

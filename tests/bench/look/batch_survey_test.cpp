@@ -128,7 +128,7 @@ TEST(BatchSurvey, RepeatsAreCounted) {
   EXPECT_TRUE(says(images.to_text("7.0 img/s"), "rate         7.0 img/s\n"));
 }
 
-TEST(BatchSurvey, LabelsThatTheModelDoesNotHaveAreSaid) {
+TEST(BatchSurvey, LabelsThatTheModelDoesNotHaveAreReported) {
   const BatchSpec spec = spec_of(DType::u8);
   TestBatch data(spec);
   data.fill(0, 0);
@@ -143,7 +143,7 @@ TEST(BatchSurvey, LabelsThatTheModelDoesNotHaveAreSaid) {
   EXPECT_TRUE(says_unusual(survey, "1 of 2 batches hold one label only"));
 }
 
-TEST(BatchSurvey, ValuesThatWereNormalisedOrCastAreSaid) {
+TEST(BatchSurvey, NormalisedOrCastValuesAreReported) {
   const auto survey_of = [](const BatchSpec& spec, float offset, float factor) {
     TestBatch data(spec);
     for (std::size_t image = 0; image < 2; ++image) {

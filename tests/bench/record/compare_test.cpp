@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "bench/config/comparable.h"
 #include "bench/statistics/paired.h"
-#include "bench/sweep/sweep.h"
 #include "dataflow/error.h"
 #include "tests/bench/record/sweep_rows.h"
 #include "tests/support/thrown_by.h"

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "bench/isolate/cost.h"
+#include "bench/analysis/cost.h"
 #include "tests/support/thrown_by.h"
 
 namespace penstock {
@@ -46,7 +46,7 @@ TEST(EpochEdges, AreKeptApartFromSteadySteps) {
 TEST(EpochEdges, CountInTheProportionOfAnEpoch) {
   RunResult run = make_run(15, {12}, 10'040);
   run.facts["loader_steps_per_epoch"] = 1000;
-  const isolate::SteadyRun steady = isolate::steady_state(run);
+  const analysis::SteadyRun steady = analysis::steady_state(run);
   EXPECT_NEAR(steady.step_ms, 50, 1e-9);
   EXPECT_NEAR(steady.kept_up_ms, 50, 1e-9);
   EXPECT_NEAR(steady.starved_ms, 50, 1e-9);
@@ -64,7 +64,7 @@ TEST(EpochEdges, ALengthThatIsNotStatedIsSeen) {
   EXPECT_EQ(without_edges(once, once.step_ms).size(), 40U) << "all steps count alike";
 }
 
-TEST(EpochEdges, ThoseThatNoWindowReachesAreNamed) {
+TEST(EpochEdges, EdgesOutsideAllWindowsAreNamed) {
   RunResult run = make_run(20, {}, 0);
   run.facts["loader_steps_per_epoch"] = 5004;
   EXPECT_TRUE(edges_of(run).misses_edges());

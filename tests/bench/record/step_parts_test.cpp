@@ -64,7 +64,7 @@ TEST(StepParts, ComputeIsWhatTheOthersLeave) {
   EXPECT_DOUBLE_EQ(compute.max, 10);
 }
 
-TEST(StepParts, OfSeveralRunsAreThoseOfAllTheirSteps) {
+TEST(StepParts, CoverAllStepsOfSeveralRuns) {
   RunResult fast, slow;
   fast.step_ms = {1, 1};
   slow.step_ms = {3, 3, 3};

@@ -69,7 +69,7 @@ TEST(RowStatus, TheReasonCountsTheRepetitions) {
   EXPECT_EQ(summarised({absent}).rows[0].reason, "not built");
 }
 
-TEST(RowFigures, AreThoseOfTheRepetitionsThatAreOk) {
+TEST(RowFigures, ComeFromOkRepetitionsOnly) {
   Row row = make_ok_row("cpu", 1000);
   add_repetition(row, 3, make_result(Status::partial, 1, 1));
   const Row result = summarised({row}).rows[0];

@@ -106,7 +106,7 @@ TEST(Figures, AreWellFormedForUsualData) {
       "");
 }
 
-TEST(Figures, AreWellFormedForHostileLabelsAndNumbersThatAreNone) {
+TEST(Figures, AreWellFormedForHostileLabelsAndNan) {
   const statistics::Estimate worst{kNan, -kInfinity, kInfinity, 0},
       far{1e300, -1e300, kInfinity, 1};
   report::Waterfall waterfall{kHostile, {}};

@@ -165,7 +165,7 @@ TEST(ForeignReports, HaveTheImagesOfAllProcessesInTheirTotals) {
   EXPECT_TRUE(says(table, "1\timages/sec: 3000.0 +/- 0.0"));
 }
 
-TEST(ForeignReports, TellSeveralRunsApartAndNameThoseWithoutSteps) {
+TEST(ForeignReports, TellSeveralRunsApartAndNameRunsWithoutSteps) {
   SweepResult sweep;
   sweep.repetitions = 3;
   sweep.varied = {&find_config_key("fake_location")};

@@ -198,7 +198,7 @@ TEST(SweepPage, DoesWithoutRowsAndWithoutRuns) {
   EXPECT_TRUE(says(page, "no cost is known, not measured."));
 }
 
-TEST(SweepFigures, AreFilesAndThoseOfEarlierRunsDoNotStay) {
+TEST(SweepFigures, AreFilesAndReplaceTheFiguresOfEarlierRuns) {
   const TempFolder folder;
   SweepResult sweep = make_sweep();
   report::write_sweep_figures(sweep, folder.path());
@@ -259,7 +259,7 @@ TEST(IsolationPage, DoesWithNothing) {
   EXPECT_TRUE(page.ends_with("</html>\n"));
 }
 
-TEST(IsolationPage, HasNoNumberThatIsNone) {
+TEST(IsolationPage, HasNoNan) {
   isolate::Isolation isolation = make_isolation();
   isolation.cost->split.total_ms.high = std::numeric_limits<double>::infinity();
   isolation.cost->split.starvation_ms.low = std::numeric_limits<double>::quiet_NaN();

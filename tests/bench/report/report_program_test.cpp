@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "bench/report/report.h"
-#include "bench/run/child_process.h"
-#include "bench/sweep/sweep.h"
+#include "bench/run/processes/child_process.h"
 #include "dataflow/entry.h"
 #include "tests/bench/record/sweep_rows.h"
 #include "tests/support/temp_folder.h"

@@ -46,7 +46,7 @@ SweepResult make_sweep() {
   return sweep;
 }
 
-std::string written(const char* report, const report::ReportStyle& style = {}) {
+std::string written(const char* report, const document::TerminalStyle& style = {}) {
   std::ostringstream text;
   find_entry(report::report_table(), report).write(make_sweep(), style, text);
   return text.str();

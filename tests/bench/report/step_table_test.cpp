@@ -70,7 +70,7 @@ TEST(StepTable, AnEvaluationAloneHasTheBatchesOfOneDevice) {
                        "Num batches: 4\nNum epochs:  1.00"));
 }
 
-TEST(StepTable, LinesAboutVariablesAreThoseThatTheirUpdateHas) {
+TEST(StepTable, LinesAboutVariablesDependOnTheUpdate) {
   const std::string staged = header_of("queue", "parameter_server:staged=true");
   EXPECT_TRUE(has_line(staged, "Staged vars: True"));
   EXPECT_FALSE(says(staged, "AllReduce"));

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "bench/run/runner.h"
-#include "bench/run/trace.h"
+#include "bench/run/trace/trace.h"
 #include "tests/support/allocation_count.h"
 
 namespace penstock {

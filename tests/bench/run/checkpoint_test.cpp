@@ -283,7 +283,7 @@ TEST_F(Checkpoints, NewerVersionsAndOtherFilesAreRefused) {
   EXPECT_TRUE(says(other, "not a checkpoint of penstock")) << other;
 }
 
-TEST_F(Checkpoints, ThoseOfOtherTrainersAreRefusedWithWhatToType) {
+TEST_F(Checkpoints, CheckpointsOfOtherTrainersAreRefusedWithAnAdvice) {
   train("a", 4);
   const auto before = files_below(folder("a"));
   const RunConfig fitting = config_;

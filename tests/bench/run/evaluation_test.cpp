@@ -63,7 +63,7 @@ TEST_F(Evaluation, StepsCountFromTheEndOfWarmUp) {
   EXPECT_EQ(result.discarded_steps, 3);
 }
 
-TEST_F(Evaluation, WhatIsToBeKnownOfItsImagesIsSaidOnce) {
+TEST_F(Evaluation, NotesAboutItsImagesComeOnce) {
   config_.fake_location = "queue:source=memory";
   config_.eval_during_training_every_n_steps = 2;
   config_.num_batches = 6;

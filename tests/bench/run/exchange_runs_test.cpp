@@ -31,7 +31,7 @@ TEST_F(ExchangeRuns, LossesDoNotDependOnTheBuckets) {
   EXPECT_EQ(two.losses, one.losses);
 }
 
-TEST_F(ExchangeRuns, LossesAreThoseOfTheDefaultWithEveryAlgorithmOfASpec) {
+TEST_F(ExchangeRuns, LossesOfEveryAlgorithmEqualTheDefault) {
   // The orders of addition differ. One step changes the loss by less than a millionth, 20 steps by
   // less than a ten thousandth.
   const RunResult reference = run();

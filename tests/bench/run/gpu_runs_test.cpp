@@ -152,7 +152,7 @@ TEST_F(GpuRuns, LabelsThatAreRedrawnChangeTheLossOfConstantPixels) {
   EXPECT_GT(std::set<double>(redrawn.losses.begin(), redrawn.losses.end()).size(), 5U);
 }
 
-TEST_F(GpuRuns, ThroughNccl_GradientsAreExchangedDuringBackwardAndTheRecordSaysWhatShows) {
+TEST_F(GpuRuns, ThroughNcclGradientsAreExchangedDuringBackwardAndTheRecordSaysWhatShows) {
   for (const char* precision : {"fp32", "fp16"}) {
     config_.precision = precision;
     config_.first_bucket_mib = 0.001;
@@ -169,7 +169,7 @@ TEST_F(GpuRuns, ThroughNccl_GradientsAreExchangedDuringBackwardAndTheRecordSaysW
   }
 }
 
-TEST_F(GpuRuns, ACallThatFailsInMidRun_ExitsWith8AndKeepsTheStepsBeforeIt) {
+TEST_F(GpuRuns, ACallThatFailsInMidRunExitsWith8AndKeepsTheStepsBeforeIt) {
   const RunResult result = run_on(kFailing, 1, "gpu:autotune=false");
   EXPECT_EQ(result.status, Status::failed);
   EXPECT_EQ(result.exit_code, 8);
@@ -179,7 +179,7 @@ TEST_F(GpuRuns, ACallThatFailsInMidRun_ExitsWith8AndKeepsTheStepsBeforeIt) {
   EXPECT_GT(result.img_per_s, 0);
 }
 
-TEST_F(GpuRuns, AStopRequest_EndsTheCompilation) {
+TEST_F(GpuRuns, AStopRequestEndsTheCompilation) {
   config_.device = "gpu";
   config_.fake_location = "gpu";
   Runner::Components parts = components();
@@ -194,7 +194,7 @@ TEST_F(GpuRuns, AStopRequest_EndsTheCompilation) {
   }
 }
 
-TEST_F(GpuRuns, ARankThatFails_EndsTheOthersToo) {
+TEST_F(GpuRuns, ARankThatFailsEndsTheOthersToo) {
   const RunResult result = run_on(kFailing, 3, "gpu:autotune=false,replicas=3");
   EXPECT_EQ(result.exit_code, 8);
   EXPECT_TRUE(says(result.reason, "in step 8: launch_graph failed")) << result.reason;
@@ -205,7 +205,7 @@ TEST_F(GpuRuns, ARankThatFails_EndsTheOthersToo) {
   }));
 }
 
-TEST_F(GpuRuns, RanksCompileSideBySide_BehindTheFirst) {
+TEST_F(GpuRuns, RanksCompileSideBySideBehindTheFirst) {
   static Meeting::Compilations seen;
   const BackendEntry entry{
       .name = "gpu",
@@ -221,7 +221,7 @@ TEST_F(GpuRuns, RanksCompileSideBySide_BehindTheFirst) {
   EXPECT_EQ(run_on(kSeveral, kGpus, "gpu").losses, together.losses);
 }
 
-TEST_F(GpuRuns, ACompilationThatFailsOnOneGpuOfSeveral_EndsTheRunWithItsReason) {
+TEST_F(GpuRuns, ACompilationThatFailsOnOneGpuOfSeveralEndsTheRunWithItsReason) {
   const BackendEntry entry{
       .name = "gpu",
       .options = gpu::kOptions,
@@ -242,7 +242,7 @@ TEST_F(GpuRuns, ACompilationThatFailsOnOneGpuOfSeveral_EndsTheRunWithItsReason) 
   }
 }
 
-TEST_F(GpuRuns, GradientsOf16Bits_AreTheSameByCopiesAndThroughTheHost) {
+TEST_F(GpuRuns, GradientsOf16BitsAreTheSameByCopiesAndThroughTheHost) {
   const std::vector<double> wide = run_on(kSeveral, 2, "gpu").losses;
   config_.gradient_wire = "fp16";
   const RunResult copies = run_on(kSeveral, 2, "gpu:exchange=copies");
@@ -255,7 +255,7 @@ TEST_F(GpuRuns, GradientsOf16Bits_AreTheSameByCopiesAndThroughTheHost) {
   EXPECT_EQ(run_on(kSeveral, 2, "gpu:exchange=host").losses, copies.losses);
 }
 
-TEST_F(GpuRuns, ASpecThatAsksForNccl_DoesNotRunWithoutIt) {
+TEST_F(GpuRuns, ASpecThatAsksForNcclDoesNotRunWithoutIt) {
   config_.all_reduce_spec = "nccl";
   try {
     run_on(kSeveral, 2, "gpu");
@@ -265,7 +265,7 @@ TEST_F(GpuRuns, ASpecThatAsksForNccl_DoesNotRunWithoutIt) {
   }
 }
 
-TEST_F(GpuRuns, Fp16TrainsWithItsDefaultScale_AndTheCacheIsWhereItShouldBe) {
+TEST_F(GpuRuns, Fp16TrainsWithItsDefaultScaleAndTheCacheIsWhereItShouldBe) {
   config_.precision = "fp16";
   config_.num_batches = 40;
   const RunResult result = run_on(gpu_on_host_backend);
@@ -275,7 +275,7 @@ TEST_F(GpuRuns, Fp16TrainsWithItsDefaultScale_AndTheCacheIsWhereItShouldBe) {
   EXPECT_TRUE(std::filesystem::exists(folder_ / "cache/gpu-plans-host-0.json"));
 }
 
-TEST_F(GpuRuns, GradientsThatOverflow_StopTheRunWithWhatToType) {
+TEST_F(GpuRuns, GradientsThatOverflowStopTheRunWithWhatToType) {
   config_.precision = "fp16";
   config_.fp16_loss_scale = 1e9;
   const RunResult result = run_on(gpu_on_host_backend);
@@ -288,7 +288,7 @@ TEST_F(GpuRuns, GradientsThatOverflow_StopTheRunWithWhatToType) {
       << result.reason;
 }
 
-TEST_F(GpuRuns, OrAreCountedOnceAStep_WhileWeightsStayAsTheyAre) {
+TEST_F(GpuRuns, GradientsThatOverflowAreCountedOncePerStepAndLeaveTheWeights) {
   config_.precision = "fp16";
   config_.fp16_loss_scale = 1e9;
   config_.on_nonfinite = "continue";
@@ -305,7 +305,7 @@ TEST_F(GpuRuns, OrAreCountedOnceAStep_WhileWeightsStayAsTheyAre) {
   }
 }
 
-TEST_F(GpuRuns, ALossScaleThatAdaptsItself_SkipsUntilGradientsFit_AndIsRemembered) {
+TEST_F(GpuRuns, ALossScaleThatAdaptsItselfSkipsUntilGradientsFitAndIsRemembered) {
   config_.precision = "fp16";
   config_.fp16_loss_scale = 0x1p30;
   config_.fp16_enable_auto_loss_scale = true;
@@ -331,7 +331,7 @@ TEST_F(GpuRuns, ALossScaleThatAdaptsItself_SkipsUntilGradientsFit_AndIsRemembere
   }
 }
 
-TEST_F(GpuRuns, ALossScaleThatAdaptsItself_Grows) {
+TEST_F(GpuRuns, ALossScaleThatAdaptsItselfGrows) {
   config_.precision = "fp16";
   config_.fp16_loss_scale = 2;
   config_.fp16_enable_auto_loss_scale = true;
@@ -367,7 +367,7 @@ TEST_F(GpuRuns, EveryOptimizerTrains) {
   }
 }
 
-TEST_F(GpuRuns, TheFirstLossHasTheDecaysShare_AlsoWhereAnUpdateAppliesNothingYet) {
+TEST_F(GpuRuns, TheFirstLossHasTheDecaysShareAlsoWhereAnUpdateAppliesNothingYet) {
   config_.weight_decay = 0.5;
   config_.num_batches = 1;
   const RunResult strong = run_on(gpu_on_host_backend);
@@ -376,7 +376,7 @@ TEST_F(GpuRuns, TheFirstLossHasTheDecaysShare_AlsoWhereAnUpdateAppliesNothingYet
   EXPECT_EQ(run_on(gpu_on_host_backend).losses, strong.losses);
 }
 
-TEST_F(GpuRuns, AutomaticScalingThatAnotherPrecisionHasNoUseFor_IsOneNote) {
+TEST_F(GpuRuns, AutomaticScalingThatAnotherPrecisionHasNoUseForIsOneNote) {
   config_.fp16_enable_auto_loss_scale = true;
   config_.num_batches = 1;
   const RunResult result = run_on(gpu_on_host_backend);

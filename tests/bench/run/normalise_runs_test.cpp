@@ -42,7 +42,7 @@ class NormaliseRuns : public testing::Test {
   RunConfig config_;
 };
 
-TEST_F(NormaliseRuns, LossesAreThoseOfBytes) {
+TEST_F(NormaliseRuns, LossesEqualTheLossesOfBytes) {
   const RunResult bytes = run("queue");
   ASSERT_EQ(bytes.exit_code, 0) << bytes.reason;
   ASSERT_EQ(bytes.losses.size(), 4U);
@@ -74,7 +74,7 @@ TEST_F(NormaliseRuns, EvaluationAndConstantBatchesAreNormalisedAsWell) {
   EXPECT_NEAR(random_floats.losses[0], random.losses[0], 1e-2 * random.losses[0]);
 }
 
-TEST_F(NormaliseRuns, LossesAndEvaluationsAreThoseOfNhwcIfBatchesAreNchw) {
+TEST_F(NormaliseRuns, LossesAndEvaluationsOfNchwEqualNhwc) {
   config_.eval_during_training_every_n_steps = 4;
   for (const char* feeder : {"queue", "queue:normalise=f32", "queue:normalise=f16", "host",
                              "host:normalise=f32", "host:normalise=f16"}) {

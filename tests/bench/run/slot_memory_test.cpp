@@ -41,7 +41,7 @@ TEST_F(SlotMemoryRun, ExplicitPagesAreHugeOrTheResultSaysWhyNot) {
   }
 }
 
-TEST_F(SlotMemoryRun, NothingIsSaidOfWhatNobodyAskedFor) {
+TEST_F(SlotMemoryRun, UnrequestedPagesAreNotReported) {
   EXPECT_FALSE(run_with("transparent").facts.contains("slots_mib"));
 }
 

@@ -133,7 +133,7 @@ TEST_F(Training, EveryOptimizerTrains) {
   }
 }
 
-TEST_F(Training, HomesOfWholeTensorsTrainLayerWise_AndThoseOfPartsRefuse) {
+TEST_F(Training, HomesOfWholeTensorsTrainLayerWiseAndHomesOfPartsRefuse) {
   config_.num_gpus = 2;
   config_.optimizer = "lars";
   config_.init_learning_rate = 5;
@@ -147,7 +147,7 @@ TEST_F(Training, HomesOfWholeTensorsTrainLayerWise_AndThoseOfPartsRefuse) {
   EXPECT_TRUE(says(refusal(), "use placement=greedy or placement=first")) << refusal();
 }
 
-TEST_F(Training, RatesDecayAndClipping_ShowInTheStepThatTheyChange) {
+TEST_F(Training, RatesDecayAndClippingShowInTheStepThatTheyChange) {
   config_.fake_location = "queue:crop=full,flip=false";
   config_.num_batches = 14;  // an epoch of 40 images has 5 steps
   config_.weight_decay = 0;

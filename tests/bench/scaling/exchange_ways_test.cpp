@@ -42,7 +42,7 @@ TEST(GradientBuckets, ResNet50HasAllItsGradientsFromTheLastToTheFirst) {
   EXPECT_EQ(sizes.back(), 7U * 7U * 3U * 64U) << "the first convolution";
 }
 
-TEST(GradientBuckets, AreThoseOfARun) {
+TEST(GradientBuckets, AreTheBucketsOfARun) {
   const std::vector<std::size_t> sizes{1, 2, 3, 10, 1, 1};
   EXPECT_EQ(scaling::bucket_sizes(sizes, {.first_bytes = 1, .bytes = 1}), sizes);
   EXPECT_EQ(scaling::bucket_sizes(sizes, {.first_bytes = 0, .bytes = 12}),
@@ -100,7 +100,7 @@ std::string refusal_of(const std::string& spec, const std::string& device) {
   return {};
 }
 
-TEST(ExchangeRules, NcclIsOfGpus_AndOtherAlgorithmsAreOfOtherDevices) {
+TEST(ExchangeRules, NcclIsOfGpusAndOtherAlgorithmsAreOfOtherDevices) {
   EXPECT_EQ(refusal_of("nccl", "gpu:replicas=1"), "");
   for (const char* spec : {"nccl", "pscpu:2k:nccl", "nccl#2"}) {
     EXPECT_EQ(refusal_of(spec, "cpu"),
@@ -279,7 +279,7 @@ TEST(ExchangeRun, AStopLeavesWhatWasMeasuredByThen) {
   EXPECT_EQ(times[0].seconds, std::vector<double>(3, 0.005));
 }
 
-TEST(ExchangeFigures, AreThoseOfNcclTests) {
+TEST(ExchangeFigures, FollowNcclTests) {
   // 1 GB in 10 ms is 100 GB/s; with 4 ranks a ring moves 1.5 times that over each link.
   const scaling::ExchangeFigures figures = scaling::exchange_figures({0.01, 0.02, 0.005}, 1e9, 4);
   EXPECT_DOUBLE_EQ(figures.ms.median, 10);

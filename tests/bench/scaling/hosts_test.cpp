@@ -118,7 +118,7 @@ TEST(Reach, MachinesSayTheirNames) {
   EXPECT_FALSE(scaling::any_twice({"a", "b"}));
 }
 
-TEST(Reach, OneThatDoesNotAnswerIsNamed) {
+TEST(Reach, AHostThatDoesNotAnswerIsNamed) {
   const TempFolder folder;
   const std::string agent = make_agent(folder, "echo 'no route' >&2; exit 255");
   try {

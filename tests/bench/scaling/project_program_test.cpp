@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "bench/run/child_process.h"
+#include "bench/run/processes/child_process.h"
 #include "bench/sweep/result_folder.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"

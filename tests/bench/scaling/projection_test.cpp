@@ -62,7 +62,7 @@ TEST(MeasuredStep, BucketsThatWereMeasuredAreTaken) {
       notes(scaling::measured_step(run), "over 2 devices reached a bus bandwidth of 2.48 GB/s"));
 }
 
-TEST(MeasuredStep, BucketsThatWereNotAreDerivedAndItIsSaid) {
+TEST(MeasuredStep, UnmeasuredBucketsAreDerivedAndReported) {
   const scaling::MeasuredStep step = scaling::measured_step(record());
   EXPECT_TRUE(notes(step, "derived from the graph"));
   double bytes = 0;

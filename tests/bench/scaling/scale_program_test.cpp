@@ -12,7 +12,7 @@
 #include <string>
 #include <tuple>
 
-#include "bench/run/child_process.h"
+#include "bench/run/processes/child_process.h"
 #include "bench/sweep/result_folder.h"
 #include "tests/support/patience.h"
 #include "tests/support/reserved_port.h"

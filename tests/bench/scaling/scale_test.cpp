@@ -117,7 +117,7 @@ TEST(Scale, TableHasEfficiencyAndTheReasonOfAFailure) {
       << text;
 }
 
-TEST(Scale, TwoNamesOfOneMachineAreSaidToBeOne) {
+TEST(Scale, TwoNamesOfOneMachineAreReported) {
   scaling::ScaleResult result = ladder();
   result.rungs[2].hosts = {{"a", "", 2}, {"b", "", 2}};
   result.rungs[2].runs.front() = run_of(4, 300, {"vm", "vm", "vm", "vm"});
@@ -128,7 +128,7 @@ TEST(Scale, TwoNamesOfOneMachineAreSaidToBeOne) {
   EXPECT_TRUE(scaling::notes_about_machines(result).empty());
 }
 
-TEST(Scale, FilesReplaceThoseOfAnEarlierLadder) {
+TEST(Scale, FilesReplaceTheFilesOfAnEarlierLadder) {
   const TempFolder folder;
   write_text(folder / "resnet50_b64.csv", "2,stale\n");
   scaling::write_scale_files(ladder(), folder.path());

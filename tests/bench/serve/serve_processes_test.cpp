@@ -12,9 +12,10 @@
 #include <thread>
 #include <vector>
 
-#include "bench/run/child_process.h"
+#include "bench/run/processes/child_process.h"
 #include "bench/serve/serve_processes.h"
 #include "dataflow/error.h"
+#include "feeders/remote/wire/framed_texts.h"
 #include "tests/support/jpeg_writer.h"
 #include "tests/support/message_puller.h"
 #include "tests/support/temp_folder.h"
@@ -139,7 +140,7 @@ TEST_F(ServeProcesses, ADeathIsReportedAndEndsAll) {
   expect_gone(pids);
 }
 
-TEST_F(ServeProcesses, NobodyOutlivesTheirParent) {
+TEST_F(ServeProcesses, NoChildOutlivesItsParent) {
   MessagePuller puller(endpoint_);
   ChildProcess child(serve({"--processes=3"}));
   const std::set<pid_t> pids = await_producers(puller);
@@ -165,7 +166,7 @@ TEST_F(ServeProcesses, BatchesAreSharedOut) {
   EXPECT_EQ(child.wait().code, 0);
 }
 
-TEST_F(ServeProcesses, WhatCannotBeIsRefused) {
+TEST_F(ServeProcesses, InvalidCombinationsAreRefused) {
   const auto refusal = [&](std::vector<std::string> more) {
     ChildProcess child(serve(std::move(more)));
     const ChildExit& exit = child.wait();

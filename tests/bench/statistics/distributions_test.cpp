@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-TEST(Distributions, QuantilesOfStudentsTAreThoseOfSciPy) {
+TEST(Distributions, QuantilesOfStudentsTEqualSciPy) {
   for (const auto& [freedom, probability, quantile] : scipy::kStudentT) {
     SCOPED_TRACE(testing::Message() << probability << " at " << freedom);
     EXPECT_NEAR(statistics::student_t_quantile(probability, freedom), quantile,
@@ -60,7 +60,7 @@ TEST(Distributions, StudentsTEndsInfinitelyFarOut) {
   }
 }
 
-TEST(Distributions, BinomialProbabilitiesAreThoseOfSciPy) {
+TEST(Distributions, BinomialProbabilitiesEqualSciPy) {
   for (const auto& [successes, trials, probability, cdf] : scipy::kBinomial) {
     SCOPED_TRACE(testing::Message() << successes << " of " << trials << " at " << probability);
     EXPECT_NEAR(statistics::binomial_cdf(successes, trials, probability), cdf, 1e-11 * cdf);

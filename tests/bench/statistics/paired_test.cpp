@@ -40,7 +40,7 @@ std::vector<statistics::Pair> make_pairs(std::size_t count, double ratio, double
   return pairs;
 }
 
-TEST(Paired, IntervalsAreThoseOfSciPysTTest) {
+TEST(Paired, IntervalsEqualSciPysTTest) {
   const std::vector<statistics::Pair> pairs = scipy_pairs();
   for (const auto& interval : scipy::kRatio) {
     expect_interval(statistics::paired_ratio(pairs, interval.confidence), interval);

@@ -74,7 +74,7 @@ TEST(ScalingLaw, AFitOfNoisyRatesIsNearTheLaw) {
   expect_law(statistics::fit_scaling_law(on_law(law, {1, 2, 4, 8, 16, 32}, 4, 0.02)), law, 0.01);
 }
 
-TEST(ScalingLaw, FitsAreThoseOfSciPysNonNegativeLeastSquares) {
+TEST(ScalingLaw, FitsEqualSciPysNonNegativeLeastSquares) {
   for (const auto& [points, lambda, sigma, kappa] : scipy::kFits) {
     std::vector<statistics::ScalingPoint> ours;
     for (const auto& [threads, rates] : points) ours.push_back({threads, rates});

@@ -30,7 +30,7 @@ const auto kNone = [](double) { return 0.0; };
 
 double middle(std::span<const double> values) { return statistics::quantile(values, 0.5); }
 
-TEST(Series, QuantilesAreThoseOfNumPy) {
+TEST(Series, QuantilesEqualNumPy) {
   for (const auto& [share, value] : scipy::kQuantiles) {
     EXPECT_NEAR(statistics::quantile(scipy::kSample, share), value, 1e-12 * value);
   }

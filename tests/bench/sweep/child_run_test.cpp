@@ -206,7 +206,7 @@ TEST_F(ChildRun, PrivateFoldersVanishWithTheirContent) {
   EXPECT_FALSE(std::filesystem::exists(where));
 }
 
-TEST_F(ChildRun, APrivateFolderRemovesThoseWhoseProcessWasKilledAndNoOthers) {
+TEST_F(ChildRun, APrivateFolderRemovesTheFoldersOfKilledProcessesOnly) {
   const PrivateFolder alive;
   const std::filesystem::path parent = alive.path().parent_path();
   std::string abandoned = (parent / "penstock-sweep-XXXXXX").native();

@@ -13,7 +13,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "bench/run/child_process.h"
+#include "bench/run/processes/child_process.h"
 #include "bench/sweep/child_run.h"
 #include "tests/support/text_files.h"
 #include "tests/support/thrown_by.h"
@@ -135,7 +135,7 @@ TEST_F(SweepProgram, FailedRowsAreWrittenAndTold) {
   EXPECT_TRUE(says(json["runs"][1]["reason"].get<std::string>(), "--num-gpus is 100000"));
 }
 
-TEST_F(SweepProgram, AFolderThatCannotBeWrittenIsSaidFirst) {
+TEST_F(SweepProgram, AFolderThatCannotBeWrittenIsReportedFirst) {
   const ChildExit exit = sweep({"--fake-location=gpu", "--out=/proc/here"});
   EXPECT_EQ(exit.code, 2);
   EXPECT_TRUE(says(exit.last_words, "/proc/here"));

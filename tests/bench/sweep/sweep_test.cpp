@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/sweep/sweep.h"
+#include "bench/config/comparable.h"
 
 #include <gtest/gtest.h>
 
@@ -88,7 +89,7 @@ TEST(Sweep, RefusesMoreConfigurationsThanAnyoneWaitsFor) {
   EXPECT_THROW(sweep.expand({}), ConfigError);
 }
 
-TEST(SameTrainer, LooksAtAllKeysButThoseOfFeeders) {
+TEST(SameTrainer, ComparesAllKeysButTheKeysOfFeeders) {
   RunConfig a, b;
   b.fake_location = "cpu";
   b.data_dir = "elsewhere";

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/run/child_process.h"
+#include "bench/run/processes/child_process.h"
 #include "dataflow/error.h"
 #include "dataflow/random.h"
 #include "tests/support/python.h"
@@ -126,7 +126,7 @@ TEST_F(Cifar10Test, ThePythonVersionHasItsPixelsAndLabels) {
   expect_records(*open("cifar10:test"), 15, 3);
 }
 
-TEST_F(Cifar10Test, WhatPythonPicklesIsRead) {
+TEST_F(Cifar10Test, BatchesThatPythonPickledAreRead) {
   if (!python_has("numpy")) GTEST_SKIP() << "needs /usr/bin/python3 with NumPy (python3-numpy)";
   write_binary("binary/");
   for (int protocol = 2; protocol <= 5; ++protocol) {
@@ -186,7 +186,7 @@ TEST_F(Cifar10Test, ADamagedRecordIsNamedAndCostsItselfAlone) {
   EXPECT_TRUE(says(refused.at(2), "ends after 3072 of 3073 bytes"));
 }
 
-TEST_F(Cifar10Test, WhatCannotBeUsedIsSaidBeforeTheRun) {
+TEST_F(Cifar10Test, UnusableFilesAreReportedBeforeTheRun) {
   const auto refusal = [&](const char* text = "cifar10") { return SourceFixture::refusal(text); };
   EXPECT_TRUE(says(refusal(), "there is no CIFAR-10"));
   write_binary();

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "dataflow/datasets/flat_images.h"
 #include "dataflow/datasets/image_folder.h"
 
 #include <gtest/gtest.h>
@@ -108,7 +109,7 @@ TEST_F(FlatImagesTest, AHeaderIsLeftOutAndNamed) {
       << "an image that is not there is no header";
 }
 
-TEST_F(FlatImagesTest, WhatDoesNotFitIsSaid) {
+TEST_F(FlatImagesTest, AMismatchIsReported) {
   EXPECT_TRUE(says(refusal("1\n2\n"), "2 labels"));
   EXPECT_TRUE(says(refusal("a.JPEG 1\nb.JPEG 2\n"), "'c.JPEG'"));
   EXPECT_TRUE(says(refusal(""), "empty"));

@@ -164,7 +164,7 @@ TEST_F(ImageFolderTest, AFileTooLargeIsRefusedBeforeItIsRead) {
   EXPECT_LT(sample.bytes.capacity(), std::size_t{1} << 20);
 }
 
-TEST_F(ImageFolderTest, WhatIsMissingIsSaidWithThePath) {
+TEST_F(ImageFolderTest, MissingFilesAreReportedWithTheirPath) {
   const std::string root = plan_.directory;
   const auto expect = [&](const std::string& directory, const std::string& problem) {
     plan_.directory = directory;
@@ -217,7 +217,7 @@ TEST_F(ImageFolderTest, ALinkToItselfIsNamed) {
   EXPECT_TRUE(says(refusal(), "'" + link.native() + "'"));
 }
 
-TEST_F(ImageFolderTest, AFolderThatMayNotBeReadIsSaid) {
+TEST_F(ImageFolderTest, AFolderWithoutReadPermissionIsReported) {
   if (::geteuid() == 0) GTEST_SKIP() << "root may read every folder";
   std::filesystem::permissions(folder_.path() / "cat", std::filesystem::perms::none);
   EXPECT_TRUE(says(refusal(), "cannot be read"));

@@ -176,7 +176,7 @@ TEST_F(LmdbSourceTest, ACutFileCostsWhatLayBehind) {
   EXPECT_TRUE(says(refused_[4], "the database is damaged"));
 }
 
-TEST_F(LmdbSourceTest, WhatCannotBeUsedIsSaidBeforeTheRun) {
+TEST_F(LmdbSourceTest, UnusableDatabasesAreReportedBeforeTheRun) {
   EXPECT_TRUE(says(refusal(), "expected LMDB files such as data.mdb"));
   for (const Bytes& bytes :
        {Bytes{}, Bytes(100), Bytes(20'000), lmdb_file({}), lmdb_file({{"0", {}}})}) {

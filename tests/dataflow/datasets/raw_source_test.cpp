@@ -112,7 +112,7 @@ TEST_F(RawSourceTest, SeveralPairsAreOneSet) {
   EXPECT_TRUE(says(refusal(), "b-images.npy' has images of another shape"));
 }
 
-TEST_F(RawSourceTest, WhatACutFileLacksIsOneBadSample) {
+TEST_F(RawSourceTest, ATruncatedFileIsOneBadSample) {
   write("images.npy", "|u1", "(4, 2, 2, 3)", numbers(2 * 12 + 5));
   write_labels("labels.npy", {1, -1, 3, 4});
   const auto source = open();
@@ -123,7 +123,7 @@ TEST_F(RawSourceTest, WhatACutFileLacksIsOneBadSample) {
   EXPECT_TRUE(says(refused.at(2), "5 bytes into an image of 12"));
 }
 
-TEST_F(RawSourceTest, WhatCannotBeUsedIsSaidBeforeTheRun) {
+TEST_F(RawSourceTest, UnusableFilesAreReportedBeforeTheRun) {
   EXPECT_TRUE(says(refusal(), "without such files"));
   write("images.npy", "|u1", "(2, 2, 2, 3)", numbers(24));
   EXPECT_TRUE(says(refusal(), "labels.npy"));
@@ -148,7 +148,7 @@ TEST_F(RawSourceTest, WhatCannotBeUsedIsSaidBeforeTheRun) {
   EXPECT_TRUE(says(refusal(), "Fortran"));
 }
 
-TEST(Npy, HeadersThatAreNoneAreRefused) {
+TEST(Npy, InvalidHeadersAreRefused) {
   const Bytes data = numbers(24);
   const auto refusal = [&](const Bytes& file) {
     return thrown_by<DataError>([&] { values::parse_npy(file); });
@@ -175,7 +175,7 @@ TEST(Npy, HeadersThatAreNoneAreRefused) {
   EXPECT_TRUE(says(refusal(npy_file(header("|u1", "(24,)"), data, 4)), "version 4"));
 }
 
-TEST_F(RawSourceTest, WhatNumpySavesFeedsARun) {
+TEST_F(RawSourceTest, FilesThatNumpySavedFeedARun) {
   if (!python_has("numpy")) GTEST_SKIP() << "needs /usr/bin/python3 with NumPy (python3-numpy)";
   run_python(R"(
 import sys, numpy as np

@@ -225,7 +225,7 @@ TEST_F(RecordSourceTest, ADamagedRecordIsNamedAndCostsItselfAlone) {
   EXPECT_EQ(good, 4);
 }
 
-TEST_F(RecordSourceTest, WhatCannotBeUsedIsSaidBeforeTheRun) {
+TEST_F(RecordSourceTest, UnusableRecordsAreReportedBeforeTheRun) {
   plan_.classes = 2;
   const std::string labels = thrown_by<ConfigError>([&] { open(); });
   EXPECT_TRUE(says(labels, "c.dat' have label 2 (at byte 0)"));

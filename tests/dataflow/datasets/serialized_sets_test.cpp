@@ -382,7 +382,7 @@ TEST_F(SerializedSetsTest, EveryChangedByteOfAnArchiveIsFoundByItsChecksumOrItsL
   EXPECT_GT(refused, 200U);
 }
 
-TEST_F(SerializedSetsTest, ADatapointThatIsNoneCostsItselfAlone) {
+TEST_F(SerializedSetsTest, AnInvalidDatapointCostsNoOther) {
   if (!python_has("numpy")) GTEST_SKIP() << "needs /usr/bin/python3 with NumPy (python3-numpy)";
   run_python(R"(
 import sys, numpy as np

@@ -199,7 +199,7 @@ TEST_F(StreamSourceTest, ASampleThatGoesAwayIsDamageAsWell) {
   EXPECT_TRUE(says(errors.back(), "it no longer exists"));
 }
 
-TEST_F(StreamSourceTest, WhatDecompressesToMuchIsRefusedBeforeItIs) {
+TEST_F(StreamSourceTest, TooLargeContentsAreRefusedBeforeTheyAreDecompressed) {
   // The file has a thousandth of this size.
   const std::string zeros(std::size_t{64} << 20, '\0');
   const std::string good = tar_file("a.jpg", "A") + tar_file("a.cls", "1");
@@ -226,7 +226,7 @@ TEST_F(StreamSourceTest, WhatDecompressesToMuchIsRefusedBeforeItIs) {
   EXPECT_TRUE(says(errors[0], "it has 1099511627776 bytes, and max_record is 268435456"));
 }
 
-TEST_F(StreamSourceTest, WhatCannotBeUsedIsSaidBeforeTheRun) {
+TEST_F(StreamSourceTest, UnusableStreamsAreReportedBeforeTheRun) {
   pack("tfrecord base=0 compress=gzip");
   EXPECT_TRUE(says(refusal("tfrecord"), "first class is 1"));
   plan_.classes = 2;

@@ -91,7 +91,7 @@ TEST_F(TfRecordSourceTest, BoxesOfObjectsComeWithTheirSampleFromEverySource) {
   }
 }
 
-TEST_F(TfRecordSourceTest, OptionsThatDoNotFitAreSaidBeforeTheRun) {
+TEST_F(TfRecordSourceTest, InvalidOptionsAreReportedBeforeTheRun) {
   pack("tfrecord base=0");
   EXPECT_TRUE(says(refusal("tfrecord"), "label is 0, and the first class is 1"));
   const std::string key = refusal("tfrecord:image_key=jpeg,label_base=0");

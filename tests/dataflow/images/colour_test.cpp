@@ -297,7 +297,7 @@ TEST(Colour, DrawsLieWithinTheirBounds) {
   EXPECT_NEAR(lighting / variance, 1, 0.08);
 }
 
-TEST(Colour, NamesAreThoseOfTheTable) {
+TEST(Colour, NamesMatchTheTable) {
   for (std::size_t i = 0; i < std::size(kColourValues); ++i) {
     EXPECT_EQ(parse_colour("jpeg", kColourValues[i].name), static_cast<Colour>(i));
   }

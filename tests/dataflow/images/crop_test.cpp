@@ -188,7 +188,7 @@ TEST(TfBoxCrop, EachCoversATenthOfABoxOrIsTheWholeImage) {
   EXPECT_LT(whole, 10);
 }
 
-TEST(TfBoxCrop, PlacesAreUniformAmongThoseThatCoverATenthOfTheBox) {
+TEST(TfBoxCrop, PlacesThatCoverATenthOfTheBoxAreUniform) {
   // A box of 100 x 375 at the left: a crop of w columns whose left edge is x covers
   // min(100, x + w) - x of its columns if that is not negative, and its rows' share.
   const ObjectBox box[] = {{0, 0, 0.2F, 1}};

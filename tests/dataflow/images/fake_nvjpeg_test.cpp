@@ -113,7 +113,7 @@ TEST_F(FakeNvjpeg, FailuresOfTheGpuEndTheRunByName) {
   EXPECT_NO_THROW(row_of(*small, file));
 }
 
-TEST_F(FakeNvjpeg, WithoutAGpuTheReasonIsSaid) {
+TEST_F(FakeNvjpeg, WithoutAGpuTheErrorGivesTheReason) {
   fake_cuda_restart("devices=0");
   EXPECT_TRUE(says(thrown_by<Unavailable>([] { make_jpeg_decoder("engine=nvjpeg"); }),
                    "no CUDA-capable device is detected; take engine=auto"));

@@ -35,7 +35,7 @@ TEST(Nvjpeg, WithoutItTheReasonAndAnotherEngineAreNamed) {
 
 /// Another inverse DCT and another rounding of colours differ by a few units; chroma is
 /// interpolated at slightly different places.
-TEST(Nvjpeg, PixelsAreNearThoseOfLibjpeg) {
+TEST(Nvjpeg, PixelsAreCloseToLibjpeg) {
   const std::string reason = reason_against_nvjpeg();
   if (!reason.empty()) GTEST_SKIP() << reason;
   constexpr ImageShape kShape{96, 128, 3};

@@ -50,7 +50,7 @@ class FileReaderTest : public testing::TestWithParam<const char*> {
 #define SKIP_WHERE_THE_SYSTEM_REFUSES() \
   if (!reason_.empty()) GTEST_SKIP() << reason_
 
-TEST_P(FileReaderTest, PartsAreThoseOfTheFile) {
+TEST_P(FileReaderTest, PartsMatchTheFile) {
   SKIP_WHERE_THE_SYSTEM_REFUSES();
   for (const std::size_t offset : {0U, 1U, 4095U, 4096U, 4097U, 131072U, 4'999'000U}) {
     for (const std::size_t count : {1U, 100U, 1123U, 4096U, 131073U, 4'194'305U}) {
@@ -78,7 +78,7 @@ TEST_P(FileReaderTest, WholeFilesOfAnySizeAreRead) {
   }
 }
 
-TEST_P(FileReaderTest, WhatCannotBeReadIsRefusedByName) {
+TEST_P(FileReaderTest, UnreadableFilesAreRefusedByName) {
   SKIP_WHERE_THE_SYSTEM_REFUSES();
   const auto refusal = [&](const std::filesystem::path& path) {
     return thrown_by<DataError>([&] { reader_->read(path.c_str(), storage_); });
@@ -164,7 +164,7 @@ TEST_P(FileReaderTest, RecordsAreTakenApartByTheirSource) {
 INSTANTIATE_TEST_SUITE_P(Ways, FileReaderTest, testing::Values("pread", "direct", "uring"),
                          [](const auto& way) { return std::string(way.param); });
 
-TEST(FileReader, WhereAFileSystemKnowsNoDirectReadsItSaysSoAndReads) {
+TEST(FileReader, AFileSystemWithoutDirectReadsIsReportedAndRead) {
   std::string note;
   const std::unique_ptr<FileReader> reader = make_file_reader("direct", "/proc/version", note);
   EXPECT_TRUE(says(note, "'/proc/version' cannot be read past the page cache"));

@@ -21,7 +21,7 @@ std::uint64_t huge_bytes_of(std::span<const std::byte> memory) {
   return huge_bytes(smaps, begin, begin + memory.size());
 }
 
-TEST(HugeBytes, AreThoseOfTheMappingsThatOverlap) {
+TEST(HugeBytes, AreTheBytesOfOverlappingMappings) {
   const std::string text =
       "00001000-00401000 rw-p 00000000 00:00 0   [heap]\n"
       "Rss:                4096 kB\n"

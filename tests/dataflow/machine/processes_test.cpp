@@ -57,7 +57,7 @@ TEST_F(Processes, MemoryIsProportionalOrElseResidentAndWorkersAreBelowChildren) 
   EXPECT_TRUE(memory.at(12).is_worker);
 }
 
-TEST_F(Processes, ThisProcessIsAmongThoseOfItsParent) {
+TEST_F(Processes, ThisProcessIsAChildOfItsParent) {
   const std::vector<std::int32_t> tree = process_tree(getppid());
   EXPECT_NE(std::ranges::find(tree, getpid()), tree.end());
   EXPECT_TRUE(memory_of_descendants(getpid()).empty());

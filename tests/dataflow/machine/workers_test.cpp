@@ -52,7 +52,7 @@ TEST(Workers, EachHasAThread) {
 }
 
 /// Like an evaluation's decoding beside a feeder that has no slot.
-TEST(Workers, ACallHasItsThreadsWhileThoseOfAnotherAllWait) {
+TEST(Workers, ACallHasItsThreadsWhileAllThreadsOfAnotherCallWait) {
   for (const std::int32_t waiting : {1, 2, 4}) {
     Meeting all_wait(waiting + 1);
     std::promise<void> end;

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "dataflow/error.h"
+#include "dataflow/net/certificate.h"
 #include "dataflow/net/curve_setup.h"
 #include "tests/support/python.h"
 #include "tests/support/temp_folder.h"
@@ -69,7 +70,7 @@ TEST_F(CurveCertificate, IsNeverOverwritten) {
   EXPECT_FALSE(std::filesystem::exists(files.secret_file));
 }
 
-TEST_F(CurveCertificate, ThatIsNoneIsRefusedWithTheReason) {
+TEST_F(CurveCertificate, AMalformedFileIsRefusedWithTheReason) {
   const net::CertificateFiles files = write("alice");
   const auto refusal = [](const auto& path) {
     return thrown_by<ConfigError>([&] { net::read_secret_certificate(path); });
@@ -101,7 +102,7 @@ TEST_F(CurveCertificate, ThatIsNoneIsRefusedWithTheReason) {
       "");
 }
 
-TEST_F(CurveCertificate, OfSeveralAreReadFromAFolderOrAFile) {
+TEST_F(CurveCertificate, SeveralAreReadFromAFolderOrAFile) {
   const std::string alice = net::read_certificate(write("alice").public_file);
   const std::string bob = net::read_certificate(write("bob").public_file);
   write_text(".hidden", "nothing");
@@ -127,8 +128,8 @@ TEST_F(CurveCertificate, GivesASocketItsRole) {
       net::read_curve({.secret = own.secret_file, .allow = alice.public_file});
   EXPECT_EQ(server.role, net::CurveSetup::Role::server);
   EXPECT_EQ(server.admission.keys.size(), 1U);
-  EXPECT_FALSE(server.admission.anybody);
-  EXPECT_TRUE(net::read_curve({.secret = own.secret_file, .allow = "any"}).admission.anybody);
+  EXPECT_FALSE(server.admission.any);
+  EXPECT_TRUE(net::read_curve({.secret = own.secret_file, .allow = "any"}).admission.any);
   const net::CurveSetup client =
       net::read_curve({.secret = own.secret_file,
                        .server_key = alice.public_file.string() + "," + bob.public_file.string()});

@@ -154,7 +154,7 @@ TEST(PoolListener, EachThatAsksMapsTheSameBytesAndKeepsThem) {
   EXPECT_TRUE(contains(refusal_of(name), "cannot be reached"));
 }
 
-TEST(PoolListener, WhoAsksCannotWrite) {
+TEST(PoolListener, ItsClientsCannotWrite) {
   const net::SharedPool pool(4096, 1);
   if ((fcntl(pool.fd(), F_GET_SEALS) & 0x10) == 0) GTEST_SKIP() << "Linux before 5.1";
   EXPECT_EQ(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, pool.fd(), 0), MAP_FAILED);
@@ -170,7 +170,7 @@ TEST(PoolListener, OtherUsersGetNothing) {
   EXPECT_EQ(listener.served(), 0);
 }
 
-TEST(PoolListener, ThoseThatConnectAndSayNothingHoldNobodyUp) {
+TEST(PoolListener, SilentConnectionsDelayNoOther) {
   const net::SharedPool pool(4096, 1);
   const net::PoolListener listener(pool.fd(), geteuid());
   const std::optional<net::UnixAddress> address = net::abstract_address(listener.name());
@@ -210,7 +210,7 @@ TEST(MappedPool, PoolsOfOtherUsersAreRefused) {
   for (const int fd : {ready[0], ready[1], done[0], done[1]}) close(fd);
 }
 
-TEST(MappedPool, WhatIsNoSealedMemfdIsRefused) {
+TEST(MappedPool, AnUnsealedFileIsRefused) {
   EXPECT_TRUE(contains(refusal_of(make_memfd(4096, 0)), "seals 0"));
   EXPECT_TRUE(contains(refusal_of(make_memfd(4096, F_SEAL_SHRINK)), "F_SEAL_GROW"));
   EXPECT_TRUE(contains(refusal_of(make_memfd(4096, F_SEAL_GROW)), "F_SEAL_SHRINK"));
@@ -263,7 +263,7 @@ TEST(MappedPool, NamesThatLeadNowhereAreRefused) {
   }
 }
 
-TEST(MappedPool, OneThatNeverAnswersIsGivenUp) {
+TEST(MappedPool, AListenerThatNeverAnswersIsGivenUp) {
   const OtherListener silent({}, 0, false);
   EXPECT_TRUE(contains(refusal_of(silent.name(), 50ms), "did not answer in time"));
   std::stop_source stop;
@@ -273,7 +273,7 @@ TEST(MappedPool, OneThatNeverAnswersIsGivenUp) {
       "a stop was requested"));
 }
 
-TEST(MappedPool, OneWhoseQueueIsFullIsGivenUp) {
+TEST(MappedPool, AListenerWithAFullQueueIsGivenUp) {
   const OtherListener silent({}, 0, false);
   const std::optional<net::UnixAddress> address = net::abstract_address(silent.name());
   std::vector<FileDescriptor> waiting;
@@ -300,7 +300,7 @@ TEST(MappedPool, LeasesLieInIt) {
   EXPECT_THROW(pool.view(64, 1), DataError);
 }
 
-TEST(MappedPool, WhatTheProducerTakesAwayReadsAsZeros) {
+TEST(MappedPool, MemoryThatTheProducerRemovesReadsAsZeros) {
   const FileDescriptor fd = make_memfd(4096, kSizeSeals);
   const char byte = 5;
   ASSERT_EQ(pwrite(fd.get(), &byte, 1, 0), 1);

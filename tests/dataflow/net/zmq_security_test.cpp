@@ -61,7 +61,7 @@ class CurveSockets : public ::testing::Test {
   int clients_ = 0;
 };
 
-TEST_F(CurveSockets, LetInWhoIsKnownAndNobodyElse) {
+TEST_F(CurveSockets, AdmitKnownKeysOnly) {
   const net::CurveKeys server_keys = net::make_curve_keys(), known = net::make_curve_keys(),
                        stranger = net::make_curve_keys();
   zmq::context_t context, elsewhere;

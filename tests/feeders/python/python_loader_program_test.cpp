@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/run/child_process.h"
+#include "bench/run/processes/child_process.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
 

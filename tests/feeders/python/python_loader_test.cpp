@@ -276,7 +276,7 @@ TEST_F(PythonLoader, FaultsDuringARunComeAfterTheBatchesBeforeThem) {
   }
 }
 
-TEST_F(PythonLoader, OneThatHangsEndsTheRunWithinItsTimeout) {
+TEST_F(PythonLoader, ALoaderThatHangsEndsTheRunWithinItsTimeout) {
   const std::unique_ptr<Feeder> feeder = make(text("hangs"), 300ms);
   const std::string said = thrown_by<TimeoutError>([&] { take(*feeder, 9); });
   EXPECT_TRUE(says(said, "yielded no batch"));

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "feeders/remote/wire/framed_texts.h"
 #include "tests/feeders/remote/sender_fixture.h"
 
 namespace penstock {
@@ -58,7 +59,7 @@ std::vector<FrameList> eventful_messages() {
           framed_message(end, {})};
 }
 
-TEST_F(CreditConsume, AccountsAreThoseOfProducersThatPush) {
+TEST_F(CreditConsume, AccountsEqualTheAccountsOfPush) {
   const std::vector<std::uint64_t> arrive{0, 3, 2, 6};
   Consumer credited("credit=9,endpoint=" + endpoint() + "-credit", 20s, kSkip);
   Consumer pushed("endpoint=" + endpoint() + "-push", 20s, kSkip);
@@ -98,7 +99,7 @@ TEST_F(CreditConsume, AccountsAreThoseOfProducersThatPush) {
   EXPECT_TRUE(says(pushed.all_notes(), missing));
 }
 
-TEST_F(CreditConsume, WhatCameWithoutACreditIsRefusedAndNotMissing) {
+TEST_F(CreditConsume, ABatchWithoutACreditIsRefusedAndNotMissing) {
   Consumer consumer(options(), 20s, kSkip, {.slots = 8});
   BareProducer producer(endpoint());
   producer.send_hello();
@@ -122,12 +123,13 @@ TEST_F(CreditConsume, StrangersAreInNoAccounts) {
   ASSERT_TRUE(reaches(consumer, "messages_rejected", 2));
   producer.send_batch(0);
   EXPECT_EQ(consumer.next(), 0U);
+  EXPECT_TRUE(says(consumer.all_notes(), "not accepted"));
   EXPECT_EQ(consumer.counter("producers_seen"), 1);
   EXPECT_EQ(consumer.counter("images_sent"), 4);
   EXPECT_EQ(consumer.counter("images_rejected"), 0);
 }
 
-TEST_F(CreditConsume, TheDataEndWithThoseThatAreWaitedFor) {
+TEST_F(CreditConsume, TheDataEndWithTheExpectedProducers) {
   RunningConsumer consumer(options(",producers=2"));
   Server first(endpoint(), false, Way::credit), second(endpoint(), false, Way::shared);
   first.feed(0, 3);
@@ -144,7 +146,7 @@ TEST_F(CreditConsume, TheDataEndWithThoseThatAreWaitedFor) {
   EXPECT_TRUE(says(consumer.all_notes(), "of a batch's time its producer made it"));
 }
 
-TEST_F(CreditConsume, WhoComesBackGoesOnWithItsAccount) {
+TEST_F(CreditConsume, AProducerThatComesBackContinuesItsAccount) {
   RunningConsumer consumer(options());
   {
     BareProducer producer(endpoint());

@@ -17,6 +17,7 @@
 #include "dataflow/net/shared_memory/shared_pool.h"
 #include "feeders/remote/receive/clock_bounds.h"
 #include "feeders/remote/wire/framed.h"
+#include "feeders/remote/wire/framed_texts.h"
 #include "tests/feeders/remote/zmq_fixture.h"
 #include "tests/support/framed_messages.h"
 

@@ -45,7 +45,7 @@ TEST_F(CreditLapse, OthersGetWhatASilentOneLeavesUnused) {
   }
 }
 
-TEST_F(CreditLapse, WhoComesBackByTheCreditThatWasLeftTakesPartAgain) {
+TEST_F(CreditLapse, AProducerThatUsesItsLastCreditTakesPartAgain) {
   RunningConsumer consumer(options(), 10s);
   BareProducer silent(endpoint(), 1), busy(endpoint(), 2);
   silent.enter(6);
@@ -61,7 +61,7 @@ TEST_F(CreditLapse, WhoComesBackByTheCreditThatWasLeftTakesPartAgain) {
   silent.await_credit(4);  // half of the room
 }
 
-TEST_F(CreditLapse, WhatWasOnItsWayIsTakenOnce) {
+TEST_F(CreditLapse, BatchesInFlightAreTakenOnce) {
   RunningConsumer consumer(options(), 10s, {}, {.slots = 16});
   BareProducer silent(endpoint(), 1), busy(endpoint(), 2);
   silent.enter(6);
@@ -78,7 +78,7 @@ TEST_F(CreditLapse, WhatWasOnItsWayIsTakenOnce) {
   silent.await_credit(7);
 }
 
-TEST_F(CreditLapse, NothingLapsesWhereNobodyWaits) {
+TEST_F(CreditLapse, NoCreditLapsesIfNoProducerWaits) {
   RunningConsumer consumer("credit=3,endpoint=" + endpoint(), 5s);
   BareProducer silent(endpoint(), 1), busy(endpoint(), 2);
   silent.enter(3);
@@ -131,7 +131,7 @@ class SlowProcess {
 
 class StoppedProducer : public CreditConsume, public ::testing::WithParamInterface<bool> {};
 
-TEST_P(StoppedProducer, HoldsUpNobodyAndLosesNothingWhenItGoesOn) {
+TEST_P(StoppedProducer, DelaysNoOtherAndLosesNothingWhenItGoesOn) {
   const bool shared = GetParam();
   SlowProcess slow(endpoint(), shared);  // started before this process has threads
   RunningConsumer consumer("credit=2,credit_together=2,endpoint=" + endpoint(), 20s);

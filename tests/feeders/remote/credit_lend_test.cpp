@@ -174,7 +174,7 @@ TEST_F(CreditLend, EachOfManyLeasesComesBackOnce) {
   EXPECT_EQ(consumer.counter("bytes_lent"), static_cast<std::int64_t>(360 * kBatches));
 }
 
-TEST_F(CreditLend, WhatAProducerThatIsGoneLentStaysAndIsCounted) {
+TEST_F(CreditLend, LoansOfALostProducerStayAndAreCounted) {
   RunningConsumer consumer(options(), 20s, {}, ring(4));
   std::vector<ReadLease> held;
   {
@@ -205,7 +205,7 @@ TEST_F(CreditLend, WhatAProducerThatIsGoneLentStaysAndIsCounted) {
   ASSERT_TRUE(returns(other, 11));  // and none of the first producer's leases
 }
 
-TEST_F(CreditLend, WhatAFeederThatHasEndedLentStays) {
+TEST_F(CreditLend, LoansOutliveTheFeeder) {
   RunningConsumer consumer(options(), 20s, {}, ring(3));
   BarePool pool;
   BareProducer producer(endpoint());
@@ -270,7 +270,7 @@ class ChoosyDevice final : public Device {
   HostDevice host_;
 };
 
-TEST_F(CreditLend, WhatADeviceCannotReadIsCopied) {
+TEST_F(CreditLend, MemoryThatADeviceCannotReadIsCopied) {
   SteadyClock clock;
   ChoosyDevice device(clock);
   RunningConsumer consumer(options(), 20s, {}, ring(3, &device));

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <set>
 
+#include "feeders/remote/wire/framed_texts.h"
 #include "tests/feeders/remote/sender_fixture.h"
 
 namespace penstock {
@@ -87,7 +88,7 @@ TEST_F(SenderTest, AWelcomeToOtherBatchesIsRefused) {
   EXPECT_TRUE(says(text, "of 10 classes; these are 4 x 5x6x3 of 100 classes"));
 }
 
-TEST_F(SenderTest, WhatNoConsumerSaysEndsIt) {
+TEST_F(SenderTest, AMessageThatNoConsumerSendsEndsIt) {
   BareConsumer consumer(endpoint_);
   Server server(endpoint_, false, Way::credit);
   server.start();

@@ -28,7 +28,7 @@ TEST(CreditScheduler, EachProducerGetsItsShareAndNoMore) {
   EXPECT_EQ(book.under_way(), 6);
 }
 
-TEST(CreditScheduler, WhatHasComeHoldsItsRoomUntilItIsGivenBack) {
+TEST(CreditScheduler, AReceivedBatchHoldsItsRoomUntilItIsReturned) {
   remote::CreditScheduler book(2, 100);
   book.add(1);
   book.grant();
@@ -72,7 +72,7 @@ TEST(CreditScheduler, MoreProducersThanRoomTakeTurns) {
   for (const auto& [producer, count] : batches) EXPECT_GE(count, 15) << producer;
 }
 
-TEST(CreditScheduler, OneThatSendsNothingKeepsItsShareAlone) {
+TEST(CreditScheduler, AProducerThatSendsNothingKeepsItsShareOnly) {
   remote::CreditScheduler book(8, 8);
   book.add(1);
   book.add(2);
@@ -87,7 +87,7 @@ TEST(CreditScheduler, OneThatSendsNothingKeepsItsShareAlone) {
   EXPECT_EQ(book.granted(2), 54U);
 }
 
-TEST(CreditScheduler, WhoeverGoesLeavesItsRoomToTheOthers) {
+TEST(CreditScheduler, AProducerThatGoesLeavesItsRoomToOthers) {
   remote::CreditScheduler book(8, 4);
   book.add(1);
   book.add(2);
@@ -102,7 +102,7 @@ TEST(CreditScheduler, WhoeverGoesLeavesItsRoomToTheOthers) {
 
 constexpr std::int64_t kNow = 1'700'000'000'000'000'000;
 
-TEST(CreditScheduler, WhatOneThatRetiresHasNotUsedIsFreeForOthers) {
+TEST(CreditScheduler, UnusedCreditsOfARetiredProducerAreFree) {
   remote::CreditScheduler book(2, 2);
   book.add(1);
   book.grant();
@@ -119,7 +119,7 @@ TEST(CreditScheduler, WhatOneThatRetiresHasNotUsedIsFreeForOthers) {
   EXPECT_EQ(book.under_way(), 2);
 }
 
-TEST(CreditScheduler, WhatASilentOneLeavesUnusedLapsesButForOne) {
+TEST(CreditScheduler, UnusedCreditsOfASilentProducerLapseButForOne) {
   remote::CreditScheduler book(8, 6);
   book.add(1);
   book.grant();
@@ -139,7 +139,7 @@ TEST(CreditScheduler, WhatASilentOneLeavesUnusedLapsesButForOne) {
   EXPECT_FALSE(book.is_short());
 }
 
-TEST(CreditScheduler, OneThatComesBackTakesPartAgain) {
+TEST(CreditScheduler, AProducerThatComesBackTakesPartAgain) {
   remote::CreditScheduler book(2, 2);
   book.add(1);
   book.grant();
@@ -157,7 +157,7 @@ TEST(CreditScheduler, OneThatComesBackTakesPartAgain) {
   EXPECT_EQ(book.granted(1), 2U);
 }
 
-TEST(CreditScheduler, WhatWasOnItsWayWhenItsCreditLapsedIsTaken) {
+TEST(CreditScheduler, ABatchInFlightWhenItsCreditLapsedIsTaken) {
   remote::CreditScheduler book(3, 3);
   book.add(1);
   book.grant();
@@ -172,7 +172,7 @@ TEST(CreditScheduler, WhatWasOnItsWayWhenItsCreditLapsedIsTaken) {
   EXPECT_EQ(book.under_way(), 3);
 }
 
-TEST(CreditScheduler, OneThatLapsedMayRetireOrGo) {
+TEST(CreditScheduler, AProducerWhoseCreditsLapsedMayRetireOrGo) {
   for (const bool retires : {true, false}) {
     remote::CreditScheduler book(2, 2);
     book.add(1);
@@ -190,7 +190,7 @@ TEST(CreditScheduler, OneThatLapsedMayRetireOrGo) {
   }
 }
 
-TEST(CreditScheduler, WhateverLapsesNoneHasMoreThanItsOwn) {
+TEST(CreditScheduler, NoProducerExceedsItsOwnCreditsAfterLapses) {
   constexpr std::int64_t kCredit = 3, kTogether = 5;
   constexpr remote::CreditScheduler::Producer kProducers = 4;
   remote::CreditScheduler book(kCredit, kTogether);

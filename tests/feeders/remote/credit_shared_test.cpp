@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "feeders/remote/wire/framed_texts.h"
 #include "tests/feeders/remote/credit_fixture.h"
 
 namespace penstock {
@@ -50,49 +51,7 @@ TEST_F(CreditConsume, BatchesOfAPoolWhoseOwnerIsGoneAreStillRead) {
   EXPECT_EQ(consumer.next(), 5U);
 }
 
-TEST_F(CreditConsume, LeasesThatLieOutsideAreRefusedAndReturned) {
-  RunningConsumer consumer(options(), 20s, kSkip);
-  BarePool pool;
-  BareProducer producer(endpoint());
-  producer.enter(2, pool.hello());
-  const remote::FramedLease good = pool.fill(3, 1, 9);
-  std::vector<remote::FramedLease> bad(5, good);
-  bad[0].offset = 4 * 4096;
-  bad[1].offset = std::uint64_t{0} - 4096;
-  bad[2].bytes = std::uint64_t{0} - 1;
-  bad[3].bytes = 100;  // too few for a batch
-  bad[4].bytes = 3 * 4096 + 1;
-  std::uint64_t sequence = 0;
-  for (const remote::FramedLease& lease : bad) {
-    producer.await_credit(sequence + 1);
-    producer.lend(sequence, lease);
-    ++sequence;
-    EXPECT_TRUE(reaches(consumer, "messages_rejected", static_cast<std::int64_t>(sequence)));
-  }
-  producer.await_credit(sequence + 1);
-  producer.lend(sequence, good);
-  EXPECT_EQ(consumer.next(), 3U);
-  while (producer.returned().size() < 6) ASSERT_TRUE(producer.hear_any().has_value());
-  EXPECT_TRUE(says(consumer.all_notes(), "ends beyond its pool"));
-}
-
-TEST_F(CreditConsume, LeasesOfImageFilesAreRefused) {
-  RunningConsumer consumer(options(), 20s, kSkip);
-  BarePool pool;
-  BareProducer producer(endpoint());
-  producer.enter(2, pool.hello());
-  remote::FramedHeader header = producer.batch_header(0);
-  header.encoding = remote::FramedEncoding::jpeg;
-  header.flags = remote::kFramedShared;
-  header.height = header.width = header.channels = 0;
-  producer.send(framed_message(header, {lease_frame(pool.fill(0, 0, 1))}));
-  EXPECT_TRUE(reaches(consumer, "messages_rejected", 1));
-  EXPECT_TRUE(says(consumer.all_notes(), "expected pixels"));
-  producer.lend(1, pool.fill(1, 0, 2));
-  EXPECT_EQ(consumer.next(), 1U);
-}
-
-TEST_F(CreditConsume, PoolsThatAreNoneAreRefusedByName) {
+TEST_F(CreditConsume, InvalidPoolsAreRefusedByName) {
   RunningConsumer consumer(options(",max_pool=16384"), 20s, kSkip);
   const auto refusal_of = [&](const remote::FramedHello& hello) {
     BareProducer producer(endpoint(), 7 + hello.pool.size());
@@ -114,7 +73,7 @@ TEST_F(CreditConsume, PoolsThatAreNoneAreRefusedByName) {
   EXPECT_EQ(consumer.counter("producers_welcomed"), 0);
 }
 
-TEST_F(CreditConsume, WhereMemoryIsToBeSharedOthersAreRefused) {
+TEST_F(CreditConsume, ProducersWithoutAPoolAreRefusedIfSharedMemoryIsRequired) {
   RunningConsumer consumer(options(",shared_memory=true"), 20s, kSkip);
   BareProducer plain(endpoint());
   plain.send_hello();

@@ -46,7 +46,7 @@ class DeliveryTimesTest : public testing::Test {
   remote::DeliveryTimes times_{probe_, -1};
 };
 
-TEST_F(DeliveryTimesTest, MeansAreThoseOfTheWindowAlone) {
+TEST_F(DeliveryTimesTest, MeansCoverTheWindowAlone) {
   add(batch(900'000, 900'000), 900'000);
   const std::vector<StageSums> begin = now();
   for (std::int64_t i = 1; i <= 9; ++i) add(batch(1'000 * i, 100 * i), 10 * i);
@@ -82,7 +82,7 @@ TEST_F(DeliveryTimesTest, TheWidestBoundOfAllProducersIsStated) {
   EXPECT_DOUBLE_EQ(probe_.facts().at("hand_off_clock_bound_us"), 200);
 }
 
-TEST_F(DeliveryTimesTest, WaysByClocksThatNobodyKnowsAreThoseBeyondTheShortest) {
+TEST_F(DeliveryTimesTest, DelaysByUnknownClocksAreRelativeToTheShortest) {
   const std::vector<StageSums> begin = now();
   const std::int64_t off = 300'000'000'000;
   for (const std::int64_t way : {500, 400, 900}) add(batch(10, 10), off + way, std::nullopt);
@@ -92,7 +92,7 @@ TEST_F(DeliveryTimesTest, WaysByClocksThatNobodyKnowsAreThoseBeyondTheShortest) 
   EXPECT_DOUBLE_EQ(found.at("hand_off_clocks_unknown"), 1);
 }
 
-TEST_F(DeliveryTimesTest, WhatIsNotKnownOrCannotBeIsLeftOut) {
+TEST_F(DeliveryTimesTest, UnknownOrImpossibleTimesAreLeftOut) {
   const std::vector<StageSums> begin = now();
   times_.add({.producer = 1}, 5, kOurs);
   times_.add({.producer = 1, .sent_ns = 5}, 9, kOurs);
@@ -176,7 +176,7 @@ TEST(HandOffTimes, OtherClocksAreTakenBeyondTheShortestWay) {
   EXPECT_DOUBLE_EQ(summary.way_p99, 1e-9 * 9 * 99);
 }
 
-TEST(HandOffTimes, WhatIsNotKnownOrRunsBackwardsIsLeftOut) {
+TEST(HandOffTimes, UnknownOrNegativeTimesAreLeftOut) {
   remote::HandOffTimes times;
   times.add({.producer = 1}, 5, true);
   times.add({.producer = 1, .sent_ns = 5}, 5, true);

@@ -6,6 +6,7 @@
 
 #include "dataflow/error.h"
 #include "feeders/remote/wire/batch_message.h"
+#include "feeders/remote/wire/framed_texts.h"
 #include "tests/support/framed_messages.h"
 #include "tests/support/thrown_by.h"
 
@@ -288,7 +289,7 @@ TEST(FramedText, NamesAreMadePrintableAndCut) {
             "a?\"b?");
 }
 
-TEST(FramedText, HellosThatAreNoneAreNamed) {
+TEST(FramedText, InvalidHellosAreNamed) {
   EXPECT_TRUE(says(refusal_of_hello(""), "is no JSON object"));
   EXPECT_TRUE(says(refusal_of_hello("[1]"), "is no JSON object"));
   EXPECT_TRUE(says(refusal_of_hello("{\"name\":\"\xff\"}"), "is no JSON object"));

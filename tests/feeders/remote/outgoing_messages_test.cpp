@@ -7,6 +7,7 @@
 #include "feeders/remote/send/frame_memory.h"
 #include "feeders/remote/send/sender.h"
 #include "feeders/remote/wire/framed.h"
+#include "feeders/remote/wire/framed_texts.h"
 #include "tests/feeders/remote/sender_fixture.h"
 #include "tests/support/python.h"
 #include "tests/support/thrown_by.h"

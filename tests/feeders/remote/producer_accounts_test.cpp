@@ -56,7 +56,7 @@ std::string refusal(remote::ProducerAccounts& accounts, const remote::FramedHead
   return text;
 }
 
-TEST(ProducerAccounts, WhatComesInOrderIsReceived) {
+TEST(ProducerAccounts, BatchesInOrderAreReceived) {
   remote::ProducerAccounts accounts;
   for (std::uint64_t i = 0; i < 10; ++i) accounts.received(batch(i));
   EXPECT_EQ(accounts.flow(1), Flow::coming);
@@ -71,7 +71,7 @@ TEST(ProducerAccounts, WhatComesInOrderIsReceived) {
                                                       .images_received = images_before(10)}));
 }
 
-TEST(ProducerAccounts, WhatIsSkippedIsMissingUntilItComes) {
+TEST(ProducerAccounts, SkippedBatchesAreMissingUntilTheyArrive) {
   remote::ProducerAccounts accounts;
   accounts.received(batch(2));
   EXPECT_EQ(accounts.totals().batches_missing, 2U);
@@ -163,7 +163,7 @@ TEST(ProducerAccounts, AShapeIsKept) {
   EXPECT_TRUE(says(refusal(accounts, jpeg), "sends JPEG files in message 1"));
 }
 
-TEST(ProducerAccounts, ThoseOfWhomImagesAreMissingAreNamed) {
+TEST(ProducerAccounts, ProducersWithMissingImagesAreNamed) {
   remote::ProducerAccounts accounts;
   EXPECT_TRUE(accounts.absences(2).empty());
   for (std::uint64_t producer = 1; producer <= 4; ++producer) {
@@ -222,7 +222,7 @@ TEST(ProducerAccounts, TheNumberOfProducersIsBounded) {
   EXPECT_TRUE(adds_up(accounts.totals()));
 }
 
-TEST(ProducerAccounts, OneThatHasLeftGivesWay) {
+TEST(ProducerAccounts, AProducerThatHasLeftIsReplaced) {
   remote::ProducerAccounts accounts({.producers = 2, .gaps = 4});
   const auto hello = [&](std::uint64_t producer) {
     remote::FramedHeader header = batch(0, producer);
@@ -267,7 +267,7 @@ TEST(ProducerAccounts, AProducerThatKeepsDyingIsLetInAgain) {
   EXPECT_TRUE(adds_up(accounts.totals()));
 }
 
-TEST(ProducerAccounts, WhoeverIsNotSilentIsNotForgotten) {
+TEST(ProducerAccounts, AnActiveProducerIsNotForgotten) {
   remote::ProducerAccounts accounts({.producers = 4, .gaps = 4, .silence = 20});
   for (std::uint64_t i = 0; i < 20; ++i) {
     for (std::uint64_t p = 1; p <= 4; ++p) accounts.received(batch(i, p));

@@ -64,7 +64,7 @@ class SenderWays : public SenderToConsumer, public ::testing::WithParamInterface
 INSTANTIATE_TEST_SUITE_P(Ways, SenderWays, ::testing::Values(Way::push, Way::credit, Way::shared),
                          [](const auto& test) { return name_of(test.param); });
 
-TEST_P(SenderWays, WhatWasSentArrivesAlthoughTheSenderIsGone) {
+TEST_P(SenderWays, SentBatchesArriveAfterTheSenderEnds) {
   RunningConsumer consumer(options_for(GetParam()));
   std::jthread sending([&] {
     Server server(endpoint_, false, GetParam());

@@ -14,14 +14,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Half the time that the contract allows for stopping.
-constexpr auto kPrompt = 500ms;
-
-std::vector<std::byte> text_bytes(std::string_view text) {
-  const auto bytes = std::as_bytes(std::span(text));
-  return {bytes.begin(), bytes.end()};
-}
-
 TEST_F(ZmqConsume, CountsWhatItReceivesAndUnpacksAndItsWaits) {
   RunningConsumer consumer("endpoint=" + endpoint());
   const auto waits = [&] {
@@ -52,36 +44,6 @@ TEST_F(ZmqConsume, CountsWhatItReceivesAndUnpacksAndItsWaits) {
   EXPECT_EQ(unpack.wait_in.until(now).ns, 0);
 }
 
-TEST_F(ZmqConsume, RubbishBetweenGoodMessagesIsCountedDescribedAndSkipped) {
-  RunningConsumer consumer("endpoint=" + endpoint());
-  Producer producer(endpoint(), false);
-  BatchSpec larger = kSmall, smaller = kSmall;
-  larger.images = 6;
-  smaller.images = 3;
-  const std::vector<std::byte> good = message_of(kSmall, 1);
-  producer.send(message_of(kSmall, 0));
-  producer.send(std::vector<std::byte>());
-  producer.send(text_bytes("GET / HTTP/1.1"));
-  producer.send(std::vector<std::byte>(good.begin(), good.end() - 1));
-  producer.send(message_of(larger, 0));
-  producer.send(message_of(smaller, 0));
-  producer.send(good);
-  producer.send(std::vector<std::byte>(5000, std::byte{0xff}));
-  producer.send(message_of(kSmall, 2));
-  for (std::uint64_t i = 0; i < 3; ++i) EXPECT_EQ(consumer.next(), i);
-  consumer.stop();
-  EXPECT_EQ(consumer.counter("messages_received"), 9);
-  EXPECT_EQ(consumer.counter("messages_rejected"), 6);
-  const std::vector<std::string> notes = consumer.notes();
-  ASSERT_EQ(notes.size(), 6U);
-  EXPECT_TRUE(says(notes[0], "message 2 of process "));
-  EXPECT_TRUE(says(notes[0], "0 bytes"));
-  EXPECT_TRUE(says(notes[1], "is the producer's format zmq_op?"));
-  EXPECT_TRUE(says(notes[3], "uint8 [6,5,6,3]"));
-  EXPECT_TRUE(says(notes[3], "; a run with --batch-size 6 takes it"));
-  EXPECT_TRUE(says(notes[4], "uint8 [3,5,6,3]"));
-}
-
 TEST_F(ZmqConsume, EqualRefusalsAreNotedOnce) {
   RunningConsumer consumer("endpoint=" + endpoint());
   Producer producer(endpoint(), false);
@@ -108,84 +70,6 @@ TEST_F(ZmqConsume, AFirstMessageThatNeverFitsEndsTheRunAtOnce) {
                    "messages with --on-bad-sample skip"));
 }
 
-TEST_F(ZmqConsume, MessagesOfSeveralFramesAreDrainedAndRefused) {
-  RunningConsumer consumer("endpoint=" + endpoint());
-  Producer producer(endpoint(), false);
-  for (int frame = 0; frame < 4; ++frame) producer.send(message_of(kSmall, 9), true);
-  producer.send(message_of(kSmall, 9));
-  producer.send(message_of(kSmall, 1));
-  EXPECT_EQ(consumer.next(), 1U);
-  consumer.stop();
-  EXPECT_EQ(consumer.counter("messages_rejected"), 1);
-  ASSERT_EQ(consumer.notes().size(), 1U);
-  EXPECT_TRUE(says(consumer.notes()[0], "5 frames"));
-}
-
-TEST_F(ZmqConsume, BadMessagesFailTheRunWhereThePolicySaysSo) {
-  RunningConsumer consumer("endpoint=" + endpoint(), 20s, {BadSamplePolicy::Action::fail});
-  Producer producer(endpoint(), false);
-  producer.send(message_of(kSmall, 0));
-  producer.send(text_bytes("rubbish"));
-  EXPECT_EQ(consumer.next(), 0U);
-  const std::string text = thrown_by<DataError>([&] { consumer.next(); });
-  EXPECT_TRUE(says(text, "message 2"));
-}
-
-TEST_F(ZmqConsume, BadMessagesBeyondTheLimitFailTheRun) {
-  RunningConsumer consumer("endpoint=" + endpoint(), 20s, {BadSamplePolicy::Action::skip, 1});
-  Producer producer(endpoint(), false);
-  producer.send(text_bytes("rubbish"));
-  producer.send(message_of(kSmall, 0));
-  producer.send(text_bytes("rubbish"));
-  EXPECT_EQ(consumer.next(), 0U);
-  EXPECT_TRUE(says(thrown_by<DataError>([&] { consumer.next(); }), "limit=1"));
-}
-
-TEST_F(ZmqConsume, NoProducerIsATimeoutThatNamesTheEndpointAndWhatToStart) {
-  std::string text;
-  EXPECT_TRUE(is_prompt(200ms + kPrompt, [&] {
-    Consumer consumer("endpoint=" + endpoint(), 200ms);
-    const auto started = std::chrono::steady_clock::now();
-    consumer.start();
-    text = thrown_by<TimeoutError>([&] { consumer.next(); });
-    return std::chrono::steady_clock::now() - started;
-  }));
-  for (const std::string& part :
-       {endpoint(), std::string("0.2 s"), std::string("this side binds"),
-        std::string("no producer ever connected"), std::string("penstock serve --endpoint")}) {
-    EXPECT_TRUE(says(text, part));
-  }
-}
-
-TEST_F(ZmqConsume, SilenceAfterBatchesIsATimeoutToo) {
-  EXPECT_TRUE(with_patience([&](std::chrono::milliseconds timeout) {
-    Consumer consumer("endpoint=" + endpoint(), timeout);
-    Producer producer(endpoint(), false);
-    producer.send(message_of(kSmall, 0));
-    consumer.start();
-    if (!comes(consumer, 0)) return false;
-    const std::string text = thrown_by<TimeoutError>([&] { consumer.next(); });
-    EXPECT_TRUE(says(text, "a producer is connected but silent"));
-    return true;
-  }));
-}
-
-TEST_F(ZmqConsume, NothingButRubbishIsATimeoutThatDescribesIt) {
-  std::string text;
-  EXPECT_TRUE(with_patience([&](std::chrono::milliseconds timeout) {
-    Consumer consumer("endpoint=" + endpoint(), timeout);
-    Producer producer(endpoint(), false);
-    producer.abandon();
-    std::jthread sending([&](const std::stop_token& stop) {
-      while (!stop.stop_requested()) producer.try_send(text_bytes("rubbish"));
-    });
-    consumer.start();
-    text = thrown_by<TimeoutError>([&] { consumer.next(); });
-    return contains(text, "messages were refused, the last: message ");
-  })) << text;
-  EXPECT_TRUE(says(text, "no usable batch came over "));
-}
-
 TEST_F(ZmqConsume, ProducersOfTooLargeMessagesAreCutOffAndTheTimeoutSaysWhy) {
   std::string text;
   EXPECT_TRUE(with_patience([&](std::chrono::milliseconds timeout) {
@@ -197,28 +81,6 @@ TEST_F(ZmqConsume, ProducersOfTooLargeMessagesAreCutOffAndTheTimeoutSaysWhy) {
     EXPECT_EQ(consumer.counter("messages_received"), 0);
     return contains(text, "max_message = 2000 bytes");
   })) << text;
-}
-
-TEST_F(ZmqConsume, AStopEndsTheWaitAtOnce) {
-  EXPECT_TRUE(is_prompt(kPrompt, [&] {
-    RunningConsumer consumer("endpoint=" + endpoint());
-    Producer producer(endpoint(), false);
-    producer.send(message_of(kSmall, 0));
-    EXPECT_EQ(consumer.next(), 0U);  // the feeder waits for the next message
-    const auto took = consumer.stop();
-    EXPECT_EQ(consumer.next(), std::nullopt);
-    return took;
-  }));
-}
-
-TEST_F(ZmqConsume, AStopEndsAFullRingAtOnce) {
-  EXPECT_TRUE(is_prompt(kPrompt, [&] {
-    RunningConsumer consumer("endpoint=" + endpoint());
-    Producer producer(endpoint(), false);
-    for (std::uint64_t i = 0; i < 6; ++i) producer.send(message_of(kSmall, i));
-    EXPECT_EQ(consumer.next(), 0U);
-    return consumer.stop();
-  }));
 }
 
 TEST_F(ZmqConsume, TheSocketFileGoesWithTheFeeder) {
@@ -269,7 +131,7 @@ TEST_F(ZmqConsume, AFileThatIsNoSocketIsLeftAlone) {
   EXPECT_TRUE(std::filesystem::is_regular_file(file()));
 }
 
-TEST_F(ZmqConsume, EndpointsThatCannotBeAreRefusedWithTheReason) {
+TEST_F(ZmqConsume, InvalidEndpointsAreRefusedWithTheReason) {
   const auto error_of = [](const std::string& options) {
     return thrown_by<ConfigError>([&] { Consumer consumer(options); });
   };
@@ -285,7 +147,7 @@ TEST_F(ZmqConsume, EndpointsThatCannotBeAreRefusedWithTheReason) {
   EXPECT_TRUE(says(error_of("endpoint=" + endpoint() + ",max_message=10"), "a batch has"));
 }
 
-TEST_F(ZmqConsume, AnyAddressMayBeBoundWhereTheUserAcceptsIt) {
+TEST_F(ZmqConsume, AnyAddressMayBeBoundIfTheUserAcceptsIt) {
   const ReservedPort port;
   RunningConsumer consumer("endpoint=tcp://0.0.0.0:" + port.text() + ",insecure");
   Producer producer("tcp://127.0.0.1:" + port.text(), false);
@@ -293,7 +155,7 @@ TEST_F(ZmqConsume, AnyAddressMayBeBoundWhereTheUserAcceptsIt) {
   EXPECT_EQ(consumer.next(), 0U);
 }
 
-TEST_F(ZmqConsume, ItsReserveIsBothSocketsAndTwoOnTheWay) {
+TEST_F(ZmqConsume, ItsReserveIsBothSocketsAndTwoBatchesInFlight) {
   EXPECT_EQ(Consumer("endpoint=" + endpoint() + ",hwm=5").outside_reserve(), 12);
 }
 

@@ -6,7 +6,8 @@
 
 #include <thread>
 
-#include "bench/run/child_process.h"
+#include "bench/run/processes/child_process.h"
+#include "dataflow/net/certificate.h"
 #include "dataflow/net/curve_setup.h"
 #include "feeders/remote/send/frame_memory.h"
 #include "feeders/remote/send/sender.h"
@@ -203,7 +204,7 @@ TEST_F(ZmqCurveConnecting, AConsumerMayBeTheClient) {
   EXPECT_EQ(consumer.next(), 2U);
 }
 
-TEST_F(ZmqCurveConnecting, WhoWillNeverComeInGivesUpAndSaysWhatToDo) {
+TEST_F(ZmqCurveConnecting, ARefusedClientGivesUpAndSaysWhatToDo) {
   const std::string endpoint = bind_producer(true);
   const net::CurveKeys stranger = net::make_curve_keys();
   net::write_certificate(stranger, folder_.path(), "stranger");

@@ -10,7 +10,7 @@
 #include <vector>
 #include <zmq.hpp>
 
-#include "feeders/image_decoding.h"
+#include "feeders/image_source.h"
 #include "feeders/remote/send/sender.h"
 #include "tests/feeders/decode_queue_fixture.h"
 #include "tests/feeders/remote/zmq_fixture.h"
@@ -100,20 +100,6 @@ inline FrameList batch_of(int good, int bad, std::uint64_t sequence = 0, std::ui
   remote::FramedHeader header = jpeg_header(static_cast<std::uint32_t>(files.size()), 7, sequence);
   header.images_before = before;
   return framed_message(header, jpeg_payload(views, std::vector<std::int32_t>(files.size(), 1)));
-}
-
-/// The same message without the last byte of its files.
-inline FrameList cut_short(FrameList message) {
-  message[2].pop_back();
-  return message;
-}
-
-/// The same message with a checksum, and one byte changed afterwards.
-inline FrameList spoilt(const FrameList& message) {
-  const remote::FramedHeader header = *remote::read_framed_header(message[0]);
-  FrameList frames = framed_message(header, {message.begin() + 1, message.end()}, true);
-  frames[2].back() ^= std::byte{1};
-  return frames;
 }
 
 }  // namespace penstock

@@ -6,7 +6,9 @@
 #include <thread>
 
 #include "dataflow/error.h"
+#include "feeders/image_source.h"
 #include "feeders/remote/receive/message_images.h"
+#include "feeders/remote/wire/framed_texts.h"
 #include "tests/feeders/remote/zmq_encoded_fixture.h"
 #include "tests/support/message_puller.h"
 
@@ -72,23 +74,6 @@ TEST_F(ZmqEncoded, ChecksumsAreOfWhatWasSent) {
   }
 }
 
-TEST_F(ZmqEncoded, MessagesThatWereSpoiltOnTheirWayAreSkippedBeforeTheyAreDecoded) {
-  const std::unique_ptr<Feeder> feeder = consumer(",encoded=true");
-  Producer sender(endpoint_, false);
-  sender.send(spoilt(batch_of(2, 0)));
-  sender.send(cut_short(batch_of(1, 0, 1, 2)));
-  sender.send(batch_of(spec_.images, 0, 2, 3));
-  EXPECT_EQ(consume(*feeder, spec_.images).size(), spec_.pixel_bytes());
-  const std::map<std::string, std::int64_t> counters = probe_.values();
-  EXPECT_EQ(counters.at("messages_rejected"), 2);
-  EXPECT_EQ(counters.at("images_rejected"), 3);
-  EXPECT_EQ(counters.at("images_sent"), 3 + spec_.images);
-  EXPECT_EQ(counters.at("bad_samples"), 0);
-  std::string notes;
-  for (const std::string& note : probe_.notes()) notes += note;
-  EXPECT_TRUE(says(notes, "it was changed in transit"));
-}
-
 /// The parameter: by credit?
 class EncodedWays : public ZmqEncoded, public ::testing::WithParamInterface<bool> {
  protected:
@@ -101,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(All, EncodedWays, ::testing::Bool(), [](const auto& tes
   return std::string(test.param ? "Credit" : "Push");
 });
 
-TEST_P(EncodedWays, PixelsAreThoseOfQueue) {
+TEST_P(EncodedWays, PixelsEqualTheQueueFeeder) {
   const std::string decoding = "crop=center,flip=false";
   std::vector<std::byte> expected = pass("queue:" + decoding);
   const std::size_t whole = kFiles / spec_.images * spec_.images;
@@ -115,16 +100,6 @@ TEST_P(EncodedWays, PixelsAreThoseOfQueue) {
     });
     EXPECT_EQ(consume(*feeder, static_cast<std::int32_t>(whole)), expected) << images;
   }
-}
-
-TEST_P(EncodedWays, StopsWhileNothingComes) {
-  const std::unique_ptr<Feeder> feeder = consumer(way());
-  BatchRing ring(spec_, 3, device_, MemoryKind::host, readers_, Order::relaxed, clock_);
-  std::stop_source stop;
-  std::jthread running([&] { run_to_end(*feeder, ring, stop.get_token()); });
-  stop.request_stop();
-  running.join();
-  EXPECT_FALSE(ring.next(0, {}));
 }
 
 TEST_F(ZmqEncoded, StagesAreReceivingReadingAndDecoding) {
@@ -150,31 +125,6 @@ TEST_F(ZmqEncoded, DamagedImagesAreLeftOutAndNamed) {
   EXPECT_TRUE(says(last_note(), "'image 1 of batch 0 of producer 0000000000000007'"));
 }
 
-TEST_F(ZmqEncoded, WhatIsWrongFailsTheRunWhereTheUserSaysSo) {
-  constexpr BadSamplePolicy kFail{.action = BadSamplePolicy::Action::fail},
-      kNone{.action = BadSamplePolicy::Action::skip, .limit = 0};
-  const struct {
-    const char* options;
-    BadSamplePolicy policy;
-    FrameList message;
-    const char* why;
-  } cases[] = {
-      {",encoded=true", kFail, batch_of(spec_.images, 1), "image 1 of batch 0"},
-      {",encoded=true", kNone, cut_short(batch_of(2, 0)), "limit=0"},
-      {",encoded=true", kFail,
-       framed_message(pixels_header(spec_),
-                      {FrameBytes(spec_.pixel_bytes()), FrameBytes(spec_.label_bytes())}),
-       "serve --encoded"},
-      {"", kFail, batch_of(spec_.images, 0), "encoded=true"},
-  };
-  for (const auto& [options, policy, message, why] : cases) {
-    const std::unique_ptr<Feeder> feeder = consumer(options, policy);
-    Producer sender(endpoint_, false);
-    sender.send(message);
-    EXPECT_TRUE(says(thrown_by<DataError>([&] { consume(*feeder, spec_.images); }), why));
-  }
-}
-
 TEST_F(ZmqEncoded, OptionsThatDoNotFitAreRefused) {
   const auto refusal = [&](const std::string& more) {
     return thrown_by<ConfigError>([&] { consumer(more); });
@@ -185,12 +135,6 @@ TEST_F(ZmqEncoded, OptionsThatDoNotFitAreRefused) {
   EXPECT_TRUE(says(refusal(",encoded=true,decode=raw"), "leave encoded out"));
   EXPECT_TRUE(says(refusal(",encoded=true,format=pickle"), "leave format out"));
   EXPECT_TRUE(says(refusal(",encoded=true,crop=middle"), "middle"));
-}
-
-TEST_F(ZmqEncoded, SilenceEndsInATimeOut) {
-  const std::unique_ptr<Feeder> feeder = consumer(",encoded=true", {}, 50ms);
-  const std::string why = thrown_by<TimeoutError>([&] { consume(*feeder, spec_.images); });
-  EXPECT_TRUE(says(why, "no producer ever connected"));
 }
 
 TEST(MessageImages, HoldsNoMoreThanItMay) {

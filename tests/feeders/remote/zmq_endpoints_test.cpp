@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "feeders/remote/zmq_consume_plan.h"
+#include "feeders/remote/receive/consume_plan.h"
 #include "tests/feeders/remote/zmq_fixture.h"
 
 namespace penstock {
@@ -78,7 +78,7 @@ TEST_F(ZmqEndpoints, MoreThanTwoTakeTurnsWhileAllAreFull) {
   for (std::uint64_t i = 0; i < 20; ++i) EXPECT_EQ(consumer.next(), i);
 }
 
-TEST_F(ZmqEndpoints, BadMessagesAreNamedWithTheirs) {
+TEST_F(ZmqEndpoints, BadMessagesAreNamedWithTheirEndpoint) {
   RunningConsumer consumer("endpoint=" + at("a") + "+" + at("b"));
   Producer to_a(at("a"), false), to_b(at("b"), false);
   to_b.send(rubbish());
@@ -120,7 +120,7 @@ TEST_F(ZmqEndpoints, SilenceNamesEachAndWhatIsKnownOfIt) {
   }
 }
 
-TEST_F(ZmqEndpoints, ThoseThatSentNothingAreNotedAtTheEnd) {
+TEST_F(ZmqEndpoints, EndpointsWithoutMessagesAreReportedAtTheEnd) {
   RunningConsumer consumer("endpoint=" + at("a") + "+" + at("b"));
   Producer producer(at("b"), false);
   producer.send(message_of(kSmall, 0));
@@ -149,7 +149,7 @@ TEST_F(ZmqEndpoints, APlusPartsTwoOnlyWhereOneBegins) {
       "ipc://a+connect:tcp://h:55");
 }
 
-TEST_F(ZmqEndpoints, ThoseThatCannotBeAreRefused) {
+TEST_F(ZmqEndpoints, InvalidEndpointsAreRefused) {
   const auto error_of = [](const std::string& text) {
     return thrown_by<ConfigError>([&] { remote::parse_endpoints(text, true); });
   };

@@ -131,7 +131,7 @@ TEST_F(ZmqMute, AProducerOfTooLargeMessagesIsNamed) {
   EXPECT_EQ(consumer.next(), 4U);
 }
 
-TEST_F(ZmqMute, WhoSentAMessageIsNot) {
+TEST_F(ZmqMute, AProducerThatSentAMessageIsNotNamed) {
   RunningConsumer consumer("endpoint=" + endpoint());
   for (std::uint64_t i = 0; i < 20; ++i) {
     Producer producer(endpoint(), false);

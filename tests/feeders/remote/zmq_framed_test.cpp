@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages of Penstock's format over real sockets: batches, accounts of producers, ends.
 #include "feeders/remote/receive/delivery_times.h"
+#include "feeders/remote/wire/framed_texts.h"
 #include "tests/feeders/remote/zmq_fixture.h"
 #include "tests/support/framed_messages.h"
 
@@ -98,7 +99,7 @@ TEST_F(ZmqConsume, BatchesThatAProducerSentSinceTheWindowBeganAreCountedByTheirT
   EXPECT_GT(consumer.fact("producer_window_s"), 0);
 }
 
-TEST_F(ZmqConsume, WhatProducersLoseOrSpoilIsCountedAndNamed) {
+TEST_F(ZmqConsume, LostAndDamagedBatchesAreCountedAndNamed) {
   RunningConsumer consumer("endpoint=" + endpoint() + ",producers=2");
   Producer first(endpoint(), false), second(endpoint(), false);
   first.send(hello_message(1, "first"));
@@ -133,26 +134,7 @@ TEST_F(ZmqConsume, WhatProducersLoseOrSpoilIsCountedAndNamed) {
                        "another consumer; of first on here, pid 4711: 8 of 20; of producer"));
 }
 
-TEST_F(ZmqConsume, AnotherShapeIsRefusedByItsProducersName) {
-  RunningConsumer consumer("endpoint=" + endpoint(), 20s, {BadSamplePolicy::Action::skip});
-  Producer producer(endpoint(), false);
-  BatchSpec larger = kSmall;
-  larger.images = 5;
-  remote::FramedHeader header = pixels_header(larger, 3);
-  header.kind = remote::FramedKind::hello;
-  producer.send(framed_message(header, {bytes_of_text(R"({"name":"wide","host":"there"})")}));
-  producer.send(framed_message(header_of(remote::FramedKind::welcome, 3), {bytes_of_text("{}")}));
-  producer.send(batch_message(4, 0, 6));
-  EXPECT_EQ(consumer.next(), 6U);
-  consumer.stop();
-  EXPECT_EQ(consumer.counter("messages_rejected"), 2);
-  EXPECT_TRUE(has_note(consumer,
-                       "wide on there: framed message: pixels are u8 [5,5,6,3]; expected u8 "
-                       "[4,5,6,3]; a run with --batch-size 5 takes it"));
-  EXPECT_TRUE(has_note(consumer, "a welcome is for producers"));
-}
-
-TEST_F(ZmqConsume, ATimeOutSaysThatAllProducersHaveEnded) {
+TEST_F(ZmqConsume, ATimeoutReportsThatAllProducersHaveEnded) {
   std::string said;
   EXPECT_TRUE(with_patience([&](std::chrono::milliseconds timeout) {
     Consumer consumer("endpoint=" + endpoint(), timeout);

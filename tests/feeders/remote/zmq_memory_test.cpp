@@ -14,6 +14,7 @@
 #include <fstream>
 #include <thread>
 
+#include "feeders/remote/receive/zmq_message.h"
 #include "feeders/remote/receive/zmq_socket.h"
 #include "tests/support/temp_folder.h"
 
@@ -62,7 +63,7 @@ TEST(ZmqMemory, BuffersBetweenProcessesGrowAndNeverShrink) {
   EXPECT_EQ(send_buffer_of(pair.end()), std::max(before, granted(INT_MAX)));
 }
 
-TEST(ZmqMemory, WhatIsNoConnectionBetweenProcessesStaysAsItIs) {
+TEST(ZmqMemory, OtherFileDescriptorsAreNotChanged) {
   const int tcp = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int before = send_buffer_of(tcp);
   remote::enlarge_send_buffer(tcp, remote::kSendBuffer);

@@ -50,7 +50,7 @@ TEST_F(ZmqProducerProcess, EndsWithTheFeederAndSoDoesWhatItStarted) {
 }
 
 /// A daemon has a session and a group of its own, and its parent may have ended.
-TEST_F(ZmqProducerProcess, WhatLeftItsGroupEndsWithTheFeeder) {
+TEST_F(ZmqProducerProcess, AProcessThatLeftItsGroupEndsWithTheFeeder) {
   const std::string commands[] = {"setsid sh -c \"trap : TERM; echo \\$\\$ > " + pipe() +
                                       "; while :; do sleep 1000; done\" & wait",
                                   "(setsid sleep 1000 & echo $! > " + pipe() + "); exit 0"};
@@ -84,7 +84,7 @@ TEST_F(ZmqProducerProcess, ItsCpuTimeIsOursWithThatOfAllThatItStarted) {
   EXPECT_GT(cpu_of_children() - before, 0.02) << "200,000 rounds of a shell";
 }
 
-TEST_F(ZmqProducerProcess, OneThatIgnoresTheRequestToEndIsKilled) {
+TEST_F(ZmqProducerProcess, AProducerThatIgnoresTheRequestToEndIsKilled) {
   Consumer consumer(
       command("trap \"\" TERM; echo $$ > " + pipe() + "; while true; do sleep 0.1; done"));
   const int child = open_process();
@@ -96,13 +96,13 @@ TEST_F(ZmqProducerProcess, OneThatIgnoresTheRequestToEndIsKilled) {
   close(child);
 }
 
-TEST_F(ZmqProducerProcess, OneThatFailsIsReportedWithItsStatus) {
+TEST_F(ZmqProducerProcess, AProducerThatFailsIsReportedWithItsStatus) {
   RunningConsumer consumer(command("exit 3"));
   const std::string text = thrown_by<DataError>([&] { consumer.next(); });
   EXPECT_TRUE(says(text, "producer 'exit 3' ended with status 3"));
 }
 
-TEST_F(ZmqProducerProcess, OneThatFailsBecauseAllItSentWasRefusedIsReportedWithThat) {
+TEST_F(ZmqProducerProcess, AProducerWhoseMessagesWereAllRefusedIsReportedWithThat) {
   for (const char* const more : {"", "credit=2,"}) {
     Consumer consumer(more + command("cat " + pipe() + "; exit 3"));
     zmq::context_t context;
@@ -122,19 +122,19 @@ TEST_F(ZmqProducerProcess, OneThatFailsBecauseAllItSentWasRefusedIsReportedWithT
   }
 }
 
-TEST_F(ZmqProducerProcess, OneThatIsKilledIsReportedWithTheSignal) {
+TEST_F(ZmqProducerProcess, AKilledProducerIsReportedWithTheSignal) {
   RunningConsumer consumer(command("kill -9 $$"));
   const std::string text = thrown_by<DataError>([&] { consumer.next(); });
   EXPECT_TRUE(says(text, "was ended by signal 9"));
 }
 
-TEST_F(ZmqProducerProcess, OneThatEndsWithoutABatchIsReported) {
+TEST_F(ZmqProducerProcess, AProducerThatEndsWithoutABatchIsReported) {
   RunningConsumer consumer(command("true"));
   const std::string text = thrown_by<DataError>([&] { consumer.next(); });
   EXPECT_TRUE(says(text, "sent no batch"));
 }
 
-TEST_F(ZmqProducerProcess, AnEndInPeaceAfterBatchesIsTheEndOfTheData) {
+TEST_F(ZmqProducerProcess, ANormalEndAfterBatchesIsTheEndOfTheData) {
   Consumer consumer(command("true"));
   Producer producer(endpoint(), false);
   producer.send(message_of(kSmall, 0));

@@ -48,7 +48,7 @@ TEST_F(ZmqReceivers, EveryBatchOfAllProducersArrivesOnce) {
   EXPECT_EQ(consumer.stage(1).items.value(), 25 * kProducers * kRounds);
 }
 
-TEST_F(ZmqReceivers, WhereTheOrderCountsItIsThatOfArrival) {
+TEST_F(ZmqReceivers, InStrictOrderBatchesComeInOrderOfArrival) {
   constexpr std::uint64_t kBatches = 300;
   RunningConsumer consumer(several(), 20s, {}, {.slots = 6, .order = Order::strict});
   Producer producer(endpoint(), false);  // outlives what it sends
@@ -61,7 +61,7 @@ TEST_F(ZmqReceivers, WhereTheOrderCountsItIsThatOfArrival) {
   for (std::uint64_t i = 0; i < kBatches; ++i) EXPECT_EQ(consumer.next(), i % kNumbers);
 }
 
-TEST_F(ZmqReceivers, WhereTheOrderCountsAFailureComesBehindWhatWasGood) {
+TEST_F(ZmqReceivers, InStrictOrderAFailureComesAfterGoodBatches) {
   RunningConsumer consumer(several(), 20s, {BadSamplePolicy::Action::fail},
                            {.slots = 6, .order = Order::strict});
   Producer producer(endpoint(), false);
@@ -116,13 +116,13 @@ TEST_F(ZmqReceivers, TheBufferSetsTheHighWaterMark) {
             10 * static_cast<std::int64_t>(4 * batch + (64 << 10)));
 }
 
-TEST_F(ZmqReceivers, OfTheBufferEachReceiverHasOne) {
+TEST_F(ZmqReceivers, EachReceiverHasABuffer) {
   const std::string batches = std::to_string(10 * message_of(kSmall, 0).size());
   const Consumer consumer(several() + ",buffer=" + batches);
   EXPECT_EQ(consumer.outside_reserve(), 2 * 5 + 2);
 }
 
-TEST_F(ZmqReceivers, BuffersThatCannotBeAreRefused) {
+TEST_F(ZmqReceivers, InvalidBuffersAreRefused) {
   const std::size_t batch = message_of(kSmall, 0).size();
   const auto error_of = [&](const std::string& options) {
     return thrown_by<ConfigError>([&] { Consumer("endpoint=" + endpoint() + options); });
@@ -168,7 +168,7 @@ TEST(RunTogether, TheFirstFailureEndsAllAndIsTheOne) {
   EXPECT_EQ(stopped, 3);
 }
 
-TEST(Turns, ComeInTheirOrderWhoeverIsFirst) {
+TEST(Turns, ComeInOrderWhicheverThreadIsFirst) {
   constexpr std::int64_t kTurns = 2000;
   remote::Turns turns;
   std::atomic<std::int64_t> next{1};

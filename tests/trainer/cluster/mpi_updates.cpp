@@ -17,8 +17,8 @@
 #include "tests/support/mpi_rank.h"
 #include "tests/support/product_model.h"
 #include "tests/support/update_definitions.h"
-#include "trainer/cluster/process_models.h"
 #include "trainer/cluster/processes.h"
+#include "trainer/cluster/servers/process_models.h"
 #include "trainer/collectives/nested.h"
 #include "trainer/collectives/threads.h"
 

@@ -120,7 +120,7 @@ TEST_P(Collectives, AllRanksGetTheSum) {
   });
 }
 
-TEST_P(Collectives, TheSumOfAReduceIsAtTheRootAndTheOthersKeepTheirs) {
+TEST_P(Collectives, AReduceWritesTheSumAtTheRootOnly) {
   run_all([](Collective& collective, Stream& stream, std::size_t count) {
     const auto [rank, ranks] = collective.world();
     for (std::int32_t root = 0; root < ranks; ++root) {

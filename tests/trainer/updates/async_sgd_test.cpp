@@ -301,7 +301,7 @@ TEST(PeerChoice, IsNeverOneselfAndReachesEveryOther) {
   }
 }
 
-TEST(PeerChoice, SharesAreThoseOfTheRule) {
+TEST(PeerChoice, SharesFollowTheRule) {
   constexpr std::int32_t kSize = 4, kRank = 1;
   constexpr int kSteps = 40000;
   const auto shares = [](updates::PeerRule rule) {

@@ -9,6 +9,8 @@
 #include <numeric>
 #include <vector>
 
+#include "dataflow/options.h"
+
 namespace penstock::compiler {
 namespace {
 
@@ -88,14 +90,9 @@ std::int32_t find_batch_that_fits(PlannedBatch known, std::int32_t limit, std::s
 ConfigError batch_too_large(std::int32_t images, const std::string& need, std::size_t budget,
                             std::int32_t fitting) {
   return ConfigError(fmt::format("--batch-size is {}: {}, and {} may be used; {}", images, need,
-                                 size_text(budget),
+                                 size_text(static_cast<double>(budget)),
                                  fitting > 0 ? fmt::format("a batch of {} fits", fitting)
                                              : "not even one image fits: use a smaller model"));
-}
-
-std::string size_text(std::size_t bytes) {
-  const double mib = static_cast<double>(bytes) / (1 << 20);
-  return mib < 1024 ? fmt::format("{:.1f} MiB", mib) : fmt::format("{:.1f} GiB", mib / 1024);
 }
 
 }  // namespace penstock::compiler

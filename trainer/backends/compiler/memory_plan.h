@@ -43,10 +43,8 @@ std::int32_t find_batch_that_fits(
     PlannedBatch known, std::int32_t limit, std::size_t most_bytes,
     const std::function<std::size_t(std::int32_t images)>& planned_bytes);
 
-/// Refuses a batch for which `need` ("training needs 3.0 GiB") exceeds the budget.
+/// Refuses a batch for which `need` ("training needs 3.2 GB") exceeds the budget.
 ConfigError batch_too_large(std::int32_t images, const std::string& need, std::size_t budget,
                             std::int32_t fitting);
-/// "12.3 MiB" or "1.5 GiB".
-std::string size_text(std::size_t bytes);
 
 }  // namespace penstock::compiler

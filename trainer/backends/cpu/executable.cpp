@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "dataflow/error.h"
+#include "dataflow/options.h"
 #include "trainer/backends/cpu/kernels.h"
 
 namespace penstock::cpu {
@@ -27,6 +28,16 @@ std::size_t least_bytes(const Graph& graph, const ExecutableSpec& spec) {
 ExecutableSpec without_progress(ExecutableSpec spec) {
   spec.progress = {};
   return spec;
+}
+
+/// Reorders on the calling thread's team.
+void copy(const dnnl::engine& engine, const dnnl::memory::desc& from_desc, const void* from,
+          const dnnl::memory::desc& to_desc, void* to) {
+  dnnl::stream stream(engine);
+  dnnl::memory source(from_desc, engine, const_cast<void*>(from));
+  dnnl::memory target(to_desc, engine, to);
+  dnnl::reorder(source, target).execute(stream, source, target);
+  stream.wait();
 }
 
 }  // namespace
@@ -100,8 +111,7 @@ void CpuExecutable::refuse(const compiler::PlannedBatch& planned) {
   throw compiler::batch_too_large(
       spec_.batch.images,
       fmt::format("training on {} device{} needs {} of memory", spec_.local_ranks,
-                  spec_.local_ranks == 1 ? "" : "s",
-                  compiler::size_text(static_cast<std::size_t>(wanted))),
+                  spec_.local_ranks == 1 ? "" : "s", size_text(wanted)),
       options_.memory_budget, fitting);
 }
 
@@ -151,20 +161,6 @@ void CpuExecutable::run(Phase phase, const Batch& batch, Stream&, const Gradient
   }
   if (phase == Phase::train) ++step_;
 }
-
-namespace {
-
-/// Reorders on the calling thread's team.
-void copy(const dnnl::engine& engine, const dnnl::memory::desc& from_desc, const void* from,
-          const dnnl::memory::desc& to_desc, void* to) {
-  dnnl::stream stream(engine);
-  dnnl::memory source(from_desc, engine, const_cast<void*>(from));
-  dnnl::memory target(to_desc, engine, to);
-  dnnl::reorder(source, target).execute(stream, source, target);
-  stream.wait();
-}
-
-}  // namespace
 
 void CpuExecutable::read(const ParameterSpec& spec, const Tensor& from, std::span<float> plain) {
   const ParameterLayout& layout = layouts_.of(spec);

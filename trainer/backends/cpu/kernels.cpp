@@ -144,6 +144,42 @@ double row_loss(std::span<const float> logits, std::int32_t label, float scale, 
   return std::log(sum) + highest - logits[static_cast<std::size_t>(label)];
 }
 
+template <typename Body>
+void with_pixel(DType pixel, const Body& body) {
+  PENSTOCK_ASSERT(pixel != DType::i32);
+  if (pixel == DType::u8) body(std::uint8_t{});
+  if (pixel == DType::f16) body(values::Fp16{});
+  if (pixel == DType::bf16) body(Bf16{});
+  if (pixel == DType::f32) body(float{});
+}
+
+/// Converts one image. `planar` is the order of the result.
+template <typename From, typename T>
+void normalise_image(const From* in, const BatchSpec& spec, bool planar, T* out) {
+  const std::int32_t channels = spec.image.channels;
+  const std::size_t elements = spec.image.elements();
+  if (!planar && !spec.planar && channels <= 4) {
+    NormaliseArguments<From, T> arguments{in, out, {}, {}, channels};
+    for (std::int32_t c = 0; c < channels; ++c) {
+      const ChannelScale scale = channel_scale(c, spec);
+      arguments.factor[static_cast<std::size_t>(c)] = scale.factor;
+      arguments.offset[static_cast<std::size_t>(c)] = scale.offset;
+    }
+    best_loop<NormaliseArguments<From, T>>()(&arguments, 0, elements);
+    return;
+  }
+  const auto stride = static_cast<std::size_t>(channels);
+  const std::size_t plane = elements / stride;
+  for (std::size_t channel = 0; channel < stride; ++channel) {
+    const ChannelScale scale = channel_scale(static_cast<std::int32_t>(channel), spec);
+    for (std::size_t i = 0; i < plane; ++i) {
+      const From& pixel = in[spec.planar ? channel * plane + i : i * stride + channel];
+      const float value = load(pixel) * scale.factor + scale.offset;
+      store(planar ? out[channel * plane + i] : out[i * stride + channel], value);
+    }
+  }
+}
+
 }  // namespace
 
 Team::Team(std::int32_t threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
@@ -218,46 +254,6 @@ void dropout(DType dtype, const DropoutMask& mask, float rate, const void* from,
     });
   });
 }
-
-namespace {
-
-template <typename Body>
-void with_pixel(DType pixel, const Body& body) {
-  PENSTOCK_ASSERT(pixel != DType::i32);
-  if (pixel == DType::u8) body(std::uint8_t{});
-  if (pixel == DType::f16) body(values::Fp16{});
-  if (pixel == DType::bf16) body(Bf16{});
-  if (pixel == DType::f32) body(float{});
-}
-
-/// Converts one image. `planar` is the order of the result.
-template <typename From, typename T>
-void normalise_image(const From* in, const BatchSpec& spec, bool planar, T* out) {
-  const std::int32_t channels = spec.image.channels;
-  const std::size_t elements = spec.image.elements();
-  if (!planar && !spec.planar && channels <= 4) {
-    NormaliseArguments<From, T> arguments{in, out, {}, {}, channels};
-    for (std::int32_t c = 0; c < channels; ++c) {
-      const ChannelScale scale = channel_scale(c, spec);
-      arguments.factor[static_cast<std::size_t>(c)] = scale.factor;
-      arguments.offset[static_cast<std::size_t>(c)] = scale.offset;
-    }
-    best_loop<NormaliseArguments<From, T>>()(&arguments, 0, elements);
-    return;
-  }
-  const auto stride = static_cast<std::size_t>(channels);
-  const std::size_t plane = elements / stride;
-  for (std::size_t channel = 0; channel < stride; ++channel) {
-    const ChannelScale scale = channel_scale(static_cast<std::int32_t>(channel), spec);
-    for (std::size_t i = 0; i < plane; ++i) {
-      const From& pixel = in[spec.planar ? channel * plane + i : i * stride + channel];
-      const float value = load(pixel) * scale.factor + scale.offset;
-      store(planar ? out[channel * plane + i] : out[i * stride + channel], value);
-    }
-  }
-}
-
-}  // namespace
 
 void normalise(DType dtype, const std::byte* pixels, const BatchSpec& spec, std::int32_t valid,
                bool planar, void* to) {

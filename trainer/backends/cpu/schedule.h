@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "dataflow/mark.h"
+#include "dataflow/trace_log.h"
 #include "trainer/backend.h"
 #include "trainer/backends/compiler/step_plan.h"
 

@@ -17,6 +17,7 @@
 #include "trainer/backends/gpu/driver.h"
 #include "trainer/backends/gpu/exchange.h"
 #include "trainer/backends/gpu/executable.h"
+#include "trainer/backends/gpu/nvml.h"
 #include "trainer/backends/gpu/plan_book.h"
 #include "trainer/backends/gpu/watch.h"
 #include "trainer/optimizer.h"

@@ -9,9 +9,12 @@
 #include <utility>
 
 #include "dataflow/error.h"
+#include "dataflow/options.h"
 #include "trainer/backends/compiler/memory_plan.h"
 #include "trainer/backends/gpu/builder.h"
+#include "trainer/backends/gpu/find_plan.h"
 #include "trainer/backends/gpu/plan_book.h"
+#include "trainer/backends/gpu/time_plans.h"
 
 namespace penstock::gpu {
 namespace {
@@ -189,7 +192,8 @@ void GpuExecutable::refuse(std::size_t planned_bytes) {
       });
   throw compiler::batch_too_large(
       spec_.batch.images,
-      fmt::format("training needs {} on {}", compiler::size_text(planned_bytes + fixed_bytes()),
+      fmt::format("training needs {} on {}",
+                  size_text(static_cast<double>(planned_bytes + fixed_bytes())),
                   device_.driver().facts().name),
       memory_budget_, fitting);
 }

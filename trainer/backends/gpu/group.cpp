@@ -254,7 +254,7 @@ class NcclCollective final : public Collective {
     throw TimeoutError(fmt::format(
         "{} did not start within {} s: another rank has not joined, or is disconnected; look for "
         "its message, or raise gpu:nccl_timeout",
-        describe(what, count), std::chrono::duration<double>(group_.rules_.timeout).count()));
+        describe(what, count), to_seconds(group_.rules_.timeout)));
   }
 
   NcclGroup& group_;

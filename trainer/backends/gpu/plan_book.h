@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -85,29 +84,5 @@ class PlanBook {
   bool changed_ = false;
   Time saved_;
 };
-
-/// Runs every candidate on random operands and returns the fastest, with the time of one run. The
-/// best few take turns, so that a change of the clock rate favours none of them. With `records`,
-/// runs that are shorter than the host's time to enqueue them are launched as a recording.
-/// Candidates that fail to build or to run are entered in the book and skipped. Throws DeviceError
-/// if all fail, and DeviceLost if the device stops working after a failure. Allocates memory for
-/// the operands while it runs.
-PlanChoice fastest_of(const DnnGraph& graph, std::vector<Candidate> candidates, Driver& driver,
-                      PlanBook& book, bool records = true);
-
-/// Bytes that a copy inside the device's memory reads and writes in a microsecond. Allocates memory
-/// for the copy while it runs.
-double time_copies(Driver& driver);
-
-/// The best engine for a graph, from the book or by asking and timing. Enters the result in the
-/// book. Empty if no engine that can run keeps the rules. Throws DeviceError if all timed engines
-/// fail, and DeviceLost.
-std::optional<PlanChoice> find_plan(const DnnGraph& graph, const PlanRules& rules, Driver& driver,
-                                    PlanBook& book);
-
-/// The plan of find_plan()'s choice, or of another engine if the library cannot build it. Throws
-/// Unavailable if there is none, DeviceError if all fail, and DeviceLost.
-std::unique_ptr<DnnPlan> make_plan(const DnnGraph& graph, const PlanRules& rules, Driver& driver,
-                                   PlanBook& book);
 
 }  // namespace penstock::gpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/backends/gpu/plan_book.h"
+#include "trainer/backends/gpu/time_plans.h"
 
 #include <fmt/format.h>
 

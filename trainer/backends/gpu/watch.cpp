@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/backends/gpu/watch.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>
-#include <type_traits>
 #include <utility>
 
 #include "dataflow/entry.h"
 
 namespace penstock::gpu {
-
 namespace {
 
 struct Limit {
@@ -59,7 +56,7 @@ void GpuWatch::add(std::int32_t gpu, const std::string& pci_bus) {
   gpus_.push_back({gpu, device});
 }
 
-GpuWatch::Sample GpuWatch::look_at(const Gpu& gpu, Time now) const {
+GpuWatch::Sample GpuWatch::read_gpu(const Gpu& gpu, Time now) const {
   Sample sample{.time = now, .gpu = gpu.number};
   unsigned value = 0;
   const auto clock = [&](int which, double& mhz) {
@@ -87,7 +84,7 @@ void GpuWatch::sample(Time now) {
     gpus = gpus_;
   }
   for (const Gpu& gpu : gpus) {
-    const Sample sample = look_at(gpu, now);  // slow: not under the mutex
+    const Sample sample = read_gpu(gpu, now);  // slow: not under the mutex
     const std::lock_guard lock(mutex_);
     samples_.push_back(sample);
   }
@@ -163,38 +160,6 @@ Condition GpuWatch::condition(Time from, Time to) const {
   const std::vector<Sample> samples = between(from, to);
   if (samples.empty()) return {};
   return {figures(samples), warnings(samples)};
-}
-
-// ---- NVML's functions -------------------------------------------------------
-
-namespace {
-
-/// True if all functions exist and NVML is initialised.
-bool load(NvmlFunctions& nvml) {
-  void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return false;
-  const auto find = [library](auto& function, const char* name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
-    return function != nullptr;
-  };
-  // Drivers before 535 export the clock reasons only under their older name.
-  find(nvml.memory, "nvmlDeviceGetMemoryInfo");
-  return find(nvml.init, "nvmlInit_v2") && find(nvml.device, "nvmlDeviceGetHandleByPciBusId_v2") &&
-         find(nvml.clock, "nvmlDeviceGetClockInfo") &&
-         find(nvml.power, "nvmlDeviceGetPowerUsage") &&
-         find(nvml.temperature, "nvmlDeviceGetTemperature") &&
-         find(nvml.utilisation, "nvmlDeviceGetUtilizationRates") &&
-         (find(nvml.clock_reasons, "nvmlDeviceGetCurrentClocksEventReasons") ||
-          find(nvml.clock_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons")) &&
-         nvml.init() == 0;
-}
-
-}  // namespace
-
-const NvmlFunctions* nvml_functions() {
-  static NvmlFunctions functions;
-  static const bool loaded = load(functions);
-  return loaded ? &functions : nullptr;
 }
 
 }  // namespace penstock::gpu

@@ -176,7 +176,7 @@ class Liveness::Hub : Side {
       send_what_is_due([this](const Frame& frame) { send(frame); });
       if (progress_.is_overdue(now())) states_.overdue(0, progress_.state());
       if (states_.lost(now()).empty()) {
-        say_who_is_awaited();
+        report_awaited_ranks();
         continue;
       }
       if (now() < forgiven) return plan_.end();  // the other ranks have lost this rank
@@ -197,10 +197,10 @@ class Liveness::Hub : Side {
       states_.arrived(first.rank, name_of(first.rank, first), now());
     });
     states_.heard(0, progress_.state(), now());
-    for (std::int32_t rank = 1; rank < plan_.size; ++rank) hear(rank);
+    for (std::int32_t rank = 1; rank < plan_.size; ++rank) receive_states(rank);
   }
 
-  void hear(std::int32_t rank) {
+  void receive_states(std::int32_t rank) {
     FrameSocket& socket = ranks_[static_cast<std::size_t>(rank)];
     while (const std::optional<Frame> frame = socket.receive()) {
       states_.heard(rank, frame->state(), now());
@@ -210,7 +210,7 @@ class Liveness::Hub : Side {
     if (!socket.is_open()) states_.closed(rank);
   }
 
-  void say_who_is_awaited() {
+  void report_awaited_ranks() {
     std::string text = states_.waiting_text(now());
     if (text == said_) return;
     if (!text.empty()) plan_.say(text);
@@ -245,8 +245,7 @@ class Liveness::Spoke : Side {
       if (stop.stop_requested()) return;
       return lose_hub({states_.loss(
           0, fmt::format("rank {} could not reach it at {} within {:.3g} s", plan_.rank,
-                         plan_.addresses.front(),
-                         std::chrono::duration<double>(plan_.deadlines.rendezvous).count()))});
+                         plan_.addresses.front(), to_seconds(plan_.deadlines.rendezvous)))});
     }
     states_.arrived(0, name_of(0), now());
     Time awake = now();
@@ -257,7 +256,7 @@ class Liveness::Spoke : Side {
       const bool stood = now() - std::exchange(awake, now()) > kStoodStill;
       if (stood && decided != Time::max()) decided = now() + kDeciding;
       answer();
-      if (hear()) return plan_.end();
+      if (receive_states()) return plan_.end();
       send_what_is_due([this](const Frame& frame) { hub_.send(frame); });
       if (states_.has_left(0)) continue;
       if (!progress_.is_overdue(now())) {
@@ -290,7 +289,7 @@ class Liveness::Spoke : Side {
   }
 
   /// True: the run ends.
-  bool hear() {
+  bool receive_states() {
     while (const std::optional<Frame> frame = hub_.receive()) {
       if (frame->kind == Frame::Kind::hello) states_.arrived(0, name_of(0, *frame), now());
       states_.heard(0, frame->state(), now());

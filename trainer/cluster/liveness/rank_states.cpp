@@ -18,8 +18,6 @@ constexpr Nanoseconds kSlowToJoin = std::chrono::seconds(2);
 /// The maximum number of ranks in this message.
 constexpr std::size_t kListed = 8;
 
-double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
-
 std::string where(const cluster::RankState& state) {
   switch (state.phase) {
     case cluster::RankPhase::joining:
@@ -45,8 +43,8 @@ std::string to_text(std::span<const LostRank> lost) {
   std::string text;
   for (const LostRank& each : lost) {
     text += fmt::format("{}{} {}: {}", text.empty() ? "" : "; ",
-                        each.rank == LostRank::kNobody ? "no rank was lost, but all ranks stopped"
-                                                       : each.name + " was lost",
+                        each.rank == LostRank::kNone ? "no rank was lost, but all ranks stopped"
+                                                     : each.name + " was lost",
                         where(each.last), each.how);
   }
   return text;
@@ -58,7 +56,7 @@ RankStates::RankStates(std::vector<std::string> names, std::int32_t self,
   for (std::size_t rank = 0; rank < names.size(); ++rank) {
     entries_[rank].name = std::move(names[rank]);
   }
-  if (self != LostRank::kNobody) entry(self).arrived = true;
+  if (self != LostRank::kNone) entry(self).arrived = true;
 }
 
 void RankStates::arrived(std::int32_t rank, std::string name, Time now) {
@@ -90,7 +88,7 @@ LostRank RankStates::loss(std::int32_t rank, std::string how) const {
   LostRank lost{
       .rank = rank, .name = entry(rank).name, .last = entry(rank).state, .how = std::move(how)};
   // All members meet before most phases, so this one's phase is a bound for the others.
-  if (self_ != LostRank::kNobody) {
+  if (self_ != LostRank::kNone) {
     lost.last.phase = std::max(lost.last.phase, cluster::least_of_others(entry(self_).state.phase));
   }
   return lost;
@@ -116,12 +114,12 @@ std::vector<LostRank> RankStates::lost(Time now) {
       certain = true;
       lost.push_back(loss(rank, fmt::format("it did not join within {:.3g} s; check that it was "
                                             "started, and that it is not stopped",
-                                            seconds(deadlines_.rendezvous))));
+                                            to_seconds(deadlines_.rendezvous))));
     } else if (silent > std::min(patience, kSuspicious)) {
       certain = certain || silent > patience;
       lost.push_back(loss(rank, fmt::format("silent for {:.1f} s: it is stopped, or cannot be "
                                             "reached",
-                                            seconds(silent))));
+                                            to_seconds(silent))));
     }
   }
   if (certain) return lost;

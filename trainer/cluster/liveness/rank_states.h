@@ -27,11 +27,11 @@ struct RankDeadlines {
 };
 
 struct LostRank {
-  static constexpr std::int32_t kNobody = -1;
-  std::int32_t rank = kNobody;  ///< kNobody: no rank in particular
-  std::string name;             ///< "rank 2 (host b, pid 123)"
-  cluster::RankState last;      ///< its last known state
-  std::string how;              ///< "its connection closed"
+  static constexpr std::int32_t kNone = -1;
+  std::int32_t rank = kNone;  ///< kNone: no rank in particular
+  std::string name;           ///< "rank 2 (host b, pid 123)"
+  cluster::RankState last;    ///< its last known state
+  std::string how;            ///< "its connection closed"
 };
 
 /// "rank 2 (host b, pid 123) was lost while measuring, at step 57: its connection closed". Further
@@ -40,7 +40,7 @@ std::string to_text(std::span<const LostRank> lost);
 
 class RankStates {
  public:
-  /// One name for each member. `self` is this process, which is always present; LostRank::kNobody:
+  /// One name for each member. `self` is this process, which is always present; LostRank::kNone:
   /// it is no member.
   RankStates(std::vector<std::string> names, std::int32_t self, const RankDeadlines& deadlines,
              Time now);

@@ -104,7 +104,7 @@ ServerConnection::ServerConnection(Arguments arguments, Clock& clock)
     : arguments_(std::move(arguments)),
       clock_(clock),
       beat_(std::min(kBeat, arguments_.silence / 4)),
-      servers_(names_of_servers(arguments_.cluster), liveness::LostRank::kNobody,
+      servers_(names_of_servers(arguments_.cluster), liveness::LostRank::kNone,
                {.rendezvous = arguments_.rendezvous, .silence = arguments_.silence}, clock.now()),
       sockets_(connect_to_servers(arguments_)),
       on_stop_(arguments_.stop, [this] { stop_within(stop_at_, Processes::kGrace); }) {
@@ -134,9 +134,7 @@ std::vector<std::string> ServerConnection::all_gather(std::string_view text, Nan
   const std::string both[] = {std::string(what), std::string(text)};
   texts_.reset();
   enqueue({.server = 0,
-           .header = {.kind = MessageKind::gather,
-                      .step = meeting_,
-                      .value = std::chrono::duration<double>(patience).count()},
+           .header = {.kind = MessageKind::gather, .step = meeting_, .value = to_seconds(patience)},
            .text = join_texts(both),
            .priority = 1});
   wait(
@@ -286,10 +284,9 @@ ServerConnection::Answers ServerConnection::await() {
         lock, seen + arguments_.silence + kAfterServers, training_stops_at_,
         [&] { return unanswered_ == 0 || progress_ != seen; },
         [&] {
-          return fmt::format(
-              "the servers have not answered {} for {:g} s, at step {}",
-              arguments_.cluster.worker(arguments_.task),
-              std::chrono::duration<double>(arguments_.silence + kAfterServers).count(), step_);
+          return fmt::format("the servers have not answered {} for {:g} s, at step {}",
+                             arguments_.cluster.worker(arguments_.task),
+                             to_seconds(arguments_.silence + kAfterServers), step_);
         });
   }
   return std::exchange(answers_, Answers{});
@@ -393,7 +390,7 @@ void ServerConnection::run_until_left() {
         servers_.closed(static_cast<std::int32_t>(socket));
       }
     }
-    look_at_servers(clock_.now());
+    check_servers(clock_.now());
     send_what_may_go();
     const std::lock_guard lock(mutex_);
     if (dropping_ && !dropped_) {
@@ -413,7 +410,7 @@ void ServerConnection::receive_all() {
   }
 }
 
-void ServerConnection::look_at_servers(Time now) {
+void ServerConnection::check_servers(Time now) {
   const std::lock_guard lock(mutex_);
   const std::vector<liveness::LostRank> lost = servers_.lost(now);
   if (lost.empty() || leaving_) return;

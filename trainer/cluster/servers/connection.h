@@ -7,7 +7,8 @@
 //   connection's thread:   |part 0|part 1|part 2|    at most `credit` bytes that have not left
 //   servers:                   |answer 0|answer 1|   into the memory that the push named
 //
-// Thread-safety: one thread at a time; any thread.
+// Thread-safety: one thread at a time, not always the same one. Stops may be requested from any
+// thread.
 #pragma once
 
 #include <atomic>
@@ -167,7 +168,7 @@ class ServerConnection {
   void take(std::size_t server, std::span<const std::byte> bytes, const net::Frame& data);
   void take_answer(const ServerHeader& header, const net::Frame& data);
   void send_beats(Time now);
-  void look_at_servers(Time now);
+  void check_servers(Time now);
   void fail(std::exception_ptr why);
   void fail_locked(std::exception_ptr why);
   RankState state() const;

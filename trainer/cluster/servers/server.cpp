@@ -81,7 +81,7 @@ Server::Server(Cluster cluster, std::int32_t task, const liveness::RankDeadlines
       deadlines_(deadlines),
       clock_(clock),
       outlet_(outlet),
-      states_(names_of_workers(cluster_), liveness::LostRank::kNobody, deadlines, clock.now()),
+      states_(names_of_workers(cluster_), liveness::LostRank::kNone, deadlines, clock.now()),
       workers_(static_cast<std::size_t>(cluster_.workers())) {}
 
 std::int32_t Server::task_of(const std::string& peer) const {
@@ -320,9 +320,8 @@ std::vector<liveness::LostRank> Server::absent(Time now) const {
   }
   if (store_ != nullptr && now - pushed_ > deadlines_.silence) {
     for (const std::int32_t task : store_->awaited()) {
-      absent.push_back(states_.loss(
-          task, fmt::format("it has pushed no gradients for {:g} s",
-                            std::chrono::duration<double>(deadlines_.silence).count())));
+      absent.push_back(states_.loss(task, fmt::format("it has pushed no gradients for {:g} s",
+                                                      to_seconds(deadlines_.silence))));
     }
   }
   return absent;

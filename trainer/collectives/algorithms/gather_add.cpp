@@ -6,7 +6,7 @@
 //
 // Cost for n ranks and S bytes: 2 (n - 1) steps; rank 0 receives (n - 1) S and sends (n - 1) S;
 // every other rank sends S and receives S.
-#include "trainer/collectives/algorithms/exchange.h"
+#include "trainer/collectives/link_exchanges.h"
 
 namespace penstock::collectives {
 

@@ -10,7 +10,7 @@
 // neighbour then moves 2 (p - 1) / p S + S.
 #include <bit>
 
-#include "trainer/collectives/algorithms/exchange.h"
+#include "trainer/collectives/link_exchanges.h"
 
 namespace penstock::collectives {
 namespace {

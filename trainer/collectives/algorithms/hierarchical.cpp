@@ -8,7 +8,7 @@
 // algorithm: it receives them before the exchange and sends them after it.
 #include <algorithm>
 
-#include "trainer/collectives/algorithms/exchange.h"
+#include "trainer/collectives/link_exchanges.h"
 
 namespace penstock::collectives {
 namespace {

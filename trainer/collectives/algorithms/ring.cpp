@@ -6,7 +6,7 @@
 // Cost for n ranks and S bytes: 2 (n - 1) steps, 2 (n - 1) / n S sent and received by each rank.
 // This is the least possible number of bytes of an all-reduce (Patarasuk and Yuan, J. Parallel
 // Distrib. Comput. 69, 2009), but the number of steps grows with n.
-#include "trainer/collectives/algorithms/exchange.h"
+#include "trainer/collectives/link_exchanges.h"
 
 namespace penstock::collectives {
 

@@ -7,7 +7,7 @@
 // small tensors on many ranks: nothing is pipelined, so long messages wait for each other.
 #include <algorithm>
 
-#include "trainer/collectives/algorithms/exchange.h"
+#include "trainer/collectives/link_exchanges.h"
 
 namespace penstock::collectives {
 namespace {

@@ -45,7 +45,7 @@ class ProducerWaitsTest : public ProducerTest {
   }
 };
 
-TEST_F(ProducerWaitsTest, ABatchThatNobodyTookIsNoLoss) {
+TEST_F(ProducerWaitsTest, AnUnreadBatchIsNoLoss) {
   Producer producer(endpoint_, timeout(100));
   const auto pixels = pixels_of(0);
   const auto send = [&] { producer.send_pixels(pixels.data(), kShape, labels_.data()); };
@@ -187,7 +187,7 @@ TEST_F(ProducerWaitsTest, LentPixelsThatWereDroppedAreReleasedToo) {
   EXPECT_EQ(released, 3);
 }
 
-TEST_F(ProducerWaitsTest, LentPixelsThatNobodyTookStayTheCallers) {
+TEST_F(ProducerWaitsTest, UnreadLentPixelsStayWithTheCaller) {
   ProducerOptions options = timeout(50);
   char error[256];
   penstock_producer* producer = penstock_producer_open(endpoint_.c_str(), &options, error, 256);

@@ -128,6 +128,12 @@ const ErrorText& text_of(cudaError_t code) {
   return kOther;
 }
 
+/// A record or a wait must be external exactly if its stream is being recorded. Otherwise the event
+/// would become a part of the recording, and nothing outside could use it.
+cudaError_t expect_external(cudaStream_t stream, bool external) {
+  return machine().records(stream) == external ? cudaSuccess : cudaErrorInvalidValue;
+}
+
 }  // namespace
 
 // Errors and versions
@@ -317,16 +323,6 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
     return cudaSuccess;
   });
 }
-
-namespace {
-
-/// A record or a wait must be external exactly if its stream is being recorded. Otherwise the event
-/// would become a part of the recording, and nothing outside could use it.
-cudaError_t expect_external(cudaStream_t stream, bool external) {
-  return machine().records(stream) == external ? cudaSuccess : cudaErrorInvalidValue;
-}
-
-}  // namespace
 
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
   return machine().call("cudaEventRecordWithFlags", During::any, [&] {

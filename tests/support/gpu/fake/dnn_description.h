@@ -58,8 +58,8 @@ struct Description {
   }
 };
 
-/// Rebuilds the DnnGraph from which dnn_translate.cpp made an operation graph's descriptor. Throws
-/// DnnFailure if a descriptor in it is not valid.
+/// Rebuilds the DnnGraph from which dnn_descriptors.cpp made an operation graph's descriptor.
+/// Throws DnnFailure if a descriptor in it is not valid.
 DnnGraph graph_of(const Description& operation_graph);
 
 }  // namespace penstock::gpu::fake

@@ -41,7 +41,7 @@ TEST(CudaLibrary, WithoutAGpuSaysWhatTheMachineHasAndNeeds) {
   }
 }
 
-TEST(CudaLibrary, TellsNoProfilerThatIsNotThere) { EXPECT_EQ(driver_library().marks(), nullptr); }
+TEST(CudaLibrary, HasNoMarksWithoutAProfiler) { EXPECT_EQ(driver_library().marks(), nullptr); }
 
 TEST(CudaLibrary, WithoutAGpuSaysWhyItRecordsNoActivity) {
   try {
@@ -60,7 +60,7 @@ TEST(CudaLibrary, NcclIsOpenedWhenItIsAskedFor) {
   EXPECT_NE(first.bytes, second.bytes);
 }
 
-TEST(CudaLibrary, WithoutAGpuNothingConnects_AndTheErrorNamesTheDevice) {
+TEST(CudaLibrary, WithoutAGpuNothingConnectsAndTheErrorNamesTheDevice) {
   try {
     driver_library().device_count();
     GTEST_SKIP() << "this machine has GPUs";

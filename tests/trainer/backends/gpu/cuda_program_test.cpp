@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/run/child_process.h"
+#include "bench/run/processes/child_process.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
 

@@ -134,7 +134,7 @@ void run(Ranks& ranks, const Body& body, WireFormat wire = WireFormat::f32) {
   run(ranks, group, body);
 }
 
-TEST(DeviceGroup, SumsInRankOrderBitForBit_OnOneGpuAndOnSeveral) {
+TEST(DeviceGroup, SumsInRankOrderBitForBitOnOneGpuAndOnSeveral) {
   for (const std::int32_t count_of_ranks : {1, 2, 3, 4}) {
     for (const std::int32_t devices : {1, 2, 4}) {
       for (const std::size_t count : {1U, 3U, 4U, 7U, 1000U, 4099U}) {
@@ -152,7 +152,7 @@ TEST(DeviceGroup, SumsInRankOrderBitForBit_OnOneGpuAndOnSeveral) {
   }
 }
 
-TEST(DeviceGroup, NothingRaces_InAnyOrderOfTheWork) {
+TEST(DeviceGroup, NothingRacesInAnyOrderOfTheWork) {
   for (const std::int32_t devices : {1, 3}) {
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
       const Timing timing = seed == 0 ? Timing::at_once : Timing::shuffled;
@@ -167,7 +167,7 @@ TEST(DeviceGroup, NothingRaces_InAnyOrderOfTheWork) {
   }
 }
 
-TEST(DeviceGroup, GradientsOf16Bits_AreRoundedAsHostThreadsRoundThem_InAnyOrderOfTheWork) {
+TEST(DeviceGroup, GradientsOf16BitsAreRoundedAsHostThreadsRoundThemInAnyOrderOfTheWork) {
   constexpr std::int32_t kRanks = 3;
   constexpr std::size_t kCount = 1003;
   for (const WireFormat wire : {WireFormat::f16, WireFormat::bf16}) {
@@ -200,7 +200,7 @@ TEST(DeviceGroup, GradientsOf16Bits_AreRoundedAsHostThreadsRoundThem_InAnyOrderO
   }
 }
 
-TEST(StagedGroup, SumsThroughTheHostsMemory_InAnyOrderOfTheWork) {
+TEST(StagedGroup, SumsThroughTheHostsMemoryInAnyOrderOfTheWork) {
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     const Timing timing = seed == 0 ? Timing::late : Timing::shuffled;
     Ranks ranks({.timing = timing, .seed = seed, .devices = 2}, 3, 37);

@@ -104,7 +104,7 @@ TEST(Exchange, SaysWhatMakesItImpossible) {
             "config: gpu:exchange is 'ring'; expected auto, copies, nccl or host");
 }
 
-TEST(Exchange, ASpecThatAsksForNccl_IsTheSameAsTheOptionAndRefusesOtherOnes) {
+TEST(Exchange, ASpecThatAsksForNcclIsTheSameAsTheOptionAndRefusesOtherOnes) {
   const ExchangeSpec spec{.nccl = true};
   EXPECT_EQ(wanted_exchange(Exchange::automatic, {}), Exchange::automatic);
   EXPECT_EQ(wanted_exchange(Exchange::copies, {}), Exchange::copies);
@@ -122,7 +122,7 @@ TEST(Exchange, ASpecThatAsksForNccl_IsTheSameAsTheOptionAndRefusesOtherOnes) {
   }
 }
 
-TEST(GpuBackend, RanksGoRoundTheGpus_AndTheNoteSaysHowTheyExchange) {
+TEST(GpuBackend, RanksGoRoundTheGpusAndTheNoteSaysHowTheyExchange) {
   SteadyClock clock;
   for (const bool has_nccl : {true, false}) {
     const Options options("gpu", kOptions, parse_component("gpu:replicas=2"));

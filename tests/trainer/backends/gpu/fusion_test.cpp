@@ -92,7 +92,7 @@ NodeFusion choice(bool end, const FusionCosts& costs, std::int32_t readers = 1) 
   return plan_fusion(graph, 2, costs).of(ids.second);
 }
 
-TEST(Fusion, Statistics_AreTakenWhereTheKernelThatSumsCostsMore) {
+TEST(Fusion, StatisticsAreTakenWhereTheKernelThatSumsCostsMore) {
   Graph graph({4, 4, 3});
   const NodeId first = add_pair(graph, false).first;
   const auto chosen = [&](double statistics) {
@@ -104,7 +104,7 @@ TEST(Fusion, Statistics_AreTakenWhereTheKernelThatSumsCostsMore) {
   EXPECT_EQ(chosen(kNone), NodeFusion{});
 }
 
-TEST(Fusion, Edge_IsDecidedByTheSumOfItsChain) {
+TEST(Fusion, EdgeIsDecidedByTheSumOfItsChain) {
   // Unfused: 5 for the convolution and sums of 1, 1 to normalise, 3 + 3 backward, 2 for sums: 15.
   std::map<Form, double> costs{
       {Form::plain, 5},      {Form::statistics, kNone},      {Form::filter, 3},  {Form::data, 3},
@@ -117,18 +117,18 @@ TEST(Fusion, Edge_IsDecidedByTheSumOfItsChain) {
   EXPECT_EQ(choice(false, costs_of(costs, 1)), NodeFusion{});
 }
 
-TEST(Fusion, Edge_WithoutOneOfItsEnginesIsNotFused) {
+TEST(Fusion, EdgeWithoutOneOfItsEnginesIsNotFused) {
   for (const Form missing : {Form::normalised, Form::normalised_filter, Form::masked}) {
     EXPECT_FALSE(choice(false, costs_of({{missing, kNone}}, 9)).normalises);
   }
 }
 
-TEST(Fusion, Edge_WithASecondReaderIsWritten) {
+TEST(Fusion, EdgeWithASecondReaderIsWritten) {
   const NodeFusion fusion = choice(false, costs_of({}, 9), 2);
   EXPECT_EQ(fusion, (NodeFusion{.statistics = true, .masks_gradient = true}));
 }
 
-TEST(Fusion, BlockEnd_ForwardAndBackwardAreChosenApart) {
+TEST(Fusion, BlockEndForwardAndBackwardAreChosenApart) {
   const auto chosen = [](double forward, double backward) {
     return choice(true, costs_of({{Form::block_end, forward}, {Form::masked, backward}}, 2));
   };
@@ -159,7 +159,7 @@ std::optional<NodeId> stem_at(double plain, double blocks, const Graph& graph) {
   return plan_stem(graph, 2, DType::f16, costs);
 }
 
-TEST(Fusion, Stem_ReadsBlocksOfPixelsUnlessThatCostsMore) {
+TEST(Fusion, StemReadsBlocksOfPixelsUnlessThatCostsMore) {
   const Graph graph = graph_of_model("resnet50");
   EXPECT_EQ(stem_at(2, 1, graph), NodeId{0});
   EXPECT_EQ(stem_at(1, 1, graph), NodeId{0});
@@ -168,7 +168,7 @@ TEST(Fusion, Stem_ReadsBlocksOfPixelsUnlessThatCostsMore) {
   EXPECT_EQ(stem_at(kNone, kNone, graph), std::nullopt);
 }
 
-TEST(Fusion, Stem_OtherFirstConvolutionsStayPlain) {
+TEST(Fusion, StemOtherFirstConvolutionsStayPlain) {
   const auto chosen = [](const ImageShape& image, const Conv2d& convolution) {
     Graph graph(image);
     graph.add("stem", convolution, {Graph::kInput});
@@ -201,7 +201,7 @@ Counts counts_of(const Graph& graph, const FusionPlan& plan) {
 }
 
 /// 16 blocks of three convolutions, 4 of them with a projection. A pool follows the last one.
-TEST(Fusion, ResNet50_FusesEveryBatchNormButTheStems) {
+TEST(Fusion, ResNet50FusesEveryBatchNormButTheStems) {
   for (const std::string_view name : {"resnet50", "resnet50_v1.5"}) {
     const Graph graph = graph_of_model(name);
     const StepOnPaper step(graph, 256, fuse_all([](const DnnGraph&) { return true; }));
@@ -220,7 +220,7 @@ TEST(Fusion, ResNet50_FusesEveryBatchNormButTheStems) {
 }
 
 /// In version 1 the first convolutions of three stages have a stride.
-TEST(Fusion, ResNet50_OnHopperLacksOnlyTheStridedEndsOfVersion1) {
+TEST(Fusion, ResNet50OnHopperLacksOnlyTheStridedEndsOfVersion1) {
   const FusionCosts costs = fuse_all(hopper_has_engine);
   const Graph v1 = graph_of_model("resnet50"), v15 = graph_of_model("resnet50_v1.5");
   EXPECT_EQ(counts_of(v15, StepOnPaper(v15, 256, costs).fusion), (Counts{52, 33, 15, 47}));
@@ -253,7 +253,7 @@ Megabytes megabytes_of(const Fusion& fusion) {
   return {moved / kImages / 1e6, static_cast<double>(step.planned_bytes()) / kImages / 1e6};
 }
 
-TEST(Fusion, ResNet50_MovesAFifthLessAndKeepsAFifthLess) {
+TEST(Fusion, ResNet50MovesAFifthLessAndKeepsAFifthLess) {
   const Megabytes unfused = megabytes_of(FusionPlan());
   const Megabytes fused = megabytes_of(fuse_all(hopper_has_engine));
   std::printf("MB an image: moved %.1f unfused, %.1f fused; planned %.1f and %.1f\n", unfused.moved,

@@ -32,7 +32,7 @@ class Kernel : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(All, Kernel, testing::ValuesIn(kernel_names()),
                          [](const auto& test) { return test.param; });
 
-TEST_P(Kernel, GivesTheResultsOfItsFormula_InAnyOrderOfBlocksAndThreads) {
+TEST_P(Kernel, GivesTheResultsOfItsFormulaInAnyOrderOfBlocksAndThreads) {
   const std::vector<NamedCase> cases = cases_of(GetParam(), kLargeCase);
   ASSERT_FALSE(cases.empty());
   for (const NamedCase& named : cases) {
@@ -147,7 +147,7 @@ TEST(BatchNormKernel, SumBlocksFitTheDeviceAndLeaveNoneEmpty) {
   }
 }
 
-TEST(MaxPoolKernel, WindowsOfMinusInfinityHaveAWinnerAndThoseOfNoNumberShowIt) {
+TEST(MaxPoolKernel, WindowsOfMinusInfinityHaveAWinnerAndWindowsWithNanShowIt) {
   const PoolShape shape{1, 2, 2, 8, 1, 1, {3, 3, 1, 1, 1, 0, 0}};
   std::vector<float> x(32, -INFINITY), y(8);
   x[8] = NAN;  // channel 0 of the second pixel

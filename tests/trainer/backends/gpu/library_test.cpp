@@ -59,7 +59,7 @@ TEST(DriverLibrary, OfAnInstalledProgramIsInTheLibFolder) {
   EXPECT_EQ(find_driver_library(program), file);
 }
 
-TEST(DriverLibrary, OneThatCannotBeLoadedSaysWhatItNeeds) {
+TEST(DriverLibrary, ALibraryThatCannotBeLoadedSaysWhatItNeeds) {
   const TempFolder folder;
   const std::filesystem::path file = folder / "libpenstock_cuda.so";
   write_text(file, "not a library");
@@ -68,12 +68,12 @@ TEST(DriverLibrary, OneThatCannotBeLoadedSaysWhatItNeeds) {
   EXPECT_TRUE(says(reason, "LD_LIBRARY_PATH"));
 }
 
-TEST(DriverLibrary, OneOfAnotherRevisionIsRefused) {
+TEST(DriverLibrary, ALibraryOfAnotherRevisionIsRefused) {
   EXPECT_TRUE(says(reason_against({PENSTOCK_STALE_LIBRARY}),
                    "is of revision of-last-week, this program of "));
 }
 
-TEST(DriverLibrary, OneWithoutItsFunctionsIsRefused) {
+TEST(DriverLibrary, ALibraryWithoutItsFunctionsIsRefused) {
   EXPECT_TRUE(
       says(reason_against({PENSTOCK_OTHER_LIBRARY}), "has no function penstock_cuda_revision"));
 }

@@ -79,7 +79,7 @@ struct Case {
   std::int32_t images;
 };
 
-TEST(GpuMemory, ABatchTooLarge_IsRefusedWithTheLargestThatFits) {
+TEST(GpuMemory, ABatchTooLargeIsRefusedWithTheLargestThatFits) {
   for (const Case& tried :
        {Case{"tiny-cnn", 6, 300}, Case{"lenet", 30, 900}, Case{"resnet20", 12, 200}}) {
     const Graph graph = model(tried.model);
@@ -104,20 +104,20 @@ TEST(GpuMemory, ABatchTooLarge_IsRefusedWithTheLargestThatFits) {
 }
 
 /// The operands of one engine alone would not fit, so the refusal comes before engines are timed.
-TEST(GpuMemory, ABatchFarTooLarge_IsRefusedBeforeEnginesAreTimed) {
+TEST(GpuMemory, ABatchFarTooLargeIsRefusedBeforeEnginesAreTimed) {
   const std::string text =
       Machine(std::size_t{12} << 20, 1, true).refusal(model("resnet20"), 1 << 14, Precision::f16);
   EXPECT_NE(text.find("training needs"), std::string::npos) << text;
   EXPECT_GT(fitting_batch(text), 0) << text;
 }
 
-TEST(GpuMemory, AModelTooLargeForOneImage_IsRefusedByName) {
+TEST(GpuMemory, AModelTooLargeForOneImageIsRefusedByName) {
   const std::string text =
       Machine(std::size_t{1} << 20, 1).refusal(model("lenet"), 8, Precision::f32);
   EXPECT_NE(text.find("not even one image fits: use a smaller model"), std::string::npos) << text;
 }
 
-TEST(GpuMemory, AnAllocationThatFailsAfterAll_NamesTheDeviceAndLeavesNothing) {
+TEST(GpuMemory, AnAllocationThatFailsAfterAllNamesTheDeviceAndLeavesNothing) {
   const auto library = std::make_shared<HostDriverLibrary>();
   HostDriver* driver = nullptr;
   library->on_open = [&](HostDriver& opened) { driver = &opened; };

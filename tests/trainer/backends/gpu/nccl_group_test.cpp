@@ -115,7 +115,7 @@ std::string failure_of(const Call& call) {
   return "no such failure";
 }
 
-TEST(NcclGroup, ARankOfItsOwnProcess_ConnectsInItsFirstCallAndCanBeRecorded) {
+TEST(NcclGroup, ARankOfItsOwnProcessConnectsInItsFirstCallAndCanBeRecorded) {
   VirtualClock clock;
   Process process(clock, {.first_rank = 3, .ranks = 4}, 1);
   const std::unique_ptr<Collective> collective = process.group->join(3);
@@ -139,7 +139,7 @@ TEST(NcclGroup, ARankOfItsOwnProcess_ConnectsInItsFirstCallAndCanBeRecorded) {
   EXPECT_EQ(process.scripts[0].aborted, 0);
 }
 
-TEST(NcclGroup, GradientsOf16Bits_AreRoundedForTheAllReduceAlone_AlsoInARecording) {
+TEST(NcclGroup, GradientsOf16BitsAreRoundedForTheAllReduceAloneAlsoInARecording) {
   VirtualClock clock;
   Process process(clock, {.ranks = 2, .wire = WireFormat::f16}, 1);
   GpuDevice& device = process.device();
@@ -175,7 +175,7 @@ TEST(NcclGroup, GradientsOf16Bits_AreRoundedForTheAllReduceAlone_AlsoInARecordin
   EXPECT_EQ(process.scripts[0].calls.back(), "all_reduce 1 0");
 }
 
-TEST(NcclGroup, ThreadsOfAProcess_MeetBeforeTheyBegin) {
+TEST(NcclGroup, ThreadsOfAProcessMeetBeforeTheyBegin) {
   SteadyClock clock;
   Process process(clock, {.ranks = 2}, 2);
   EXPECT_FALSE(process.group->join(0)->recordable());
@@ -197,7 +197,7 @@ TEST(NcclGroup, ThreadsOfAProcess_MeetBeforeTheyBegin) {
   for (const Script& script : process.scripts) EXPECT_EQ(script.began, 101);
 }
 
-TEST(NcclGroup, ARankAlone_NeedsNoCommunicator) {
+TEST(NcclGroup, ARankAloneNeedsNoCommunicator) {
   VirtualClock clock;
   Process process(clock, {.ranks = 1}, 1);
   std::vector<float> values(4);
@@ -207,7 +207,7 @@ TEST(NcclGroup, ARankAlone_NeedsNoCommunicator) {
   EXPECT_TRUE(process.places.empty());
 }
 
-TEST(NcclGroup, ACallThatIsNotUnderWayInTime_NamesRankAndCallAndIsAborted) {
+TEST(NcclGroup, ACallThatIsNotUnderWayInTimeNamesRankAndCallAndIsAborted) {
   VirtualClock clock;
   Process process(clock, {.first_rank = 1, .ranks = 2, .timeout = 60s}, 1);
   const std::unique_ptr<Collective> collective = process.group->join(1);
@@ -225,7 +225,7 @@ TEST(NcclGroup, ACallThatIsNotUnderWayInTime_NamesRankAndCallAndIsAborted) {
   EXPECT_EQ(process.scripts[0].began, 3);
 }
 
-TEST(NcclGroup, ARankThatNeverConnects_IsNamedToo) {
+TEST(NcclGroup, ARankThatNeverConnectsIsNamedToo) {
   VirtualClock clock;
   Process process(clock, {.ranks = 2, .timeout = 5s}, 1);
   process.scripts[0].polls_until_ready = -1;
@@ -235,7 +235,7 @@ TEST(NcclGroup, ARankThatNeverConnects_IsNamedToo) {
   EXPECT_EQ(process.scripts[0].aborted, 1);
 }
 
-TEST(NcclGroup, AnErrorThatTheLibraryFindsLater_ComesWithRankAndCall) {
+TEST(NcclGroup, AnErrorThatTheLibraryFindsLaterComesWithRankAndCall) {
   VirtualClock clock;
   Process process(clock, {.ranks = 2}, 1);
   process.scripts[0].polls_until_ready = 2;
@@ -273,7 +273,7 @@ TEST(NcclGroup, AStopAbortsRanksThatWaitForTheirDevicesOnly) {
   for (const Script& script : process.scripts) EXPECT_EQ(script.aborted, 1);
 }
 
-TEST(NcclGroup, AfterAStop_NothingConnectsAnyMore) {
+TEST(NcclGroup, AfterAStopNothingConnectsAnyMore) {
   VirtualClock clock;
   Process process(clock, {.ranks = 2}, 1);
   process.stop.request_stop();

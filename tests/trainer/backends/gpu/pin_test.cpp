@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <stdexcept>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -11,44 +11,30 @@
 #include "dataflow/host_device.h"
 #include "dataflow/stager.h"
 #include "tests/support/gpu/host_driver.h"
-#include "tests/trainer/backends/gpu/host_bench.h"
 #include "trainer/backends/gpu/device.h"
 
 namespace penstock::gpu {
 namespace {
 
-TEST(HostDriver, Pin_MakesForeignMemoryFitForRecordings) {
-  Bench bench;
-  const std::vector<std::byte> foreign(kBytes, std::byte{3});
-  ASSERT_TRUE(bench.driver.pin(foreign));
-  bench.driver.begin_capture(bench.streams[0]);
-  bench.driver.copy(bench.streams[0], bench.device[0], foreign.data(), kBytes);
-  const GraphHandle graph = bench.driver.end_capture(bench.streams[0]);
-  bench.driver.launch(bench.streams[0], graph);
-  bench.download();
-  bench.record();
-  EXPECT_TRUE(bench.reach());
-  bench.driver.host_reads({bench.pinned[1], kBytes});
-  EXPECT_EQ(bench.pinned[1][0], std::byte{3});
-  bench.driver.destroy(graph);
-  bench.driver.unpin(foreign);
-  EXPECT_TRUE(bench.driver.races().empty());
-  bench.driver.begin_capture(bench.streams[0]);
-  EXPECT_THROW(bench.driver.copy(bench.streams[0], bench.device[0], foreign.data(), kBytes),
-               std::logic_error);
-  bench.driver.abandon_capture(bench.streams[0]);
-}
+constexpr std::size_t kBytes = 64;
 
-TEST(HostDriver, Unpin_BeforeACopyIsDone_IsARace) {
-  Bench bench;
+TEST(GpuDevice, MemoryThatIsUnpinnedBeforeItsCopyIsDoneIsARace) {
+  auto owned = std::make_unique<HostDriver>();
+  HostDriver& driver = *owned;
+  GpuDevice device(std::move(owned));
   const std::vector<std::byte> foreign(kBytes);
-  ASSERT_TRUE(bench.driver.pin(foreign));
-  bench.driver.copy(bench.streams[0], bench.device[0], foreign.data(), kBytes);
-  bench.driver.unpin(foreign);
-  EXPECT_FALSE(bench.driver.races().empty());
+  std::byte* const block = driver.allocate(kBytes, MemoryKind::device);
+  const StreamHandle stream = driver.make_stream();
+  {
+    const auto pin = device.pin(foreign);
+    driver.copy(stream, block, foreign.data(), kBytes);
+  }
+  EXPECT_FALSE(driver.races().empty());
+  driver.free(block, MemoryKind::device);
+  driver.destroy(stream);
 }
 
-TEST(GpuDevice, Pin_IsNoneWhereTheDriverHasNone) {
+TEST(GpuDevice, HasNoPinIfItsDriverPinsNoMemory) {
   const std::vector<std::byte> foreign(kBytes);
   GpuDevice without(std::make_unique<HostDriver>(HostMachineOptions{.pins_foreign_memory = false}));
   EXPECT_EQ(without.pin(foreign), nullptr);
@@ -72,9 +58,9 @@ class Unpinning final : public ForeignPixels {
   const Event* read_ = nullptr;
 };
 
-TEST(GpuDevice, Stager_CopiesWhatWasLentAndTheLenderKnowsWhen) {
+TEST(GpuDevice, StagerCopiesLentMemoryAndTellsTheLenderWhenItIsRead) {
   constexpr BatchSpec kSpec{.images = 2, .image = {4, 4, 3}};
-  for (const Timing timing : kTimings) {
+  for (const Timing timing : {Timing::at_once, Timing::late, Timing::shuffled}) {
     auto owned = std::make_unique<HostDriver>(HostMachineOptions{.timing = timing});
     HostDriver& driver = *owned;
     GpuDevice device(std::move(owned));

@@ -22,6 +22,7 @@
 #include "tests/support/text_files.h"
 #include "trainer/backends/gpu/backend.h"
 #include "trainer/backends/gpu/dnn_patterns.h"
+#include "trainer/backends/gpu/find_plan.h"
 #include "trainer/model.h"
 
 namespace penstock::gpu {
@@ -72,7 +73,7 @@ TEST_F(PlanBookTest, KeepsWhatWasChosen) {
   EXPECT_FALSE(book.find(graph_of(8), cramped).has_value());
 }
 
-TEST_F(PlanBookTest, AFileOfAnotherVersionOrDevice_CountsAsNotThereAndIsWrittenAnew) {
+TEST_F(PlanBookTest, AFileOfAnotherVersionOrDeviceCountsAsNotThereAndIsWrittenAnew) {
   const std::string text = good();
   for (const std::string& other :
        {with(text, "\"format\": 4", "\"format\": 3"),
@@ -85,7 +86,7 @@ TEST_F(PlanBookTest, AFileOfAnotherVersionOrDevice_CountsAsNotThereAndIsWrittenA
   }
 }
 
-TEST_F(PlanBookTest, ADamagedFile_CountsAsNotThereAndIsWrittenAnew) {
+TEST_F(PlanBookTest, ADamagedFileCountsAsNotThereAndIsWrittenAnew) {
   const std::string text = good();
   for (const std::string& damaged :
        {std::string(),
@@ -115,7 +116,7 @@ TEST_F(PlanBookTest, ADamagedFile_CountsAsNotThereAndIsWrittenAnew) {
   }
 }
 
-TEST_F(PlanBookTest, AChoiceThatCannotBeBuilt_IsMadeAnewAndItsEngineIsRemembered) {
+TEST_F(PlanBookTest, AChoiceThatCannotBeBuiltIsMadeAnewAndItsEngineIsRemembered) {
   write(with(good(), "\"engine\": 0", "\"engine\": 7"));
   EXPECT_EQ(size(), 2U);
   good();
@@ -126,7 +127,7 @@ TEST_F(PlanBookTest, AChoiceThatCannotBeBuilt_IsMadeAnewAndItsEngineIsRemembered
   EXPECT_NE(book.has_failed(graph_of(8), engine(7)), book.has_failed(graph_of(16), engine(7)));
 }
 
-TEST_F(PlanBookTest, AnEngineThatCannotBeBuilt_GivesWayToTheNextOne) {
+TEST_F(PlanBookTest, AnEngineThatCannotBeBuiltGivesWayToTheNextOne) {
   HostDriver driver({.engines = 3});
   PlanBook book(driver.facts(), folder_.path());
   driver.fail_at("build", 1);
@@ -135,7 +136,7 @@ TEST_F(PlanBookTest, AnEngineThatCannotBeBuilt_GivesWayToTheNextOne) {
   EXPECT_TRUE(book.has_failed(graph_of(8), engine(0)));
 }
 
-TEST_F(PlanBookTest, WithoutTiming_OneCandidateIsAskedForAndMoreOnlyIfItFails) {
+TEST_F(PlanBookTest, WithoutTimingOneCandidateIsAskedForAndMoreOnlyIfItFails) {
   HostDriver driver({.engines = 3});
   PlanBook book(driver.facts(), folder_.path());
   EXPECT_NE(make_plan(graph_of(8), kFirst, driver, book), nullptr);
@@ -147,7 +148,7 @@ TEST_F(PlanBookTest, WithoutTiming_OneCandidateIsAskedForAndMoreOnlyIfItFails) {
   EXPECT_GT(driver.asked_for().back(), 1U);
 }
 
-TEST_F(PlanBookTest, GraphsWithoutAnEngine_AreRememberedForTheSameLimitOrALowerOne) {
+TEST_F(PlanBookTest, GraphsWithoutAnEngineAreRememberedForTheSameLimitOrALowerOne) {
   {
     HostDriver without({.has_engine = [](const DnnGraph&) { return false; }});
     PlanBook book(without.facts(), folder_.path());
@@ -163,7 +164,7 @@ TEST_F(PlanBookTest, GraphsWithoutAnEngine_AreRememberedForTheSameLimitOrALowerO
   EXPECT_TRUE(find_plan(graph_of(8), roomy, driver_, book));
 }
 
-TEST_F(PlanBookTest, AGraphThatTheStepNeeds_IsTriedAgainWhenNoneOfItsEnginesRanBefore) {
+TEST_F(PlanBookTest, AGraphThatTheStepNeedsIsTriedAgainWhenNoneOfItsEnginesRanBefore) {
   {
     PlanBook book(driver_.facts(), folder_.path());
     book.add_failure(graph_of(8), engine(0));
@@ -183,7 +184,7 @@ std::string reason_without(const PlanRules& rules, HostDriver& driver, PlanBook&
   return "planned";
 }
 
-TEST_F(PlanBookTest, AGraphWithoutAPlan_IsRefusedWithTheReason) {
+TEST_F(PlanBookTest, AGraphWithoutAPlanIsRefusedWithTheReason) {
   const auto says = [](const std::string& text, std::string_view part) {
     return text.find(part) != text.npos;
   };
@@ -197,7 +198,7 @@ TEST_F(PlanBookTest, AGraphWithoutAPlan_IsRefusedWithTheReason) {
   EXPECT_TRUE(says(reason_without(kFirst, without, book), "; try another --precision"));
 }
 
-TEST_F(PlanBookTest, ADeviceThatIsLost_IsNoReasonToForgetAnEngine) {
+TEST_F(PlanBookTest, ADeviceThatIsLostIsNoReasonToForgetAnEngine) {
   const std::string text = good();
   HostDriver driver({.cost = [](std::size_t) -> Nanoseconds { throw DeviceError("lost"); }});
   PlanBook book(driver.facts(), folder_.path());
@@ -210,7 +211,7 @@ TEST_F(PlanBookTest, ADeviceThatIsLost_IsNoReasonToForgetAnEngine) {
   EXPECT_EQ(read_text(file()), text);
 }
 
-TEST_F(PlanBookTest, ABookThatGrows_IsSavedEveryTwoSeconds) {
+TEST_F(PlanBookTest, ABookThatGrowsIsSavedEveryTwoSeconds) {
   Time now{};
   PlanBook book(driver_.facts(), folder_.path(), [&] { return now; });
   const auto add = [&](std::int32_t channels, std::chrono::milliseconds after) {
@@ -250,7 +251,7 @@ class Compilation {
   std::unique_ptr<Device> device_;
 };
 
-TEST_F(PlanBookTest, ACompilationThatIsStopped_KeepsItsPlans) {
+TEST_F(PlanBookTest, ACompilationThatIsStoppedKeepsItsPlans) {
   {
     Compilation compilation(folder_.path());
     int calls = 0;
@@ -267,7 +268,7 @@ TEST_F(PlanBookTest, ACompilationThatIsStopped_KeepsItsPlans) {
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 const HostMachineOptions kLargeFirst{.engines = 2, .first_workspace = 2 * kMiB};
 
-TEST_F(PlanBookTest, AChoiceUnderALowLimit_IsMadeAnewWhenTheLimitAllowsTheFirstEngine) {
+TEST_F(PlanBookTest, AChoiceUnderALowLimitIsMadeAnewWhenTheLimitAllowsTheFirstEngine) {
   HostDriver driver(kLargeFirst);
   PlanRules low = kFirst, higher = kFirst;
   low.workspace_limit = kMiB;
@@ -286,7 +287,7 @@ TEST_F(PlanBookTest, AChoiceUnderALowLimit_IsMadeAnewWhenTheLimitAllowsTheFirstE
   EXPECT_EQ(book.find(graph_of(8), kFirst)->excluded_bytes, 0U);
 }
 
-TEST_F(PlanBookTest, ALimitThatExcludesTheFirstEngine_IsNotedInEachRun) {
+TEST_F(PlanBookTest, ALimitThatExcludesTheFirstEngineIsNotedInEachRun) {
   for (int run = 0; run < 2; ++run) {
     Compilation limited(folder_.path(), kLargeFirst, "gpu:workspace_mib=1");
     limited.run();
@@ -301,7 +302,7 @@ TEST_F(PlanBookTest, ALimitThatExcludesTheFirstEngine_IsNotedInEachRun) {
   EXPECT_TRUE(automatic.notes().empty());
 }
 
-TEST_F(PlanBookTest, ADeviceThatIsLostWhileFormsAreCompared_EndsTheCompilation) {
+TEST_F(PlanBookTest, ADeviceThatIsLostWhileFormsAreComparedEndsTheCompilation) {
   Compilation compilation(folder_.path(), {.engine_cost = [](std::int64_t) -> Nanoseconds {
                             throw DeviceError("an illegal memory access");
                           }});
@@ -316,14 +317,14 @@ TEST_F(PlanBookTest, ABookIsSavedWhenItEnds) {
   EXPECT_EQ(size(), 1U);
 }
 
-TEST_F(PlanBookTest, AWorkspaceBelowZero_IsBeyondEveryLimit) {
+TEST_F(PlanBookTest, AWorkspaceBelowZeroIsBeyondEveryLimit) {
   const std::string text = good();
   const std::string key = "\"workspace_bytes\": ";
   write(with(text, key, key + "-"));
   EXPECT_EQ(good(), text);
 }
 
-TEST_F(PlanBookTest, AFolderThatCannotBeWritten_IsNoError) {
+TEST_F(PlanBookTest, AFolderThatCannotBeWrittenIsNoError) {
   PlanBook book(driver_.facts(), folder_ / "a file" / "below");
   std::ofstream(folder_ / "a file") << "in the way";
   EXPECT_NE(make_plan(graph_of(8), kFirst, driver_, book), nullptr);
@@ -331,7 +332,7 @@ TEST_F(PlanBookTest, AFolderThatCannotBeWritten_IsNoError) {
   EXPECT_EQ(book.size(), 1U);
 }
 
-TEST_F(PlanBookTest, WithoutAFolder_ChoicesLastAsLongAsTheBook) {
+TEST_F(PlanBookTest, WithoutAFolderChoicesLastAsLongAsTheBook) {
   PlanBook book(driver_.facts(), {});
   EXPECT_NE(make_plan(graph_of(8), kFirst, driver_, book), nullptr);
   book.save();
@@ -344,7 +345,7 @@ TEST_F(PlanBookTest, WithoutAFolder_ChoicesLastAsLongAsTheBook) {
 constexpr ConvolutionShape kFusionShape{
     .images = 2, .channels = 8, .height = 4, .width = 4, .filters = 8};
 
-TEST(FusionCosts, CopyRate_IsKeptWithThePlans) {
+TEST(FusionCosts, CopyRateIsKeptWithThePlans) {
   const TempFolder folder;
   HostDriver driver;
   PlanBook book(driver.facts(), folder.path());
@@ -354,7 +355,7 @@ TEST(FusionCosts, CopyRate_IsKeptWithThePlans) {
   EXPECT_EQ(PlanBook(driver.facts(), folder.path()).copy_rate(), 4.25e6);
 }
 
-TEST(FusionCosts, BookWithoutACopyRate_KeepsItsPlans) {
+TEST(FusionCosts, BookWithoutACopyRateKeepsItsPlans) {
   const TempFolder folder;
   HostDriver driver;
   PlanBook book(driver.facts(), folder.path());
@@ -365,7 +366,7 @@ TEST(FusionCosts, BookWithoutACopyRate_KeepsItsPlans) {
   EXPECT_FALSE(again.copy_rate());
 }
 
-TEST(FusionCosts, GraphWithoutAnEngine_HasNoPlan) {
+TEST(FusionCosts, GraphWithoutAnEngineHasNoPlan) {
   HostDriver driver({.has_engine = [](const DnnGraph&) { return false; }});
   PlanBook book(driver.facts(), {});
   const DnnGraph graph = conv_statistics(kFusionShape).graph;

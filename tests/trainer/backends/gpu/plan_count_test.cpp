@@ -9,7 +9,7 @@
 #include <sstream>
 #include <string>
 
-#include "bench/run/child_process.h"
+#include "bench/run/processes/child_process.h"
 #include "tests/support/temp_folder.h"
 
 namespace penstock::gpu {
@@ -68,7 +68,7 @@ TEST_F(PlansWithALibcuda, NoEngineIsCompiledForAGraphThatHasOthers) {
   EXPECT_GT(counts_.at("plain").engines, parse(output_of_counter({})).at("plain").engines);
 }
 
-TEST_F(PlansWithALibcuda, AskedForOneCandidate_FinalisesFewPlans) {
+TEST_F(PlansWithALibcuda, AskedForOneCandidateFinalisesFewPlans) {
   for (const std::string name : {"plain_first", "fused_first"}) {
     EXPECT_EQ(counts_.at(name).candidates, 1) << name;
     EXPECT_LE(counts_.at(name).plans, 3) << name;

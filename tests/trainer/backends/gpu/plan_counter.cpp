@@ -14,39 +14,11 @@
 #include "trainer/backends/gpu/cuda/dnn_planner.h"
 #include "trainer/backends/gpu/dnn_patterns.h"
 
+namespace penstock::gpu {
 namespace {
 
 std::map<cudnnBackendDescriptor_t, cudnnBackendDescriptorType_t> types;
 int engines, plans, compiled;
-
-}  // namespace
-
-extern "C" {
-
-cudnnStatus_t __real_cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
-                                                  cudnnBackendDescriptor_t* descriptor);
-cudnnStatus_t __real_cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor);
-
-cudnnStatus_t __wrap_cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
-                                                  cudnnBackendDescriptor_t* descriptor) {
-  const cudnnStatus_t status = __real_cudnnBackendCreateDescriptor(type, descriptor);
-  if (status == CUDNN_STATUS_SUCCESS) types[*descriptor] = type;
-  return status;
-}
-
-cudnnStatus_t __wrap_cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
-  const cudnnStatus_t status = __real_cudnnBackendFinalize(descriptor);
-  engines += types.at(descriptor) == CUDNN_BACKEND_ENGINE_DESCRIPTOR ? 1 : 0;
-  if (types.at(descriptor) != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) return status;
-  ++plans;
-  // The compiled code cannot be loaded because there is no device.
-  compiled += status == CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER ? 1 : 0;
-  return status;
-}
-}
-
-namespace penstock::gpu {
-namespace {
 
 constexpr ConvolutionShape kShape{.images = 32,
                                   .channels = 128,
@@ -82,6 +54,35 @@ void run(const char* description) {
 
 }  // namespace
 }  // namespace penstock::gpu
+
+using penstock::gpu::compiled;
+using penstock::gpu::engines;
+using penstock::gpu::plans;
+using penstock::gpu::types;
+
+extern "C" {
+
+cudnnStatus_t __real_cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
+                                                  cudnnBackendDescriptor_t* descriptor);
+cudnnStatus_t __real_cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor);
+
+cudnnStatus_t __wrap_cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
+                                                  cudnnBackendDescriptor_t* descriptor) {
+  const cudnnStatus_t status = __real_cudnnBackendCreateDescriptor(type, descriptor);
+  if (status == CUDNN_STATUS_SUCCESS) types[*descriptor] = type;
+  return status;
+}
+
+cudnnStatus_t __wrap_cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
+  const cudnnStatus_t status = __real_cudnnBackendFinalize(descriptor);
+  engines += types.at(descriptor) == CUDNN_BACKEND_ENGINE_DESCRIPTOR ? 1 : 0;
+  if (types.at(descriptor) != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) return status;
+  ++plans;
+  // The compiled code cannot be loaded because there is no device.
+  compiled += status == CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER ? 1 : 0;
+  return status;
+}
+}
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;

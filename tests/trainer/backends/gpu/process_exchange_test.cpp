@@ -98,14 +98,14 @@ std::vector<std::string> answers(const char* wanted, const std::vector<Process>&
 
 std::vector<std::string> three_times(const std::string& text) { return {text, text, text}; }
 
-TEST(ProcessExchange, AllChooseNcclWithTheIdOfTheFirst_WhereEachHasAGpu) {
+TEST(ProcessExchange, AllChooseNcclWithTheIdOfTheFirstWhereEachHasAGpu) {
   for (const char* wanted : {"auto", "nccl"}) {
     EXPECT_EQ(answers(wanted, {{"0000:01:00.0"}, {"0000:02:00.0"}, {"0000:03:00.0"}}),
               three_times("ranks exchange through NCCL, with one GPU per rank, id 10"));
   }
 }
 
-TEST(ProcessExchange, AllGoThroughTheHost_WhereSomeShareAGpuOrLackNccl) {
+TEST(ProcessExchange, AllGoThroughTheHostWhereSomeShareAGpuOrLackNccl) {
   const std::vector<Process> sharing{{"0000:01:00.0"}, {"0000:02:00.0"}, {"0000:01:00.0"}};
   EXPECT_EQ(answers("auto", sharing),
             three_times("ranks exchange through the host's memory (ranks 0 and 2 share a GPU, "
@@ -127,7 +127,7 @@ TEST(ProcessExchange, CopiesAreForOneProcess) {
       << answer;
 }
 
-TEST(ProcessExchange, TheBackendsGroup_CountsRanksOfAllProcesses) {
+TEST(ProcessExchange, TheBackendsGroupCountsRanksOfAllProcesses) {
   Room room(2);
   const auto machine = std::make_shared<Machine>(HostMachineOptions{.devices = 2}, 7);
   run_ranks(2, [&](std::int32_t rank) {

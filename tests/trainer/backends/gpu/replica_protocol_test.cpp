@@ -98,7 +98,7 @@ std::vector<HostMachineOptions> timings(std::uint64_t seeds) {
   return all;
 }
 
-TEST(ReplicaProtocol, SeveralReplicasAreOneOfTheGlobalBatch_OnOneGpuAndOnSeveral) {
+TEST(ReplicaProtocol, SeveralReplicasAreOneOfTheGlobalBatchOnOneGpuAndOnSeveral) {
   const Graph graph = separate_images();
   constexpr std::size_t kSteps = 4;
   for (const std::int32_t ranks : {2, 4}) {
@@ -130,7 +130,7 @@ TEST(ReplicaProtocol, SeveralReplicasAreOneOfTheGlobalBatch_OnOneGpuAndOnSeveral
   }
 }
 
-TEST(ReplicaProtocol, UpdatesBehindTheRecordedStep_AreThoseInsideIt) {
+TEST(ReplicaProtocol, UpdatesBehindTheRecordedStepEqualUpdatesInsideIt) {
   const Graph graph = separate_images();
   const std::vector<PlainBatch> batches = batches_for(graph, 5, kImages);
   TrainingRig inside(graph, {.record_update = true}), behind(graph, {.record_update = false});
@@ -141,7 +141,7 @@ TEST(ReplicaProtocol, UpdatesBehindTheRecordedStep_AreThoseInsideIt) {
   EXPECT_EQ(behind.races(), Races{});
 }
 
-TEST(ReplicaProtocol, WeightsDoNotDependOnWhenTheWorkIsDone_AndNothingRaces) {
+TEST(ReplicaProtocol, WeightsDoNotDependOnWhenTheWorkIsDoneAndNothingRaces) {
   const Graph graph = with_dropout();
   for (const std::int32_t ranks : {1, 2}) {
     const std::vector<PlainBatch> batches =
@@ -194,7 +194,7 @@ TEST(ReplicaProtocol, AReplayedStepSeesItsOwnRateCountAndStepNumber) {
   EXPECT_EQ(replayed.weights(0), eager.weights());
 }
 
-TEST(ReplicaProtocol, StepsThatAreEnqueuedEachTime_LeaveTheBitsOfRecordedOnes) {
+TEST(ReplicaProtocol, StepsThatAreEnqueuedEachTimeLeaveTheBitsOfRecordedOnes) {
   const Graph graph = with_dropout();
   const auto hyper = [](std::int64_t step) {
     return Hyper{.learning_rate = 0.5F / static_cast<float>(2 + step), .step = step};
@@ -230,7 +230,7 @@ TEST(ReplicaProtocol, StepsThatAreEnqueuedEachTime_LeaveTheBitsOfRecordedOnes) {
   }
 }
 
-TEST(ReplicaProtocol, RecordingAStep_AllocatesNothingAndWaitsForNothing) {
+TEST(ReplicaProtocol, RecordingAStepAllocatesNothingAndWaitsForNothing) {
   // In a recording, the host driver throws in both cases.
   const Graph graph = with_dropout();
   TrainingRig rig(graph, {});
@@ -244,7 +244,7 @@ TEST(ReplicaProtocol, RecordingAStep_AllocatesNothingAndWaitsForNothing) {
   EXPECT_EQ(rig.results(0).size(), 6U);
 }
 
-TEST(ReplicaProtocol, GradientsThatTravelAs16Bits_LeaveTheSameBitsOnAllRanks) {
+TEST(ReplicaProtocol, GradientsThatTravelAs16BitsLeaveTheSameBitsOnAllRanks) {
   const Graph graph = separate_images();
   const std::vector<PlainBatch> batches = batches_for(graph, 8, kImages);
   TrainingRig wide(graph, {.ranks = 2});
@@ -276,7 +276,7 @@ constexpr bool kTakesMinutes = true;
 constexpr bool kTakesMinutes = false;
 #endif
 
-TEST(ReplicaProtocol, BucketsExchangedDuringBackward_LeaveTheBitsOfOneExchangeBehindIt) {
+TEST(ReplicaProtocol, BucketsExchangedDuringBackwardLeaveTheBitsOfOneExchangeBehindIt) {
   const Graph graph = with_batch_norms();
   constexpr std::size_t kSteps = 5;
   const std::vector<PlainBatch> batches = batches_for(graph, 2 * kSteps, kImages);
@@ -313,7 +313,7 @@ TEST(ReplicaProtocol, BucketsExchangedDuringBackward_LeaveTheBitsOfOneExchangeBe
   }
 }
 
-TEST(ReplicaProtocol, TheFirstBucketsAreExchangedWhileBackwardGoesOn_AndTheRecordSaysWhatShows) {
+TEST(ReplicaProtocol, TheFirstBucketsAreExchangedWhileBackwardGoesOnAndTheRecordSaysWhatShows) {
   const Graph graph = with_batch_norms();
   // With one slot per step, no rank waits on the host before it has enqueued all steps, so that
   // device times do not depend on the threads.
@@ -344,7 +344,7 @@ TEST(ReplicaProtocol, TheFirstBucketsAreExchangedWhileBackwardGoesOn_AndTheRecor
   }
 }
 
-TEST(ReplicaProtocol, GradientsThatOverflowF16_ChangeNeitherWeightsNorState) {
+TEST(ReplicaProtocol, GradientsThatOverflowF16ChangeNeitherWeightsNorState) {
   const Graph graph = separate_images();
   for (const bool record_update : {true, false}) {
     RigOptions options{.precision = Precision::f16, .record_update = record_update};
@@ -367,7 +367,7 @@ TEST(ReplicaProtocol, GradientsThatOverflowF16_ChangeNeitherWeightsNorState) {
   }
 }
 
-TEST(ReplicaProtocol, ALossScaleThatAdaptsItself_FindsWhatF16Bears_OnAllRanksAlike) {
+TEST(ReplicaProtocol, ALossScaleThatAdaptsItselfFindsWhatF16BearsOnAllRanksAlike) {
   const Graph graph = separate_images();
   constexpr std::size_t kSteps = 40;
   for (const char* update : {"replicated", "parameter_server"}) {
@@ -398,7 +398,7 @@ TEST(ReplicaProtocol, ALossScaleThatAdaptsItself_FindsWhatF16Bears_OnAllRanksAli
   }
 }
 
-TEST(ReplicaProtocol, ALossScaleThatAdaptsItself_IsAFixedOneWhileNothingHappens) {
+TEST(ReplicaProtocol, ALossScaleThatAdaptsItselfIsAFixedOneWhileNothingHappens) {
   const Graph graph = separate_images();
   const std::vector<PlainBatch> batches = batches_for(graph, 6, kImages);
   RigOptions options{.precision = Precision::f16};
@@ -412,7 +412,7 @@ TEST(ReplicaProtocol, ALossScaleThatAdaptsItself_IsAFixedOneWhileNothingHappens)
   EXPECT_EQ(automatic.loss_scale(0), (LossScale{64, 6}));
 }
 
-TEST(ReplicaProtocol, AFeederThatFails_IsHeardBehindTheBatchesBeforeIt) {
+TEST(ReplicaProtocol, AFeederThatFailsIsHeardBehindTheBatchesBeforeIt) {
   const Graph graph = separate_images();
   for (const HostMachineOptions& machine : timings(5)) {
     TrainingRig rig(graph, {}, machine);
@@ -452,7 +452,7 @@ void expect_orderly_end(const char* call, std::int32_t nth, std::int32_t ranks,
   EXPECT_EQ(rig.races(), Races{});
 }
 
-TEST(ReplicaProtocol, ACallThatFailsInAnyPlace_EndsTheRunByStepAndCallAndNothingRaces) {
+TEST(ReplicaProtocol, ACallThatFailsInAnyPlaceEndsTheRunByStepAndCallAndNothingRaces) {
   for (const char* call : {"launch_graph", "launch", "copy", "record", "wait", "wait_until",
                            "begin_capture", "end_capture"}) {
     for (const std::int32_t nth : {1, 2, 3, 5}) {
@@ -468,7 +468,7 @@ TEST(ReplicaProtocol, ACallThatFailsInAnyPlace_EndsTheRunByStepAndCallAndNothing
   }
 }
 
-TEST(ReplicaProtocol, ACallThatFailsWhileBucketsAreExchanged_EndsTheRunAndNothingRaces) {
+TEST(ReplicaProtocol, ACallThatFailsWhileBucketsAreExchangedEndsTheRunAndNothingRaces) {
   const Graph graph = separate_images();
   for (const char* call : {"launch_graph", "launch", "record", "wait", "wait_until"}) {
     for (const std::int32_t nth : {1, 4}) {

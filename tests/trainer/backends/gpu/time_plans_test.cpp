@@ -16,6 +16,7 @@
 #include "dataflow/error.h"
 #include "tests/support/gpu/host_driver.h"
 #include "trainer/backends/gpu/dnn_patterns.h"
+#include "trainer/backends/gpu/time_plans.h"
 
 namespace penstock::gpu {
 namespace {
@@ -161,7 +162,7 @@ TEST_F(TimedPlans, AnEngineThatFailsIsEnteredInTheBookAndTheOthersAreTimed) {
 }
 
 /// Earlier runs may still be in progress when a later run cannot be enqueued.
-TEST_F(TimedPlans, APlanThatFails_OutlivesItsRuns) {
+TEST_F(TimedPlans, APlanThatFailsOutlivesItsRuns) {
   std::weak_ptr<const DnnPlan> failing;
   int orphans = 0;
   const auto driver = driver_of(2, [&](std::int64_t engine) {
@@ -177,7 +178,7 @@ TEST_F(TimedPlans, APlanThatFails_OutlivesItsRuns) {
   EXPECT_EQ(orphans, 0);
 }
 
-TEST_F(TimedPlans, WhenADeviceIsLost_TheErrorSaysSoAndTheNextRunLeavesThatEngineOut) {
+TEST_F(TimedPlans, WhenADeviceIsLostTheErrorSaysSoAndTheNextRunLeavesThatEngineOut) {
   const auto driver = driver_of(3, [](std::int64_t engine) -> nanoseconds {
     if (engine == 2) throw DeviceError("an illegal memory access");  // every later call fails
     return microseconds(10);

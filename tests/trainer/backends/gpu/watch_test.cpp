@@ -7,6 +7,7 @@
 #include <string>
 
 #include "dataflow/machine/sampler.h"
+#include "trainer/backends/gpu/nvml.h"
 
 namespace penstock::gpu {
 namespace {

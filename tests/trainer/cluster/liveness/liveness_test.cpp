@@ -136,7 +136,7 @@ TEST_P(Ranks, OneThatDiesIsNamedByRank0AndAllEnd) {
             "ranks: its connection closed");
 }
 
-TEST_P(Ranks, OneThatFallsSilentIsNamed) {
+TEST_P(Ranks, ASilentRankIsNamed) {
   const liveness::RankDeadlines soon{.rendezvous = 60s, .silence = 3s, .goodbye = 1s};
   const liveness::FrameSocket silent = say_hello(3, addresses_[0]);
   for (const std::int32_t rank : {0, 1, 2}) start(rank, soon);
@@ -150,7 +150,7 @@ TEST_P(Ranks, OneThatFallsSilentIsNamed) {
   EXPECT_GE(std::stod(events_.lines()[0].substr(at + silent_for.size())), 3);
 }
 
-TEST_P(Ranks, OneThatNeverJoinsIsNamed) {
+TEST_P(Ranks, ARankThatNeverJoinsIsNamed) {
   const liveness::RankDeadlines soon{.rendezvous = 1s, .silence = 30s, .goodbye = 1s};
   for (const std::int32_t rank : {1, 2}) start(rank);  // with a long timeout
   start(0, soon);
@@ -161,7 +161,7 @@ TEST_P(Ranks, OneThatNeverJoinsIsNamed) {
       << events_.lines()[0];
 }
 
-TEST_P(Ranks, WhoIsSlowToJoinIsSpokenOfUntilAllAreHere) {
+TEST_P(Ranks, RanksThatJoinSlowlyAreReportedUntilAllAreHere) {
   for (const std::int32_t rank : {2, 0}) start(rank);
   EXPECT_TRUE(events_.await_said("waiting for ranks 1, 3 to join (2 of 4 are here)"));
   start(3);
@@ -171,7 +171,7 @@ TEST_P(Ranks, WhoIsSlowToJoinIsSpokenOfUntilAllAreHere) {
   EXPECT_TRUE(events_.lines().empty());
 }
 
-TEST_P(Ranks, OneThatDoesNotComeToAMeetingIsNamed) {
+TEST_P(Ranks, ARankThatMissesAMeetingIsNamed) {
   for (const std::int32_t rank : {0, 1, 2, 3}) start(rank);
   for (const std::size_t rank : {0U, 1U, 3U}) {
     progress_[rank]->enter(cluster::RankPhase::training);

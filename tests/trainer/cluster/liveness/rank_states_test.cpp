@@ -45,7 +45,7 @@ class Ledger : public ::testing::Test {
       names(3), 0, {.rendezvous = 60s, .silence = 30s, .goodbye = 10s}, now_};
 };
 
-TEST_F(Ledger, NobodyIsLostAsLongAsAllAreHeard) { EXPECT_EQ(pass(100s, {1, 2}), ""); }
+TEST_F(Ledger, NoRankIsLostWhileAllAreHeard) { EXPECT_EQ(pass(100s, {1, 2}), ""); }
 
 TEST_F(Ledger, AClosedConnectionIsNamedWithPlacePhaseAndStep) {
   accounts_.heard(2, state_, now_);
@@ -109,7 +109,7 @@ TEST_F(Ledger, TheEndHasADeadlineOfItsOwn) {
   EXPECT_NE(pass(2s, {1}).find("rank 2 (host b, pid 102) was lost at the end"), std::string::npos);
 }
 
-TEST_F(Ledger, WhoeverSaidGoodbyeIsNotLost) {
+TEST_F(Ledger, ARankThatSaidGoodbyeIsNotLost) {
   accounts_.left(2);
   accounts_.closed(2);
   EXPECT_EQ(pass(100s, {1}), "");
@@ -144,7 +144,7 @@ TEST_F(Ledger, SilenceWhileThisProcessStoodStillIsForgiven) {
   EXPECT_EQ(pass(20s, {1, 2}), "");
 }
 
-TEST_F(Ledger, WhileThisProcessStoodStillNobodyIsLate) {
+TEST_F(Ledger, NoRankIsLateWhileThisProcessIsStopped) {
   liveness::RankStates accounts(names(2), 0, {.rendezvous = 60s, .silence = 30s, .goodbye = 10s},
                                 now_);
   EXPECT_TRUE(accounts.lost(now_ += 300s).empty());
@@ -163,7 +163,7 @@ TEST_F(Ledger, AStuckMeetingIsBlamedOnWhomDidNotCome) {
             "not reach the point where the other ranks waited for it until their deadline");
 }
 
-TEST_F(Ledger, AStuckMeetingIsBlamedOnWhoeverIsSilentFirst) {
+TEST_F(Ledger, AStuckMeetingIsBlamedOnTheFirstSilentRank) {
   state_ = training(20, 31);
   EXPECT_EQ(pass(1s, {0, 1, 2}), "");
   EXPECT_EQ(pass(4s, {0, 1}), "");
@@ -173,7 +173,7 @@ TEST_F(Ledger, AStuckMeetingIsBlamedOnWhoeverIsSilentFirst) {
   EXPECT_NE(text.find("silent for 4.0 s"), std::string::npos) << text;
 }
 
-TEST_F(Ledger, WhereAllCameNobodyIsBlamed) {
+TEST_F(Ledger, NoRankIsBlamedIfAllCame) {
   for (const std::int32_t rank : {0, 1, 2}) accounts_.heard(rank, training(20, 31), now_);
   accounts_.overdue(1, training(20, 31));
   const std::string text = liveness::to_text(accounts_.lost(now_));

@@ -13,7 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 using Floats = std::vector<float>;
 
-TEST(Server_Together, AddsInTheOrderOfWorkersAndAppliesOnce) {
+TEST(ServerTogether, AddsInTheOrderOfWorkersAndAppliesOnce) {
   // Sums of these differ by the order of adding: 1e8 + 1 - 1e8 is 0 in floats, 1e8 - 1e8 + 1 is 1.
   ServerScript script(3);
   script.begin(cluster::ServerRule::together, "sgd", {5});
@@ -30,7 +30,7 @@ TEST(Server_Together, AddsInTheOrderOfWorkersAndAppliesOnce) {
   }
 }
 
-TEST(Server_Together, IsMomentumOnTheMeanOfAll) {
+TEST(ServerTogether, IsMomentumOnTheMeanOfAll) {
   ServerScript script(2);
   script.begin(cluster::ServerRule::together, "momentum:momentum=0.5,nesterov=false", {1});
   script.push(0, 0, {1}, 0.25F, 0.5F);
@@ -41,7 +41,7 @@ TEST(Server_Together, IsMomentumOnTheMeanOfAll) {
   EXPECT_EQ(script.take(1)[1].floats(), Floats{0.5F - 0.25F * (0.5F * 2 + 1)});
 }
 
-TEST(Server_OneByOne, AppliesEachInTheOrderOfArrivalAndAnswersAtTheBarrier) {
+TEST(ServerOneByOne, AppliesEachInTheOrderOfArrivalAndAnswersAtTheBarrier) {
   // Momentum makes the order visible: v = 0.5 v + g, w -= v.
   const std::string momentum = "momentum:momentum=0.5,nesterov=false";
   ServerScript script(2);
@@ -61,7 +61,7 @@ TEST(Server_OneByOne, AppliesEachInTheOrderOfArrivalAndAnswersAtTheBarrier) {
   EXPECT_EQ(other.take(0)[0].floats(), Floats{-5.5F});
 }
 
-TEST(Server_OnArrival, AppliesAndAnswersAtOnceAndCountsStaleness) {
+TEST(ServerOnArrival, AppliesAndAnswersAtOnceAndCountsStaleness) {
   ServerScript script(3);
   script.begin(cluster::ServerRule::on_arrival, "sgd", {0});
   // All have version 0. Worker 0 takes two steps before the others finish their first one.
@@ -84,7 +84,7 @@ TEST(Server_OnArrival, AppliesAndAnswersAtOnceAndCountsStaleness) {
 }
 
 /// `first` and `pull` with step N are about arena N of the optimizer, from 1.
-TEST(Server_Resumed, ContinuesFromTheStateOfTheOptimizerAndGivesItBack) {
+TEST(ServerResumed, ContinuesFromTheStateOfTheOptimizerAndGivesItBack) {
   ServerScript script(2);
   script.hello(0);
   script.hello(1);
@@ -132,7 +132,7 @@ TEST(Server_Resumed, ContinuesFromTheStateOfTheOptimizerAndGivesItBack) {
   EXPECT_EQ(pulled[1].floats(), Floats{7});
 }
 
-TEST(Server_Sum, AnswersTheSumAndBeginsAnew) {
+TEST(ServerSum, AnswersTheSumAndBeginsAnew) {
   ServerScript script(2);
   script.begin(cluster::ServerRule::sum, "sgd", {0, 0});
   script.push(0, 0, {1, 2}, 0, 1);
@@ -247,7 +247,7 @@ TEST(Server, EndsOnceAllHaveSaidGoodbye) {
   EXPECT_TRUE(script.server.failure().empty());
 }
 
-TEST(Server, EndsTheRunForAllWhereOneFails) {
+TEST(Server, EndsTheRunForAllIfOneWorkerFails) {
   ServerScript script(3);
   script.begin(cluster::ServerRule::together, "sgd", {5});
   script.push(1, 0, {1}, 1, 1);

@@ -5,9 +5,7 @@
 #include <cxxabi.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <nvtx3/nvToolsExt.h>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -59,44 +57,6 @@ bool place(const Record& record, Nanoseconds to_steady, ActivityRecord& ours) {
   ours.end = time(record.end);
   return true;
 }
-
-}  // namespace
-
-bool to_activity(const CUpti_Activity& record, Nanoseconds to_steady, ActivityRecord& ours) {
-  ours = {};
-  switch (record.kind) {
-    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
-      const auto& kernel = reinterpret_cast<const CUpti_ActivityKernel10&>(record);
-      ours.kind = ActivityKind::kernel;
-      ours.name = readable(kernel.name);
-      return place(kernel, to_steady, ours);
-    }
-    case CUPTI_ACTIVITY_KIND_MEMCPY: {
-      const auto& copy = reinterpret_cast<const CUpti_ActivityMemcpy6&>(record);
-      ours.kind = ActivityKind::copy;
-      ours.name = copy_name(copy.copyKind);
-      ours.bytes = copy.bytes;
-      return place(copy, to_steady, ours);
-    }
-    case CUPTI_ACTIVITY_KIND_MEMSET: {
-      const auto& set = reinterpret_cast<const CUpti_ActivityMemset4&>(record);
-      ours.kind = ActivityKind::set;
-      ours.name = "set";
-      ours.bytes = set.bytes;
-      return place(set, to_steady, ours);
-    }
-    case CUPTI_ACTIVITY_KIND_GRAPH_TRACE: {
-      const auto& graph = reinterpret_cast<const CUpti_ActivityGraphTrace2&>(record);
-      ours.kind = ActivityKind::graph;
-      ours.name = fmt::format("graph {}", graph.graphId);
-      return place(graph, to_steady, ours);
-    }
-    default:
-      return false;
-  }
-}
-
-namespace {
 
 constexpr const char* kLibrary = "libcupti.so.13";
 constexpr std::size_t kBufferBytes = std::size_t{8} << 20, kBufferAlignment = 8;
@@ -248,6 +208,40 @@ std::string enable(std::span<const CUpti_ActivityKind> kinds) {
 
 }  // namespace
 
+bool to_activity(const CUpti_Activity& record, Nanoseconds to_steady, ActivityRecord& ours) {
+  ours = {};
+  switch (record.kind) {
+    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
+      const auto& kernel = reinterpret_cast<const CUpti_ActivityKernel10&>(record);
+      ours.kind = ActivityKind::kernel;
+      ours.name = readable(kernel.name);
+      return place(kernel, to_steady, ours);
+    }
+    case CUPTI_ACTIVITY_KIND_MEMCPY: {
+      const auto& copy = reinterpret_cast<const CUpti_ActivityMemcpy6&>(record);
+      ours.kind = ActivityKind::copy;
+      ours.name = copy_name(copy.copyKind);
+      ours.bytes = copy.bytes;
+      return place(copy, to_steady, ours);
+    }
+    case CUPTI_ACTIVITY_KIND_MEMSET: {
+      const auto& set = reinterpret_cast<const CUpti_ActivityMemset4&>(record);
+      ours.kind = ActivityKind::set;
+      ours.name = "set";
+      ours.bytes = set.bytes;
+      return place(set, to_steady, ours);
+    }
+    case CUPTI_ACTIVITY_KIND_GRAPH_TRACE: {
+      const auto& graph = reinterpret_cast<const CUpti_ActivityGraphTrace2&>(record);
+      ours.kind = ActivityKind::graph;
+      ours.name = fmt::format("graph {}", graph.graphId);
+      return place(graph, to_steady, ours);
+    }
+    default:
+      return false;
+  }
+}
+
 std::string start_activity(ActivityDetail detail) {
   if (!cupti().missing.empty()) return cupti().missing;
   if (detail == ActivityDetail::operations) return enable(kOperations);
@@ -268,32 +262,5 @@ std::vector<ActivityRecord> finish_activity() {
   }
   return records;
 }
-
-// ---- marks ------------------------------------------------------------------
-
-namespace {
-
-/// NVTX looks for tools only at its first call; without a tool there is no domain.
-nvtxDomainHandle_t domain() noexcept {
-  static const nvtxDomainHandle_t ours = nvtxDomainCreateA("penstock");
-  return ours;
-}
-
-void push(const char* name) noexcept {
-  nvtxEventAttributes_t range{};
-  range.version = NVTX_VERSION;
-  range.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
-  range.messageType = NVTX_MESSAGE_TYPE_ASCII;
-  range.message.ascii = name;
-  nvtxDomainRangePushEx(domain(), &range);
-}
-
-void pop() noexcept { nvtxDomainRangePop(domain()); }
-
-constexpr MarkFunctions kMarks{.push = push, .pop = pop};
-
-}  // namespace
-
-const MarkFunctions* nvtx_marks() noexcept { return domain() != nullptr ? &kMarks : nullptr; }
 
 }  // namespace penstock::gpu

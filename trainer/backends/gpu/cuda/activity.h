@@ -7,8 +7,7 @@
 // its records are on the steady clock. Some versions of CUPTI do not ask; a pair of readings at the
 // start, the closest of several, corrects for them.
 //
-// Ranges (NVTX) are not recorded: the harness measures these times itself. Its marks are NVTX
-// ranges in their own domain, which Nsight Systems shows beside the kernels.
+// Ranges (NVTX) are not recorded: the harness measures these times itself.
 #pragma once
 
 #include <cupti.h>
@@ -16,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "dataflow/mark.h"
+#include "dataflow/clock.h"
 #include "trainer/activity.h"
 
 namespace penstock::gpu {
@@ -30,8 +29,5 @@ std::vector<ActivityRecord> finish_activity();
 /// Converts a record of CUPTI and adds `to_steady` to its times. Returns false for a record without
 /// times and for a kind that traces do not use.
 bool to_activity(const CUpti_Activity& record, Nanoseconds to_steady, ActivityRecord& ours);
-
-/// Null if no tool watches the process; marks then cost nothing.
-const MarkFunctions* nvtx_marks() noexcept;
 
 }  // namespace penstock::gpu

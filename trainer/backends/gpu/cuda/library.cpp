@@ -15,6 +15,7 @@
 #include "trainer/backends/gpu/cuda/cuda_check.h"
 #include "trainer/backends/gpu/cuda/cuda_driver.h"
 #include "trainer/backends/gpu/cuda/dnn_planner.h"
+#include "trainer/backends/gpu/cuda/nvtx.h"
 #include "trainer/backends/gpu/driver.h"
 
 namespace penstock::gpu {

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/analysis/accelerator_utilisation.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+double sum(std::span<const double> values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
+
+}  // namespace
+
+double au_percent_rule(std::span<const double> step_ms, double computation_ms,
+                       double first_input_ms) {
+  return percent(static_cast<double>(step_ms.size()) * computation_ms,
+                 sum(step_ms) - first_input_ms);
+}
+
+double au_percent_dlio(std::span<const double> step_ms, std::span<const double> compute_ms,
+                       std::size_t skip) {
+  PENSTOCK_ASSERT(step_ms.size() == compute_ms.size());
+  if (step_ms.size() <= skip) return 0;
+  return percent(sum(compute_ms.subspan(skip)), sum(step_ms.subspan(skip)));
+}
+
+double dlio_compute_ms(double step_ms, double idle_ms, double oversleep_ms) {
+  return std::min(step_ms, step_ms - idle_ms + oversleep_ms);
+}
+
+void add_accelerator_utilisation(RunResult& result) {
+  const auto computation = result.facts.find("emulated_step_ms");
+  if (computation == result.facts.end() || result.step_ms.size() < 2) return;
+  const auto oversleep = result.facts.find("oversleep_us_mean");
+  const double late_ms = oversleep == result.facts.end() ? 0 : oversleep->second / 1e3;
+  std::vector<double> compute_ms(result.step_ms.size());
+  for (std::size_t i = 0; i < compute_ms.size(); ++i) {
+    const bool exchanged = i < result.exchange_exposed_ms.size();
+    const double waited = exchanged ? result.exchange_exposed_ms[i] : 0;
+    compute_ms[i] = dlio_compute_ms(result.step_ms[i], result.device_idle_ms[i] + waited, late_ms);
+  }
+  result.facts["au_percent_rule"] =
+      au_percent_rule(result.step_ms, computation->second, result.device_idle_ms.front());
+  result.facts["au_percent_dlio"] = au_percent_dlio(result.step_ms, compute_ms);
+  result.facts["au_pass_line_percent"] = kAuPassPercent;
+}
+
+}  // namespace penstock

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/analysis/cost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "bench/record/epoch_edges.h"
+#include "bench/record/sweep_result.h"
+#include "bench/statistics/series.h"
+
+namespace penstock::analysis {
+namespace {
+
+/// The floor keeps this share of a window, whatever was ready before it.
+constexpr std::size_t kKeptAtLeast = 2;  // a half
+
+double mean(std::span<const double> values) {
+  if (values.empty()) return 0;
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+statistics::WarmUp warm_up_of(const RunResult& result) {
+  const double devices = std::max(1, result.config.num_gpus);
+  const auto reserve =
+      static_cast<std::size_t>(std::ceil(std::max(0.0, result.reserve_start) / devices));
+  const std::vector<double> steady = without_edges(result, result.step_ms);
+  const std::size_t floor = std::min(reserve + 1, steady.size() / kKeptAtLeast);
+  return statistics::find_warm_up(steady, floor);
+}
+
+/// The mean over an epoch of a series with one value per step: of the kept steps, and of the edges
+/// of epochs, if the loader's length is known.
+double kept_mean(const RunResult& result, const std::vector<double>& series, std::size_t dropped) {
+  if (series.size() != result.step_ms.size()) return 0;
+  const std::vector<double> steady = without_edges(result, series);
+  return with_edges(result, series, mean(std::span(steady).subspan(dropped)));
+}
+
+}  // namespace
+
+bool is_usable(const RunResult& result) {
+  const auto is_time = [](double ms) { return std::isfinite(ms) && ms >= 0; };
+  return (result.status == Status::ok || result.status == Status::draining) &&
+         result.img_per_s > 0 && result.images_per_step > 0 &&
+         result.step_ms.size() >= 2 * kMinKeptSteps &&
+         std::all_of(result.step_ms.begin(), result.step_ms.end(), is_time);
+}
+
+SteadyRun steady_state(const RunResult& result) {
+  const statistics::WarmUp warm_up = warm_up_of(result);
+  SteadyRun run;
+  const std::size_t steady = without_edges(result, result.step_ms).size();
+  run.dropped = std::min(warm_up.steps, steady);
+  run.steps = steady - run.dropped;
+  run.drifting = warm_up.drifting;
+  run.drift_percent = warm_up.drift_percent;
+  run.step_ms = kept_mean(result, result.step_ms, run.dropped);
+  run.busy_ms = run.step_ms - kept_mean(result, result.device_idle_ms, run.dropped);
+  run.starved_ms = kept_mean(result, result.starved_ms, run.dropped);
+  run.copy_exposed_ms = kept_mean(result, result.copy_exposed_ms, run.dropped);
+  run.late_ms = kept_mean(result, result.late_ms, run.dropped);
+  run.split_known = result.starved_ms.size() == result.step_ms.size() &&
+                    result.copy_exposed_ms.size() == result.step_ms.size() &&
+                    result.late_ms.size() == result.step_ms.size();
+  run.kept_up_ms = run.step_ms;
+  const double rate = kept_up_img_per_s(result);
+  if (result.epoch_begins.empty() && rate > 0 && rate < result.img_per_s) {
+    run.kept_up_ms =
+        std::max(run.step_ms, 1e3 * static_cast<double>(result.images_per_step) / rate);
+  }
+  return run;
+}
+
+std::span<const double> kept_steps(const RunResult& result) {
+  const std::size_t dropped = std::min(warm_up_of(result).steps, result.step_ms.size());
+  return std::span(result.step_ms).subspan(dropped);
+}
+
+namespace {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
+/// Figures of blocks, all summarised in the same way.
+class Blocks {
+ public:
+  explicit Blocks(std::span<const BlockPair> blocks)
+      : blocks_(blocks), summary_(step_pairs(blocks)) {}
+
+  template <typename Part>
+  statistics::Estimate of(const Part& part) const {
+    std::vector<double> values;
+    for (const BlockPair& block : blocks_) values.push_back(part(block));
+    return summary_.of(values);
+  }
+  /// The difference of one part of step time between the feeder's runs and the ceiling's.
+  template <typename Part>
+  statistics::Estimate longer(const Part& part) const {
+    return of([&](const BlockPair& block) { return part(block.coupled) - part(block.ceiling); });
+  }
+
+ private:
+  std::span<const BlockPair> blocks_;
+  statistics::RoundSummary summary_;
+};
+
+CostSplit split_of(const Blocks& blocks) {
+  CostSplit split;
+  split.total_ms = blocks.longer([](const SteadyRun& run) { return run.kept_up_ms; });
+  split.starvation_ms = blocks.longer([](const SteadyRun& run) { return run.starved_ms; });
+  split.transfer_ms = blocks.longer([](const SteadyRun& run) { return run.copy_exposed_ms; });
+  split.interference_ms =
+      blocks.longer([](const SteadyRun& run) { return run.busy_ms + run.late_ms; });
+  split.residual_ms = split.total_ms.value - split.starvation_ms.value - split.transfer_ms.value -
+                      split.interference_ms.value;
+  return split;
+}
+
+}  // namespace
+
+std::vector<BlockPair> pair_blocks(const Row& ceiling, const Row& coupled) {
+  std::vector<BlockPair> blocks;
+  for (const Repetition& with : coupled.repetitions) {
+    if (!is_usable(with.result)) continue;
+    for (const Repetition& without : ceiling.repetitions) {
+      if (without.round != with.round || !is_usable(without.result)) continue;
+      const BlockPair pair{with.round, steady_state(without.result), steady_state(with.result)};
+      if (pair.ceiling.kept_up_ms > 0 && pair.coupled.kept_up_ms > 0) blocks.push_back(pair);
+    }
+  }
+  return blocks;
+}
+
+std::vector<statistics::Pair> step_pairs(std::span<const BlockPair> blocks) {
+  std::vector<statistics::Pair> pairs;
+  for (const BlockPair& block : blocks) {
+    pairs.push_back({block.ceiling.kept_up_ms, block.coupled.kept_up_ms});
+  }
+  return pairs;
+}
+
+double ratio_half_width(std::span<const BlockPair> blocks) {
+  if (blocks.size() < 2) return kInfinite;
+  const statistics::Estimate ratio = statistics::paired_ratio(step_pairs(blocks));
+  return ratio.half_width() / ratio.value;
+}
+
+statistics::Estimate rate_of(const statistics::Estimate& ms, double images) {
+  const auto rate = [&](double each) { return each > 0 ? 1e3 * images / each : kInfinite; };
+  return {rate(ms.value), rate(ms.high), rate(ms.low), ms.samples, ms.is_spread};
+}
+
+std::optional<InputCostFinding> find_cost(std::span<const BlockPair> blocks, double images,
+                                          const statistics::CostTargets& targets) {
+  if (blocks.empty()) return std::nullopt;
+  const Blocks figures(blocks);
+  InputCostFinding cost;
+  static_cast<statistics::CostEstimate&>(cost) =
+      statistics::estimate_cost(step_pairs(blocks), images, targets);
+  cost.ceiling_img_per_s =
+      rate_of(figures.of([](const BlockPair& block) { return block.ceiling.kept_up_ms; }), images);
+  cost.coupled_img_per_s =
+      rate_of(figures.of([](const BlockPair& block) { return block.coupled.kept_up_ms; }), images);
+  if (!cost.percent
+           .is_spread) {  // by the ratio of step times, so that it is the ceiling less the loss
+    const statistics::Estimate ratio = statistics::paired_ratio(step_pairs(blocks));
+    const double ceiling = cost.ceiling_img_per_s.value;
+    cost.coupled_img_per_s = {ceiling / ratio.value, ceiling / ratio.high, ceiling / ratio.low,
+                              ratio.samples};
+  }
+  cost.split = split_of(figures);
+  return cost;
+}
+
+std::vector<double> supply_rates(const Row& row) {
+  std::vector<double> rates;
+  for (const Repetition& repetition : row.repetitions) {
+    if (!is_usable(repetition.result)) continue;
+    const SteadyRun run = steady_state(repetition.result);
+    if (!(run.step_ms > 0)) continue;
+    rates.push_back(1e3 * static_cast<double>(repetition.result.images_per_step) / run.step_ms);
+  }
+  return rates;
+}
+
+std::optional<statistics::Estimate> supply_of(const Row& row) {
+  const double images = images_per_step(row);
+  std::vector<double> ms;
+  for (const double rate : supply_rates(row)) ms.push_back(1e3 * images / rate);
+  if (ms.empty()) return std::nullopt;
+  return rate_of(statistics::summarise_rounds(ms), images);
+}
+
+namespace {
+
+Spread spread_of(const statistics::Estimate& estimate) {
+  return {estimate.value, estimate.low, estimate.high};
+}
+
+}  // namespace
+
+void restate(SweepResult& sweep) {
+  sweep.steady = true;
+  std::vector<const Row*> paired;  // ceilings
+  for (Row& row : sweep.rows) {
+    const Row* const ceiling = row.is_ceiling ? nullptr : ceiling_of(sweep, row);
+    std::optional<InputCostFinding> cost;
+    if (ceiling != nullptr) {
+      const double margin =
+          row.input_cost ? row.input_cost->margin : statistics::CostTargets().margin;
+      cost = find_cost(pair_blocks(*ceiling, row), images_per_step(row), {.margin = margin});
+    }
+    if (!cost) {
+      if (const auto supply = supply_of(row); supply && !row.is_ceiling) {
+        row.img_per_s = spread_of(*supply);
+      }
+      continue;
+    }
+    row.img_per_s = spread_of(cost->coupled_img_per_s);
+    row.input_cost = *cost;
+    row.unresolved.clear();
+    // The ceiling's rate is that of the blocks with the first feeder.
+    if (std::ranges::find(paired, ceiling) != paired.end()) continue;
+    paired.push_back(ceiling);
+    sweep.rows[static_cast<std::size_t>(ceiling - sweep.rows.data())].img_per_s =
+        spread_of(cost->ceiling_img_per_s);
+  }
+}
+
+}  // namespace penstock::analysis

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/run/observe/metrics_server.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <vector>
+
+#include "bench/record/machine.h"
+#include "dataflow/error.h"
+#include "dataflow/options.h"
+
+namespace penstock {
+namespace {
+
+std::string head(std::string_view name, std::string_view type, std::string_view help) {
+  return fmt::format("# HELP {0} {2}\n# TYPE {0} {1}\n", name, type, help);
+}
+
+template <typename Value>
+std::string of_queues(const std::vector<QueueGauge>& queues, std::string_view labels,
+                      std::string_view name, std::string_view type, std::string_view help,
+                      Value value) {
+  std::string text = head(name, type, help);
+  for (const QueueGauge& queue : queues) {
+    text += fmt::format("{}{{{},queue=\"{}\"}} {}\n", name, labels, queue.name, value(queue));
+  }
+  return text;
+}
+
+/// Total time that the last device's thread has waited for batches.
+double input_wait_of(const std::vector<QueueGauge>& queues) {
+  return queues.empty() ? 0 : queues.back().consumer_wait_s;
+}
+
+}  // namespace
+
+RunMetrics::RunMetrics(const RunConfig& config, Gauges gauges)
+    : images_(std::int64_t{config.batch_size} * all_devices(config)),
+      labels_(fmt::format("feeder=\"{}\",model=\"{}\"", parse_component(config.fake_location).name,
+                          parse_component(config.model).name)),
+      gauges_(std::move(gauges)) {}
+
+void RunMetrics::window_begins() {
+  const double wait_s = input_wait_of(gauges_());
+  const std::lock_guard lock(mutex_);
+  wait_before_s_ = wait_s;
+  window_s_ = 0;
+}
+
+void RunMetrics::step(const StepReport& step) {
+  const auto bound = std::lower_bound(kBounds.begin(), kBounds.end(), step.seconds);
+  const std::lock_guard lock(mutex_);
+  ++counts_[static_cast<std::size_t>(bound - kBounds.begin())];
+  ++steps_;
+  seconds_ += step.seconds;
+  window_s_ += step.seconds;
+}
+
+std::string RunMetrics::page() const {
+  std::array<std::int64_t, kBounds.size() + 1> counts{};
+  std::int64_t steps = 0;
+  double seconds = 0, window_s = 0, wait_before_s = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    counts = counts_;
+    steps = steps_;
+    seconds = seconds_;
+    window_s = window_s_;
+    wait_before_s = wait_before_s_;
+  }
+  const std::vector<QueueGauge> queues = gauges_();
+  std::string text = head("penstock_images_total", "counter", "Images of measured steps.");
+  text += fmt::format("penstock_images_total{{{}}} {}\n", labels_, steps * images_);
+  text += head("penstock_step_seconds", "histogram", "Lengths of measured steps.");
+  std::int64_t below = 0;
+  for (std::size_t i = 0; i < kBounds.size(); ++i) {
+    below += counts[i];
+    text += fmt::format("penstock_step_seconds_bucket{{{},le=\"{}\"}} {}\n", labels_, kBounds[i],
+                        below);
+  }
+  text += fmt::format(
+      "penstock_step_seconds_bucket{{{0},le=\"+Inf\"}} {1}\n"
+      "penstock_step_seconds_sum{{{0}}} {2}\npenstock_step_seconds_count{{{0}}} {1}\n",
+      labels_, steps, seconds);
+  const double wait_s = input_wait_of(queues) - wait_before_s;
+  text += head("penstock_input_wait_share", "gauge",
+               "Share of the window in which the trainer waited for a batch.");
+  text += fmt::format("penstock_input_wait_share{{{}}} {}\n", labels_,
+                      window_s > 0 ? std::clamp(wait_s / window_s, 0.0, 1.0) : 0.0);
+  text += of_queues(queues, labels_, "penstock_queue_depth", "gauge", "Batches ready in a ring.",
+                    [](const QueueGauge& queue) { return queue.filled; });
+  text +=
+      of_queues(queues, labels_, "penstock_queue_slots", "gauge", "Batches that fit into a ring.",
+                [](const QueueGauge& queue) { return queue.slots; });
+  text += of_queues(queues, labels_, "penstock_stall_seconds_total", "counter",
+                    "Time that readers of a ring waited for a batch.",
+                    [](const QueueGauge& queue) { return queue.consumer_wait_s; });
+  text += of_queues(queues, labels_, "penstock_backpressure_seconds_total", "counter",
+                    "Time that writers of a ring waited for room.",
+                    [](const QueueGauge& queue) { return queue.producer_wait_s; });
+  return text;
+}
+
+namespace {
+
+constexpr Nanoseconds kClientTime = std::chrono::seconds(1);
+constexpr Nanoseconds kBetweenClients = std::chrono::milliseconds(50);
+
+Time now() { return std::chrono::steady_clock::now(); }
+
+std::string response(std::string_view status, std::string_view type, std::string_view body) {
+  return fmt::format(
+      "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{}",
+      status, type, body.size(), body);
+}
+
+std::string refusal(std::string_view status) {
+  return response(status, "text/plain; charset=utf-8", fmt::format("{}\n", status));
+}
+
+}  // namespace
+
+MetricsServer::MetricsServer(std::uint16_t port, std::function<std::string()> page)
+    : page_(std::move(page)),
+      socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+  const int yes = 1;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const plain = reinterpret_cast<sockaddr*>(&address);
+  if (!socket_ || setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
+      bind(socket_.get(), plain, size) != 0 || listen(socket_.get(), 8) != 0 ||
+      getsockname(socket_.get(), plain, &size) != 0) {
+    throw ConfigError(fmt::format(
+        "cannot listen on 127.0.0.1:{} for --prometheus-port: {}; give another port, from 1024 to "
+        "65535",
+        port, std::strerror(errno)));
+  }
+  port_ = ntohs(address.sin_port);
+  thread_ = std::jthread([this](const std::stop_token& stop) { serve(stop); });
+}
+
+MetricsServer::~MetricsServer() {
+  thread_.request_stop();
+  wake_.signal();  // stays readable, so that every wait ends
+  thread_.join();
+}
+
+void MetricsServer::serve(const std::stop_token& stop) {
+  yield_to_other_threads();
+  std::deque<Client> clients;  // oldest first, so the first one reaches its deadline first
+  Time next_accept{};
+  std::vector<pollfd> files;
+  while (!stop.stop_requested()) {
+    const bool accepts = now() >= next_accept;
+    files = {{wake_.get(), POLLIN, 0}, {accepts ? socket_.get() : -1, POLLIN, 0}};
+    for (const Client& client : clients) {
+      const short wanted = client.response.empty() ? POLLIN : POLLOUT;
+      files.push_back({client.socket.get(), wanted, 0});
+    }
+    Time until = accepts ? Time::max() : next_accept;
+    if (!clients.empty()) until = std::min(until, clients.front().deadline);
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - now());
+    const int limit =
+        until == Time::max() ? -1 : static_cast<int>(std::max<std::int64_t>(left.count(), 0));
+    if (poll(files.data(), files.size(), limit) < 0 && errno != EINTR) return;
+    for (std::size_t i = 0; i < clients.size(); ++i) {
+      if (files[i + 2].revents != 0) advance(clients[i]);
+    }
+    std::erase_if(clients,
+                  [](const Client& client) { return client.done || now() >= client.deadline; });
+    if ((files[1].revents & POLLIN) == 0) continue;
+    FileDescriptor socket(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    next_accept = now() + kBetweenClients;
+    if (!socket) continue;
+    clients.push_back({.socket = std::move(socket), .deadline = now() + kClientTime});
+  }
+}
+
+/// Reads or writes as much as possible without blocking.
+void MetricsServer::advance(Client& client) const {
+  if (client.response.empty()) {
+    std::array<char, kMaxRequest> buffer;
+    const ssize_t count =
+        recv(client.socket.get(), buffer.data(), kMaxRequest - client.request.size(), 0);
+    client.done = count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR);
+    if (count <= 0) return;
+    client.request.append(buffer.data(), static_cast<std::size_t>(count));
+    const bool whole = client.request.find("\r\n\r\n") != std::string::npos;
+    if (!whole && client.request.size() < kMaxRequest) return;
+    client.response = response_to(client.request);
+  }
+  const ssize_t count = send(client.socket.get(), client.response.data() + client.sent,
+                             client.response.size() - client.sent, MSG_NOSIGNAL);
+  if (count > 0) client.sent += static_cast<std::size_t>(count);
+  client.done =
+      client.sent == client.response.size() || (count < 0 && errno != EAGAIN && errno != EINTR);
+  if (client.done) shutdown(client.socket.get(), SHUT_WR);
+}
+
+std::string MetricsServer::response_to(std::string_view request) const {
+  if (request.find("\r\n\r\n") == std::string_view::npos) {
+    return refusal("431 Request Header Fields Too Large");
+  }
+  const std::string_view line = request.substr(0, request.find("\r\n"));
+  if (!line.ends_with(" HTTP/1.1") && !line.ends_with(" HTTP/1.0")) {
+    return refusal("400 Bad Request");
+  }
+  if (!line.starts_with("GET ")) return refusal("405 Method Not Allowed");
+  const std::string_view target = line.substr(4, line.size() - 4 - 9);
+  if (target.substr(0, target.find('?')) != "/metrics") return refusal("404 Not Found");
+  return response("200 OK", "text/plain; version=0.0.4; charset=utf-8", page_());
+}
+
+}  // namespace penstock

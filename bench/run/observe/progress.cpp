@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/run/observe/progress.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "bench/record/json_field.h"
+#include "bench/record/report_text.h"
+#include "bench/statistics/series.h"
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::int32_t kLongestBar = 10;
+
+Json bound(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+/// "[##-]"; long queues are scaled down.
+std::string bar(const Progress& progress) {
+  const std::int32_t length = std::min(progress.queue_slots, kLongestBar);
+  const std::int32_t filled = std::clamp(progress.queue_filled, 0, progress.queue_slots);
+  const std::int32_t marks = (filled * length + progress.queue_slots / 2) / progress.queue_slots;
+  return fmt::format("[{0:#<{1}}{0:-<{2}}]", "", marks, length - marks);
+}
+
+std::string rate_text(const statistics::Estimate& rate) {
+  std::string text = format_fixed(rate.value, 1) + " img/s";
+  const double reach = 100 * rate.half_width() / rate.value;
+  if (std::isfinite(reach)) text += fmt::format(" +-{} %", format_fixed(reach, 1));
+  return text;
+}
+
+}  // namespace
+
+std::string duration_text(double seconds) {
+  const auto whole = static_cast<std::int64_t>(std::lround(std::clamp(seconds, 0.0, 1e9)));
+  if (whole < 100) return fmt::format("{} s", whole);
+  return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+}
+
+std::string to_line(const Progress& progress) {
+  const statistics::Estimate& rate = progress.img_per_s;
+  return Json{{"phase", progress.phase},
+              {"steps_done", progress.steps_done},
+              {"steps", progress.steps},
+              {"img_per_s", rate.value},
+              {"img_per_s_low", bound(rate.low)},
+              {"img_per_s_high", bound(rate.high)},
+              {"samples", rate.samples},
+              {"queue_filled", progress.queue_filled},
+              {"queue_slots", progress.queue_slots},
+              {"elapsed_s", progress.elapsed_s},
+              {"left_s", progress.left_s}}
+      .dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+std::optional<Progress> progress_from_line(std::string_view line) {
+  const Json json = Json::parse(line, nullptr, false);
+  try {
+    const JsonField field(json);
+    Progress progress;
+    progress.phase = field.at("phase").text();
+    progress.steps_done = field.at("steps_done").integer(0);
+    progress.steps = field.at("steps").integer(0);
+    progress.img_per_s.value = field.at("img_per_s").amount();
+    progress.img_per_s.low = field.at("img_per_s_low").number_or_nan();
+    progress.img_per_s.high = field.at("img_per_s_high").number_or_nan();
+    progress.img_per_s.samples = static_cast<std::size_t>(field.at("samples").integer(0));
+    progress.queue_filled = field.at("queue_filled").count();
+    progress.queue_slots = static_cast<std::int32_t>(field.at("queue_slots").integer(0, 1 << 20));
+    progress.elapsed_s = field.at("elapsed_s").amount();
+    progress.left_s = field.at("left_s").amount();
+    return progress;
+  } catch (const DataError&) {
+    return std::nullopt;
+  }
+}
+
+std::string progress_text(const Progress& progress, std::size_t width, bool colour) {
+  constexpr std::string_view kGap = "  ";
+  struct Piece {
+    std::string text;
+    std::string_view before = "", after = "";  // escape sequences, which have no width
+  };
+  std::vector<Piece> pieces{{progress.phase}};
+  if (progress.steps_done > progress.steps) {
+    pieces.front().text += fmt::format(" {} steps, extended", progress.steps_done);
+  } else if (progress.steps > 0) {
+    pieces.front().text += fmt::format(" {}/{} steps", progress.steps_done, progress.steps);
+  }
+  if (progress.img_per_s.samples > 0) pieces.push_back({rate_text(progress.img_per_s)});
+  if (progress.queue_slots > 0) {
+    const bool empty = progress.queue_filled == 0,
+               full = progress.queue_filled >= progress.queue_slots;
+    Piece queue{
+        fmt::format("queue {} {}/{}", bar(progress), progress.queue_filled, progress.queue_slots)};
+    if (colour && (empty || full)) {
+      queue.before = empty ? "\x1b[31m" : "\x1b[32m";
+      queue.after = "\x1b[0m";
+    }
+    pieces.push_back(std::move(queue));
+  }
+  if (progress.left_s > 0) pieces.push_back({duration_text(progress.left_s) + " left"});
+  std::string text;
+  std::size_t used = 0;
+  for (const Piece& piece : pieces) {
+    const std::size_t gap = used == 0 ? 0 : kGap.size();
+    if (used + gap + piece.text.size() > width) break;
+    text.append(kGap.substr(0, gap)).append(piece.before).append(piece.text).append(piece.after);
+    used += gap + piece.text.size();
+  }
+  return text;
+}
+
+namespace {
+
+/// The interval covers the newest steps only: enough to judge, and quick to compute.
+constexpr std::size_t kMostSteps = 500;
+
+double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
+/// The rate with its interval, from step times: a slow step means a low rate.
+statistics::Estimate rate_of(std::span<const double> step_s, double images) {
+  const std::size_t count = std::min(step_s.size(), kMostSteps);
+  const statistics::Estimate time = statistics::mean_of_series(step_s.last(count));
+  statistics::Estimate rate;
+  if (!(time.value > 0)) return rate;
+  rate = {images / time.value, images / time.high, images / std::max(time.low, 0.0), count};
+  return rate;
+}
+
+}  // namespace
+
+void ListenerGroup::warm_up_begins() {
+  for (RunListener* listener : listeners_) listener->warm_up_begins();
+}
+void ListenerGroup::window_extended(std::int64_t steps) {
+  for (RunListener* listener : listeners_) listener->window_extended(steps);
+}
+void ListenerGroup::window_begins() {
+  for (RunListener* listener : listeners_) listener->window_begins();
+}
+void ListenerGroup::step(const StepReport& step) {
+  for (RunListener* listener : listeners_) listener->step(step);
+}
+void ListenerGroup::evaluation_begins(std::int64_t training_step) {
+  for (RunListener* listener : listeners_) listener->evaluation_begins(training_step);
+}
+void ListenerGroup::evaluation_step(std::size_t index, double images, double step_seconds) {
+  for (RunListener* listener : listeners_) listener->evaluation_step(index, images, step_seconds);
+}
+void ListenerGroup::evaluated(const EvaluationReport& report) {
+  for (RunListener* listener : listeners_) listener->evaluated(report);
+}
+
+ProgressMeter::ProgressMeter(const RunConfig& config, Gauges gauges, const Clock& clock)
+    : images_(static_cast<double>(config.batch_size * all_devices(config))),
+      gauges_(std::move(gauges)),
+      clock_(clock),
+      began_(clock.now()),
+      steps_(config.num_batches) {}
+
+void ProgressMeter::warm_up_begins() {
+  const std::lock_guard lock(mutex_);
+  phase_ = "warm-up";
+}
+
+void ProgressMeter::window_extended(std::int64_t steps) {
+  const std::lock_guard lock(mutex_);
+  steps_ = steps;
+}
+
+void ProgressMeter::window_begins() {
+  const std::lock_guard lock(mutex_);
+  phase_ = "window";
+  steps_done_ = 0;
+  step_s_.clear();
+}
+
+void ProgressMeter::step(const StepReport& step) {
+  const std::lock_guard lock(mutex_);
+  ++steps_done_;
+  if (step_s_.size() == 2 * kMostSteps) step_s_.erase(step_s_.begin(), step_s_.end() - kMostSteps);
+  step_s_.push_back(step.seconds);
+}
+
+void ProgressMeter::evaluation_begins(std::int64_t) {
+  const std::lock_guard lock(mutex_);
+  phase_before_ = std::exchange(phase_, "evaluation");
+}
+
+void ProgressMeter::evaluated(const EvaluationReport&) {
+  const std::lock_guard lock(mutex_);
+  phase_ = phase_before_;
+}
+
+Progress ProgressMeter::now() const {
+  Progress progress;
+  std::vector<double> newest;
+  double all_s = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    progress.phase = phase_;
+    progress.steps_done = steps_done_;
+    progress.steps = steps_;
+    newest.assign(step_s_.end() - std::min<std::ptrdiff_t>(kMostSteps, std::ssize(step_s_)),
+                  step_s_.end());
+  }
+  progress.elapsed_s = seconds(clock_.now() - began_);
+  const std::vector<QueueGauge> queues = gauges_();
+  if (!queues.empty()) {
+    progress.queue_filled = static_cast<std::int32_t>(queues.front().filled);
+    progress.queue_slots = queues.front().slots;
+  }
+  if (progress.phase != "window") {
+    progress.steps_done = progress.steps = 0;
+    return progress;
+  }
+  progress.img_per_s = rate_of(newest, images_);
+  for (const double step : newest) all_s += step;
+  const std::int64_t steps_left = progress.steps - progress.steps_done;
+  if (steps_left > 0 && !newest.empty()) {
+    progress.left_s = static_cast<double>(steps_left) * all_s / static_cast<double>(newest.size());
+  }
+  return progress;
+}
+
+Ticker::Ticker(Clock& clock, Nanoseconds period, std::function<void()> tick)
+    : thread_([&clock, period, tick = std::move(tick)](const std::stop_token& stop) {
+        for (Time due = clock.now() + period; !stop.stop_requested(); due += period) {
+          clock.sleep_until(due, stop);
+          tick();
+          due = std::max(due, clock.now());  // after a delay, do not catch up
+        }
+      }) {}
+
+}  // namespace penstock

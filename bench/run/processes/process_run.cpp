@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/run/processes/process_run.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "bench/analysis/rank_steps.h"
+#include "bench/dataset/default_dataset.h"
+#include "bench/record/environment.h"
+#include "bench/record/exit_code.h"
+#include "bench/record/machine.h"
+#include "bench/run/processes/packed_steps.h"
+#include "bench/run/processes/run_exchange.h"
+#include "dataflow/error.h"
+
+namespace penstock {
+namespace {
+
+constexpr int kLost = 5;  // the exit code of timeouts
+/// Multiples of --timeout.
+constexpr double kRendezvous = 2, kFirstStep = 10;
+
+Nanoseconds of_seconds(double seconds) {
+  return std::chrono::round<Nanoseconds>(std::chrono::duration<double>(seconds));
+}
+
+/// A name that all ranks of a job share and no other job on this host has; empty: unknown.
+std::string job_name(const cluster::FindVariable& find) {
+  const char* const space = find("PMIX_NAMESPACE");
+  const char* const key = find("OMPI_MCA_orte_precondition_transports");  // 128 random bits
+  if (space == nullptr) return {};
+  return fmt::format("{} {}", space, key == nullptr ? "" : key);
+}
+
+/// Flushes stdout, unless a slow reader would block this process.
+void flush_output() {
+  pollfd output{STDOUT_FILENO, POLLOUT, 0};
+  if (poll(&output, 1, 0) == 1 && ftrylockfile(stdout) == 0) std::fflush(stdout);
+}
+
+std::string random_key() {
+  std::array<unsigned char, 16> bytes{};
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    throw Unavailable("the system gave no random numbers for the key of the ranks");
+  }
+  std::string text;
+  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+std::string local_name(const std::string& job, std::int32_t rank) {
+  return fmt::format("penstock {} rank {}", job, rank);
+}
+
+}  // namespace
+
+liveness::RankDeadlines rank_deadlines(const RunConfig& config) {
+  return {.rendezvous = of_seconds(kRendezvous * config.timeout),
+          .silence = of_seconds(config.timeout),
+          .goodbye = cluster::Processes::kGoodbye};
+}
+
+cluster::StepPatience step_patience(const RunConfig& config) {
+  return {.first_step = of_seconds(kFirstStep * config.timeout),
+          .step = of_seconds(config.timeout)};
+}
+
+PeerWatch::PeerWatch(const RunConfig& config, const cluster::Launch& launch,
+                     const cluster::FindVariable& find)
+    : deadlines_(rank_deadlines(config)), launch_(launch), progress_(config.num_warmup_batches) {
+  const std::string job = job_name(find);
+  if (launch.local_size != launch.size || job.empty()) return;
+  std::vector<std::string> addresses;
+  for (std::int32_t rank = 0; rank < launch.size; ++rank) {
+    addresses.push_back(liveness::FrameListener::local_address(local_name(job, rank)));
+  }
+  start(liveness::FrameListener::local(local_name(job, launch.rank)), job, std::move(addresses));
+}
+
+void PeerWatch::start(liveness::FrameListener listener, std::string key,
+                      std::vector<std::string> addresses) {
+  liveness_ = std::make_unique<liveness::Liveness>(
+      liveness::LivenessPlan{
+          .rank = launch_.rank,
+          .size = launch_.size,
+          .place = {host_name(), getpid()},
+          .key = std::move(key),
+          .deadlines = deadlines_,
+          .addresses = std::move(addresses),
+          .say =
+              [](const std::string& text) {
+                std::fputs(fmt::format("penstock: {}\n", text).c_str(), stderr);
+              },
+          .tell = [this](std::span<const liveness::LostRank> lost) { tell(lost); },
+          .end =
+              [] {
+                flush_output();
+                std::_Exit(kLost);
+              }},
+      std::move(listener), progress_);
+}
+
+void PeerWatch::follow(cluster::Processes& processes) {
+  progress_.enter(cluster::RankPhase::preparing);
+  processes.tell(progress_);
+  if (liveness_) return;
+  liveness::FrameListener listener =
+      liveness::FrameListener::tcp(launch_.local_size == launch_.size);
+  const std::string key = launch_.rank == 0 ? random_key() : "";
+  const std::vector<std::string> keys =
+      gather(processes, key, deadlines_.rendezvous, "agreeing on a key");
+  std::vector<std::string> addresses =
+      gather(processes, listener.address(), deadlines_.rendezvous, "exchanging addresses");
+  start(std::move(listener), keys.front(), std::move(addresses));
+}
+
+void PeerWatch::leave() {
+  if (liveness_) liveness_->leave();
+}
+
+void PeerWatch::tell(std::span<const liveness::LostRank> lost) {
+  std::string text = liveness::to_text(lost);
+  const std::lock_guard lock(mutex_);
+  try {
+    const std::string where = keep_ ? keep_(text) : "";
+    if (!where.empty()) {
+      text +=
+          fmt::format("; results of rank {} so far are in {}, marked partial", launch_.rank, where);
+    }
+  } catch (const std::exception& error) {
+    text += fmt::format("; results so far could not be saved: {}", error.what());
+  }
+  std::fputs(fmt::format("penstock: {}\n", text).c_str(), stderr);
+}
+
+PeerWatch::Keeping::Keeping(PeerWatch* watch, Keep keep) : watch_(watch) {
+  if (watch_ == nullptr) return;
+  const std::lock_guard lock(watch_->mutex_);
+  watch_->keep_ = std::move(keep);
+}
+
+PeerWatch::Keeping::~Keeping() {
+  if (watch_ == nullptr) return;
+  const std::lock_guard lock(watch_->mutex_);
+  watch_->keep_ = nullptr;
+}
+
+namespace {
+
+using Json = nlohmann::json;
+
+/// Timeout for making data and for compiling.
+constexpr Nanoseconds kPreparing = std::chrono::minutes(10);
+/// A watched run waits this much longer, because the watch knows the reason for a delay and should
+/// report first.
+constexpr Nanoseconds kAhead = std::chrono::seconds(5);
+
+void refuse(std::string_view flag, std::string_view value, std::string_view instead) {
+  throw ConfigError(
+      fmt::format("--{} is {}, in a run of several processes; {}", flag, value, instead));
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+/// Ranks that step together end together. Others may be late by the duration of a step.
+Nanoseconds patience_of_goodbye(const RunConfig& config) {
+  return std::max(cluster::Processes::kGoodbye, patience_of(config));
+}
+
+/// Adds counters to the sums over all ranks. Ranks count the same steps, so counters of steps take
+/// the maximum.
+void add_counters(const Json& counters, std::map<std::string, std::int64_t>& sums) {
+  for (const auto& [name, value] : counters.items()) {
+    std::int64_t& sum = sums[name];
+    const auto count = value.get<std::int64_t>();
+    sum = name.ends_with("_steps") ? std::max(sum, count) : sum + count;
+  }
+}
+
+/// Adds up counters and supplies of all ranks. Returns the size of the longest steps.
+std::size_t merge_ranks(std::span<const std::string> texts, RunResult& result) {
+  std::size_t longest = 0;
+  result.counters.clear();
+  result.sustained_img_per_s = 0;
+  for (const std::string& text : texts) {
+    const Json rank = Json::parse(text);
+    result.ranks.push_back({.host = rank.at("host"),
+                            .img_per_s = rank.at("img_per_s"),
+                            .window_s = rank.at("window_s")});
+    add_counters(rank.at("counters"), result.counters);
+    result.sustained_img_per_s += rank.at("sustained_img_per_s").get<double>();
+    longest = std::max(longest, rank.at("step_bytes").get<std::size_t>());
+  }
+  result.images_per_step *= static_cast<std::int64_t>(texts.size());
+  return longest;
+}
+
+/// Computes what follows from the steps of all processes, on rank 0. `longest` is the size of the
+/// longest steps; all processes pass the same.
+void merge_steps(cluster::Processes& processes, const std::string& mine, std::size_t longest,
+                 Nanoseconds patience, RunResult& result) {
+  constexpr std::size_t kPiece = std::size_t{1} << 20;  // times ranks, below the limit of MPI
+  std::vector<std::string> all(static_cast<std::size_t>(processes.launch().size));
+  for (std::size_t at = 0; at < longest; at += kPiece) {
+    const std::string_view piece = std::string_view(mine).substr(std::min(at, mine.size()), kPiece);
+    const std::vector<std::string> pieces =
+        gather(processes, piece, patience, "gathering the ranks' steps");
+    if (processes.launch().rank != 0) continue;
+    for (std::size_t rank = 0; rank < all.size(); ++rank) all[rank] += pieces[rank];
+  }
+  if (processes.launch().rank != 0) return;
+  RankSteps steps;
+  for (const std::string& bytes : all) join_steps(steps, bytes);
+  add_steps(steps, result);
+  note_steps_outside(result);
+}
+
+}  // namespace
+
+void refuse_one_process_update(const UpdateEntry& update, const cluster::Launch& launch) {
+  if (update.ranks != RankKind::threads) return;
+  throw ConfigError(fmt::format(
+      "{} started {} processes, and --variable-update {} trains in one; use --variable-update "
+      "replicated, or start without {}",
+      launch.launcher, launch.size, update.name, launch.launcher));
+}
+
+void refuse_unfit(const RunConfig& config) {
+  if (config.extend_window) {
+    refuse("extend-window", "true", "windows have to be equally long: raise --num-batches");
+  }
+  const UpdateEntry* const update =
+      match_entry(update_table(), parse_component(config.variable_update).name);
+  const bool agrees = update == nullptr || update->agreement == Agreement::identical;
+  if (!config.train_dir.empty() && !config.eval && !agrees) {
+    refuse(
+        "train-dir", config.train_dir,
+        fmt::format("with --variable-update {} each rank has different weights, and a checkpoint "
+                    "holds those of one; leave --train-dir out, or use an update whose ranks "
+                    "agree, such as replicated",
+                    config.variable_update));
+  }
+}
+
+bool spans_processes(const RunConfig& config, const std::optional<cluster::Launch>& launch) {
+  const std::int32_t size = launch ? launch->size : 1;
+  if (config.num_processes > 0 && config.num_processes != size) {
+    throw ConfigError(fmt::format(
+        "--num-processes is {}, and {} started; start with `mpirun -np {}`", config.num_processes,
+        size == 1 ? "this one alone was" : fmt::format("{} were", size), config.num_processes));
+  }
+  if (size == 1) return false;
+  const std::string update = parse_component(config.variable_update).name;
+  refuse_one_process_update(find_entry(update_table(), update), *launch);
+  refuse_unfit(config);
+  return true;
+}
+
+std::unique_ptr<cluster::Processes> join_run(const RunConfig& config,
+                                             const std::optional<cluster::Launch>& launch,
+                                             Clock& clock) {
+  if (!spans_processes(config, launch)) return nullptr;
+  return cluster::join_processes(*launch, clock, rank_deadlines(config).rendezvous + kAhead);
+}
+
+std::vector<std::string> gather(cluster::Processes& processes, std::string_view text,
+                                Nanoseconds patience, std::string_view what) {
+  const cluster::RankWait wait(processes.progress(), std::chrono::steady_clock::now() + patience);
+  return processes.all_gather(text, patience + kAhead, what);
+}
+
+std::vector<std::byte> from_rank_0(cluster::Processes& processes, std::string_view what,
+                                   const std::function<std::span<const std::byte>()>& read) {
+  constexpr std::size_t kPiece = std::size_t{16} << 20;  // servers pass texts on in one message
+  const bool reads = processes.launch().rank == 0;
+  std::span<const std::byte> mine;
+  std::exception_ptr failure;
+  std::string outcome;  // an exit code, then the number of bytes or the message
+  if (reads) {
+    try {
+      mine = read();
+      outcome = fmt::format("0 {}", mine.size());
+    } catch (const std::exception& error) {
+      failure = std::current_exception();
+      outcome = fmt::format("{} {}", exit_code_of(failure), error.what());
+    }
+  }
+  outcome = gather(processes, outcome, kPreparing, what).front();
+  if (failure != nullptr) std::rethrow_exception(failure);
+  const std::size_t space = outcome.find(' ');
+  const std::string code = outcome.substr(0, space), rest = outcome.substr(space + 1);
+  if (code != "0") {
+    const std::string message = fmt::format("on rank 0: {}", rest);
+    if (code == "6") throw DataError(message);
+    throw ConfigError(message);
+  }
+  const auto size = static_cast<std::size_t>(parse_integer(rest, what));
+  std::vector<std::byte> bytes;
+  for (std::size_t at = 0; at < size; at += kPiece) {
+    const auto piece = reads ? mine.subspan(at, std::min(kPiece, size - at)) : mine;
+    const std::string_view text(reinterpret_cast<const char*>(piece.data()), piece.size());
+    const std::string said = gather(processes, text, kPreparing, what).front();
+    const auto more = std::as_bytes(std::span(said));
+    if (!reads) bytes.insert(bytes.end(), more.begin(), more.end());
+  }
+  return bytes;
+}
+
+std::string describe(std::span<const std::string> flags) {
+  const Environment environment = read_environment();
+  std::string text =
+      fmt::format("penstock-{} revision-{}\n", environment.version, environment.revision);
+  for (const std::string& flag : flags) text += flag + "\n";
+  return text;
+}
+
+std::string describe(const RunConfig& config) { return describe(to_flags(config)); }
+
+std::string differences(std::span<const std::string> descriptions) {
+  std::string text;
+  const std::vector<std::string> first = lines_of(descriptions[0]);
+  for (std::size_t rank = 1; rank < descriptions.size(); ++rank) {
+    if (descriptions[rank] == descriptions[0]) continue;
+    const std::vector<std::string> other = lines_of(descriptions[rank]);
+    const auto only_in = [](const std::vector<std::string>& a, const std::vector<std::string>& b) {
+      std::string lines;
+      for (const std::string& line : a) {
+        if (std::find(b.begin(), b.end(), line) == b.end()) lines += " " + line;
+      }
+      return lines.empty() ? " nothing" : lines;
+    };
+    text += fmt::format("{}rank {} has{} instead of{} on rank 0", text.empty() ? "" : "; ", rank,
+                        only_in(other, first), only_in(first, other));
+  }
+  return text;
+}
+
+void check_alike(cluster::Processes& processes, const RunConfig& config) {
+  check_alike(processes, describe(config));
+}
+
+void check_alike(cluster::Processes& processes, const std::string& description) {
+  const std::vector<std::string> descriptions =
+      gather(processes, description, cluster::Processes::kRendezvous,
+             "comparing how the ranks were started");
+  const std::string text = differences(descriptions);
+  if (!text.empty()) {
+    throw ConfigError("ranks were started differently: " + text +
+                      "; start all of them with the same program and flags");
+  }
+}
+
+void ensure_data_together(cluster::Processes& processes, const RunConfig& config,
+                          const FeederEntry& feeder, std::stop_token stop) {
+  dataset::refuse_missing_data(config);
+  if (processes.launch().local_rank == 0) dataset::ensure_data_of(config, feeder, std::move(stop));
+  gather(processes, "", kPreparing, "waiting for the data that a rank makes");
+}
+
+void await_all_ready(cluster::Processes& processes, double examples_per_epoch) {
+  const std::vector<std::string> examples =
+      gather(processes, fmt::format("{:.0f}", examples_per_epoch), kPreparing,
+             "waiting for all ranks to be ready");
+  const auto other = std::ranges::find_if(
+      examples, [&](const std::string& text) { return text != examples.front(); });
+  if (other == examples.end()) return;
+  throw ConfigError(
+      fmt::format("ranks disagree on the examples in an epoch: {} on rank {} and {} on rank 0; "
+                  "expected the same data set on all hosts; compare the files in --data-dir there, "
+                  "and the limit of a source memory",
+                  *other, other - examples.begin(), examples.front()));
+}
+
+void gather_ranks(cluster::Processes& processes, RunResult& result) {
+  const auto note = [&](std::string_view why) {
+    result.notes.push_back(
+        fmt::format("rates are those of rank {} only: {}", processes.launch().rank, why));
+  };
+  // Keep what was measured before another rank was lost.
+  if (result.exit_code == 5 && !result.step_ms.empty()) result.status = Status::partial;
+  if (result.exit_code != 0) return note("the run did not complete");
+  const std::string steps = pack_steps(result.rank_steps);
+  const Json mine{{"host", host_name()},
+                  {"img_per_s", result.img_per_s},
+                  {"sustained_img_per_s", result.sustained_img_per_s},
+                  {"window_s", result.window_s},
+                  {"counters", result.counters},
+                  {"step_bytes", steps.size()}};
+  const Nanoseconds patience = patience_of_goodbye(result.config);
+  try {
+    const std::vector<std::string> texts =
+        gather(processes, mine.dump(), patience, "gathering the ranks' results");
+    merge_steps(processes, steps, merge_ranks(texts, result), patience, result);
+  } catch (const Error& error) {
+    result.status = Status::partial;
+    result.exit_code = exit_code_of(std::current_exception());
+    result.reason = error.what();
+    note("others could not be gathered");
+  }
+}
+
+std::string format_ranks(const RunResult& result) {
+  std::string text;
+  for (std::size_t rank = 0; rank < result.ranks.size(); ++rank) {
+    text += fmt::format("rank {} on {}: {:.2f} images/sec\n", rank, result.ranks[rank].host,
+                        result.ranks[rank].img_per_s);
+  }
+  return text;
+}
+
+}  // namespace penstock

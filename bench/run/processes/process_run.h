@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs several processes as one run, for `penstock run`: decides which processes take part, checks
+// that all were started alike, watches them, and merges the results of all ranks.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/config/run_config.h"
+#include "bench/record/run_result.h"
+#include "feeders/feeder.h"
+#include "trainer/cluster/exchange_wait.h"
+#include "trainer/cluster/liveness/liveness.h"
+#include "trainer/cluster/processes.h"
+#include "trainer/update_strategy.h"
+
+namespace penstock {
+
+/// Timeouts derived from --timeout. For the default of 30 s: 30 s of silence, 60 s to join, 300 s
+/// for the first step.
+liveness::RankDeadlines rank_deadlines(const RunConfig& config);
+cluster::StepPatience step_patience(const RunConfig& config);
+
+/// Watches the other processes of a run, from joining to the end. If one is lost, one rank reports
+/// which and saves the measurements, and every process ends with exit code 5.
+///
+/// Thread-safety: any thread.
+class PeerWatch {
+ public:
+  /// Construct before the processes join. If the launcher gives the job a name and all ranks are on
+  /// this host, they watch each other from now on. Throws Unavailable.
+  PeerWatch(const RunConfig& config, const cluster::Launch& launch,
+            const cluster::FindVariable& find);
+
+  /// Call after joining: the processes then report their progress. Blocks until every rank has
+  /// called it. `processes` must be destroyed before this object.
+  void follow(cluster::Processes& processes);
+
+  /// Tells the others that this process ends regularly.
+  void leave();
+
+  /// Saves the measurements, with the reason, and returns their place; empty: there were none.
+  using Keep = std::function<std::string(const std::string& reason)>;
+  /// Sets what a loss saves, for the lifetime of this object; `watch` may be null.
+  class Keeping {
+   public:
+    Keeping(PeerWatch* watch, Keep keep);
+    Keeping(const Keeping&) = delete;
+    ~Keeping();
+
+   private:
+    PeerWatch* const watch_;
+  };
+
+ private:
+  void start(liveness::FrameListener listener, std::string key, std::vector<std::string> addresses);
+  void tell(std::span<const liveness::LostRank> lost);
+
+  const liveness::RankDeadlines deadlines_;
+  const cluster::Launch launch_;
+  cluster::RankProgress progress_;
+  std::mutex mutex_;
+  Keep keep_;                                     // under mutex_
+  std::unique_ptr<liveness::Liveness> liveness_;  // last member: its thread uses the others
+};
+
+/// True if several processes train together. Throws ConfigError if the launcher started several
+/// processes and the update supports one only, if their number differs from --num-processes, or for
+/// settings that do not support several processes.
+bool spans_processes(const RunConfig& config, const std::optional<cluster::Launch>& launch);
+/// Joins these processes; null if this process trains alone. Throws the same as spans_processes.
+std::unique_ptr<cluster::Processes> join_run(const RunConfig& config,
+                                             const std::optional<cluster::Launch>& launch,
+                                             Clock& clock);
+
+/// Throws ConfigError if the ranks of the update are threads of one process.
+void refuse_one_process_update(const UpdateEntry& update, const cluster::Launch& launch);
+
+/// Throws ConfigError for settings that do not support several processes.
+void refuse_unfit(const RunConfig& config);
+
+/// Processes::all_gather, and tells the other ranks that this rank waits.
+std::vector<std::string> gather(cluster::Processes& processes, std::string_view text,
+                                Nanoseconds patience, std::string_view what);
+
+/// Gives the other ranks what `read` returns on rank 0, where alone it is called, and where the
+/// result is empty. If it throws, every rank throws: rank 0 the same, others ConfigError or
+/// DataError with its message. `what` is for messages about ranks that do not come.
+std::vector<std::byte> from_rank_0(cluster::Processes& processes, std::string_view what,
+                                   const std::function<std::span<const std::byte>()>& read);
+
+/// Lists what all ranks must have in common: the program's version, and flags.
+std::string describe(std::span<const std::string> flags);
+std::string describe(const RunConfig& config);
+/// Lists which ranks differ from rank 0, and how; empty: none. Takes one description per rank.
+std::string differences(std::span<const std::string> descriptions);
+/// Compares all ranks. If some differ, throws ConfigError on every rank.
+void check_alike(cluster::Processes& processes, const std::string& description);
+void check_alike(cluster::Processes& processes, const RunConfig& config);
+
+/// Creates missing data, once per host, and waits for the ranks that create it.
+void ensure_data_together(cluster::Processes& processes, const RunConfig& config,
+                          const FeederEntry& feeder, std::stop_token stop);
+
+/// Blocks until every rank is ready to train. `examples_per_epoch` is this rank's value. Throws
+/// TimeoutError. Throws ConfigError on every rank if the values differ, because learning rates or
+/// numbers of steps would differ too.
+void await_all_ready(cluster::Processes& processes, double examples_per_epoch);
+
+/// Turns rank 0's `result` into the run's: what follows from the steps of all ranks (rank_steps.h),
+/// and a RankResult per process. Blocks until all ranks have called it. If this rank's run
+/// failed or was stopped, or other ranks do not arrive, a note says that the rates are only this
+/// rank's.
+void gather_ranks(cluster::Processes& processes, RunResult& result);
+
+/// One line per rank, to print below the total.
+std::string format_ranks(const RunResult& result);
+
+}  // namespace penstock
