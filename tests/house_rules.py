@@ -5,6 +5,7 @@ vendors live, that no code compares components' names, and the documents.
 
 Usage: house_rules.py SOURCE_DIRECTORY. Prints one line for each breach; exits 1 if there is any.
 """
+import collections
 import pathlib
 import re
 import sys
@@ -18,34 +19,6 @@ ALLOWED = {
 }
 # Layer -> how many C++ files may lie at its root, which is the spine.
 ROOT_FILES = {"dataflow": 40, "feeders": 16, "trainer": 40, "bench": 8}
-# Satellite (a first folder of a layer) -> other satellites of its layer that it may include. The root of a layer includes
-# none of them, except bench's. A new line here needs its reason in the README of the folder.
-NEIGHBOURS = {
-    "dataflow/datasets": {"machine", "values"},
-    "dataflow/images": {"machine", "values"},
-    "dataflow/net": {"machine"},
-    "feeders/python": {"remote"},
-    "trainer/backends": {"collectives", "optimizers"},
-    "trainer/cluster": {"collectives"},
-    "trainer/updates": {"cluster"},
-    "bench": {"config", "record", "verbs"},
-    "bench/config": {"report"},
-    "bench/dataset": {"config", "record"},
-    "bench/doctor": {"document", "record"},
-    "bench/isolate": {"config", "dataset", "document", "record", "report", "run", "statistics", "sweep"},
-    "bench/look": {"dataset"},
-    "bench/micro": {"record"},
-    "bench/peers": {"record", "statistics"},
-    "bench/record": {"config", "document", "run", "statistics", "sweep"},
-    "bench/report": {"config", "document", "isolate", "record", "run", "statistics", "sweep"},
-    "bench/run": {"config", "dataset", "record", "report", "statistics"},
-    "bench/scaling": {"config", "document", "record", "report", "run", "statistics", "sweep"},
-    "bench/serve": {"run"},
-    "bench/sweep": {"config", "dataset", "record", "report", "run"},
-    "bench/verbs": {"config", "dataset", "doctor", "document", "isolate", "look", "record", "report", "run", "scaling",
-                    "serve", "sweep", "watch"},
-    "bench/watch": {"document", "record", "statistics"},
-}
 # The installed library of producers is built without the rest of Penstock.
 PRODUCER = "feeders/remote/producer"
 PRODUCER_INCLUDES = (f"{PRODUCER}/", "feeders/remote/wire/", "dataflow/net/", "dataflow/values/")
@@ -88,19 +61,53 @@ def breaches_of_documents(root):
                     yield f"{path.relative_to(root)}:{number}: the link {link} leads nowhere"
 
 
-def satellite(name):
-    """The satellite that a file belongs to, or its layer for a file at the root."""
-    layer, *folders = name.split("/")[:-1]
-    return PRODUCER if name.startswith(f"{PRODUCER}/") else "/".join([layer, *folders[:1]])
+def folder_of(name):
+    return name.rsplit("/", 1)[0]
 
 
 def may_include(name, header):
     if name.startswith(f"{PRODUCER}/"):
         return header.startswith(PRODUCER_INCLUDES)
-    layer, here, there = name.split("/")[0], satellite(name), satellite(header)
-    if header.split("/")[0] != layer:
-        return header.split("/")[0] in ALLOWED[layer]
-    return there in {here, layer} or there.removeprefix(f"{layer}/") in NEIGHBOURS.get(here, ())
+    return header.split("/")[0] in ALLOWED[name.split("/")[0]]
+
+
+def sources(root):
+    """Name and lines of each source and header of the layers."""
+    for layer in ALLOWED:
+        for path in sorted((root / layer).rglob("*")):
+            if path.suffix in SUFFIXES:
+                yield path.relative_to(root).as_posix(), path.read_text().splitlines()
+
+
+def circles_of_folders(root):
+    """Folders that include each other, directly or by way of others: one line for each include inside a circle."""
+    includes = collections.defaultdict(dict)
+    for name, lines in sources(root):
+        for number, line in enumerate(lines, 1):
+            if (ours := HEADERS_OF_OURS.match(line)) and folder_of(ours[1]) != folder_of(name):
+                includes[folder_of(name)].setdefault(folder_of(ours[1]), f"{name}:{number}")
+
+    def reached(folder):
+        found, waiting = set(), [folder]
+        while waiting:
+            for next_ in includes[waiting.pop()].keys() - found:
+                found.add(next_)
+                waiting.append(next_)
+        return found
+
+    reach = {folder: reached(folder) for folder in list(includes)}
+    for folder, others in sorted(includes.items()):
+        for other, place in sorted(others.items()):
+            if folder in reach.get(other, ()):
+                yield f"{place}: {folder} includes {other}, which includes {folder}; move what both need below them"
+
+
+def unnamed_namespaces(root):
+    tests = [path for path in sorted((root / "tests").rglob("*.cpp")) if "fuzz" not in path.parts]
+    read = [(path.relative_to(root).as_posix(), path.read_text().splitlines()) for path in tests]
+    for name, lines in [*sources(root), *read]:
+        if (count := lines.count("namespace {")) > 1:
+            yield f"{name}: {count} unnamed namespaces; give each idea a file, or join them"
 
 
 def component_names(root):
@@ -137,7 +144,7 @@ def breaches(root):
             for number, line in enumerate(lines, 1):
                 ours, system = HEADERS_OF_OURS.match(line), SYSTEM.match(line)
                 if ours and not may_include(name, ours[1]) and not (checks_gpus and ours[1].startswith("tests/support/")):
-                    yield f"{name}:{number}: {satellite(name)} may not include {ours[1]}"
+                    yield f"{name}:{number}: {folder_of(name)} may not include {ours[1]}"
                 if system and path.suffix == ".h" and not in_backend and VENDORS.match(system[1]):
                     yield f"{name}:{number}: vendor header {system[1]} in a header"
                 if in_program and compares_name.search(line):
@@ -188,7 +195,7 @@ def phrases(root):
 
 def main():
     root = pathlib.Path(sys.argv[1])
-    found = [*breaches(root), *types_of_one_name(root), *phrases(root), *breaches_of_documents(root)]
+    found = [*breaches(root), *circles_of_folders(root), *unnamed_namespaces(root), *types_of_one_name(root), *phrases(root), *breaches_of_documents(root)]
     print("\n".join(found) if found else "no breach")
     return 1 if found else 0
 

@@ -3,8 +3,6 @@
 // snake case, with one dash or two, as `--key value` or `--key=value`; booleans as --x, --nox or
 // --x=true. An unknown flag is refused, with the nearest known flag. A flag of the reference
 // benchmarks is refused, with what to use instead.
-//
-// The flags of a run. Other verbs accept them as well.
 #pragma once
 
 #include <cstdint>
@@ -102,18 +100,5 @@ std::string shell_word(const std::string& text);
 
 /// "penstock VERB ARGUMENTS...".
 std::string command_text(std::string_view verb, std::span<const std::string> arguments);
-
-/// One flag for each key of RunConfig, which writes to `config`; then the flags of other systems;
-/// then --like, which apply_like_of applies first.
-std::vector<Flag> run_flags(RunConfig& config);
-
-/// Flags for a Python loader: --loader, --loader-args, --python, --pixels and --labels. They write
-/// the feeder `python` and its options to `config`.
-std::vector<Flag> loader_flags(RunConfig& config);
-
-/// Applies --like before the flags that override its defaults. If --data-dir is typed without
-/// --fake-location, chooses the feeder that reads it. Throws ConfigError for flags that exclude
-/// each other.
-void apply_like_of(RunConfig& config, std::span<const std::string> arguments);
 
 }  // namespace penstock

@@ -11,6 +11,7 @@
 
 #include "bench/analysis/cost.h"
 #include "bench/isolate/ladder.h"
+#include "bench/isolate/message_ladder.h"
 #include "bench/isolate/variation.h"
 #include "dataflow/clock.h"
 

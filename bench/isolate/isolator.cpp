@@ -7,6 +7,7 @@
 
 #include "bench/config/comparable.h"
 #include "bench/isolate/ladder.h"
+#include "bench/isolate/message_ladder.h"
 
 namespace penstock::isolate {
 namespace {

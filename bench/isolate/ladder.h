@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ladder: a series of rungs from free batches to the complete way from cold files to the
-// device. Each rung adds one thing. Pure functions, but for ladder_data.
+// device. Each rung adds one thing. Only ladder_data reads files.
 //
 // Stages overlap, so a rung adds to a step only what it adds to the slowest stage. If another stage
 // hides the cost of a rung, the costs of all rungs do not add up to the cost of the last one. The
 // unconsumed supply of each rung shows such costs.
-//
-// The ladder of a feeder that receives from other processes. Its rungs are: the consumer's work
-// without a network; constant batches over the same transport, sent by a `penstock serve` that the
-// ladder starts; and the user's feeder. LadderRung::part names the side that each rung bounds.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <span>
 #include <stop_token>
@@ -99,16 +94,5 @@ std::vector<RungFinding> find_rungs(const SweepResult& sweep, std::span<const La
 /// The longest window of a rung that must not read a sample twice, from its pilot run; none: there
 /// is no limit.
 std::optional<std::int64_t> longest_window(const LadderRung& rung, const RunResult& pilot);
-
-struct MessageLadder {
-  std::string program;           ///< path of penstock, which serves
-  std::filesystem::path folder;  ///< private folder for sockets and keys; outlives the ladder
-  /// Where the user serves constant batches, on the producers' machine. If empty, the ladder serves
-  /// them on this machine.
-  std::string endpoint;
-};
-
-/// Creates keys in the folder if the feeder of `base` uses keys. Throws ConfigError.
-std::vector<LadderRung> message_rungs(const RunConfig& base, const MessageLadder& ladder);
 
 }  // namespace penstock::isolate

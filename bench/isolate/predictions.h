@@ -90,19 +90,4 @@ std::string sentence_of(const Verification& verification);
 /// Why no cure was tried. `anything_helps`: a recommendation was predicted.
 std::string why_unverified(bool anything_helps, bool interrupted);
 
-/// What the recommendations are computed from. Rates are in images per second, of all devices
-/// together.
-struct DeliveryGround {
-  const RunConfig& config;
-  const analysis::Diagnosis& diagnosis;
-  const DeliveryFinding& delivery;
-  double now = 0;          ///< rate with the feeder
-  double demand = 0;       ///< rate that the trainer could consume
-  std::int32_t cores = 1;  ///< usable cores
-};
-
-/// Returns the cures for the side to blame, best first. They include recommendations that gain
-/// nothing.
-std::vector<Recommendation> delivery_recommendations(const DeliveryGround& ground);
-
 }  // namespace penstock::isolate

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The measured window: a series of legs, each with idle devices at both ends, and what is computed
-// from it: the supply, what the stages did and what timing them cost (from the counters of
-// dataflow/probe.h). rank_steps.h computes rates and times of steps. Time between two legs does not
-// count.
+// The measured window: a series of legs, each with idle devices at both ends. Time between two legs
+// does not count. analysis/rank_steps.h computes rates and times of steps, stage_uses.h the work of
+// the stages.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
-#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,53 +16,14 @@
 #include "bench/run/observe/memory_watch.h"
 #include "bench/run/run_parts.h"
 #include "bench/run/runner.h"
+#include "bench/run/stage_uses.h"
 #include "bench/run/step_reporter.h"
-#include "dataflow/batch_ring.h"
 #include "dataflow/clock.h"
 #include "dataflow/probe.h"
 #include "trainer/exchange.h"
 #include "trainer/metrics.h"
 
 namespace penstock {
-
-/// The counters of one stage at a moment, or their difference between two moments.
-struct StageSums {
-  std::int64_t items = 0, images = 0, timed_items = 0, bytes = 0;
-  std::int64_t cpu_ns = 0, wall_ns = 0;
-  WaitTime::Sum wait_in, wait_out;
-
-  /// Adds `other`, multiplied by `times`; -1 subtracts it.
-  void add(const StageSums& other, std::int64_t times);
-};
-
-/// The counters of every timed stage, in the probe's order. `now` is the current time.
-std::vector<StageSums> stage_sums(const Probe& probe, Time now);
-
-/// The use of all timed stages except outside ones (kOutside). `window` holds the sums of the
-/// window, in the order of stage_sums. CPU and wall time are 0 for a stage without timed items.
-std::vector<StageUse> stage_uses(const Probe& probe, std::span<const StageSums> window);
-
-/// Adds the times that batches spent outside this process to `facts`, as means over the window: see
-/// feeders/remote/messages.md. Adds nothing if the batches carry no times.
-void add_outside_times(const Probe& probe, std::span<const StageSums> window,
-                       std::map<std::string, double>& facts);
-
-/// CPU time of each operation on the thread that performs it.
-struct TimingCost {
-  Nanoseconds item{};    ///< counting an item
-  Nanoseconds timing{};  ///< additional cost if the item is timed
-  Nanoseconds wait{};
-};
-
-/// Measures the costs on the calling thread, in a few milliseconds. Takes the minimum of many
-/// tries.
-TimingCost measure_timing_cost(const Clock& clock);
-
-/// The total cost of timing in the window, in seconds.
-double instrumentation_seconds(const TimingCost& cost, std::span<const StageSums> window);
-
-/// The use of a ring that was watched during the window and is no longer watched.
-QueueUse queue_use(std::string name, const BatchRing& ring);
 
 /// The counters of a run at a moment between two legs.
 struct Snapshot {

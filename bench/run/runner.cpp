@@ -54,15 +54,6 @@ std::int32_t cores_of_one(std::int32_t processes) {
   return is_bound_to_processors() ? usable_cores() : std::max(1, usable_cores() / processes);
 }
 
-}  // namespace
-
-Options options_of(std::string_view text, std::span<const OptionSpec> specs) {
-  const ComponentText parts = parse_component(text);
-  return Options(parts.name, specs, parts);
-}
-
-namespace {
-
 /// `runs`: a run of these components follows.
 RunConfig ask_for_batches(RunConfig config, Runner::Components& components, bool runs,
                           const std::stop_token& stop) {
@@ -98,6 +89,11 @@ RunConfig ask_for_batches(RunConfig config, Runner::Components& components, bool
 }
 
 }  // namespace
+
+Options options_of(std::string_view text, std::span<const OptionSpec> specs) {
+  const ComponentText parts = parse_component(text);
+  return Options(parts.name, specs, parts);
+}
 
 RunConfig adopt_batches(RunConfig config, Runner::Components& components,
                         const std::stop_token& stop) {

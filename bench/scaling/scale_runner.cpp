@@ -12,6 +12,7 @@
 #include "bench/config/flags.h"
 #include "bench/run/processes/child_process.h"
 #include "bench/sweep/child_run.h"
+#include "bench/sweep/private_folder.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"

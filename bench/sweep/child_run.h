@@ -4,35 +4,17 @@
 // private folder.
 #pragma once
 
-#include <filesystem>
 #include <functional>
-#include <optional>
 #include <stop_token>
 #include <string>
 
 #include "bench/run/observe/progress.h"
 #include "bench/run/processes/child_process.h"
 #include "bench/run/runner.h"
-#include "bench/sweep/result_folder.h"
 #include "dataflow/clock.h"
 #include "feeders/feeder.h"
 
 namespace penstock {
-
-/// A new folder under $TMPDIR or /tmp, removed with its content. The constructor also removes
-/// folders that killed processes left behind.
-class PrivateFolder {
- public:
-  PrivateFolder();
-  PrivateFolder(const PrivateFolder&) = delete;
-  PrivateFolder& operator=(const PrivateFolder&) = delete;
-  ~PrivateFolder();
-  const std::filesystem::path& path() const noexcept { return path_; }
-
- private:
-  std::filesystem::path path_;
-  std::optional<FolderLock> lock_;
-};
 
 struct ChildRunOptions {
   std::string program;       ///< this executable

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "bench/cli.h"
+#include "bench/config/exchange_rules.h"
 #include "bench/config/flags.h"
 #include "bench/config/training_rules.h"
 #include "bench/record/environment.h"

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "bench/config/config_values.h"
+#include "bench/config/exchange_rules.h"
 #include "bench/config/flags.h"
 #include "bench/config/training_rules.h"
 #include "bench/record/environment.h"

@@ -11,6 +11,7 @@
 
 #include "bench/cli.h"
 #include "bench/config/flags.h"
+#include "bench/config/run_flags.h"
 #include "bench/config/training_loop.h"
 #include "bench/config/unused_flags.h"
 #include "bench/dataset/default_dataset.h"
@@ -18,8 +19,10 @@
 #include "bench/isolate/isolate_progress.h"
 #include "bench/isolate/isolation_report.h"
 #include "bench/isolate/isolator.h"
+#include "bench/isolate/message_ladder.h"
 #include "bench/record/machine.h"
 #include "bench/sweep/child_run.h"
+#include "bench/sweep/private_folder.h"
 #include "bench/sweep/sweep.h"
 #include "bench/verbs/device_choice.h"
 #include "bench/watch/watch_record.h"

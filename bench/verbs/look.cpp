@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bench/cli.h"
+#include "bench/config/run_flags.h"
 #include "bench/config/unused_flags.h"
 #include "bench/dataset/contact_sheet.h"
 #include "bench/dataset/default_dataset.h"

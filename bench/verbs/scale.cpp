@@ -15,6 +15,7 @@
 
 #include "bench/cli.h"
 #include "bench/config/flags.h"
+#include "bench/config/run_flags.h"
 #include "bench/config/unused_flags.h"
 #include "bench/document/terminal.h"
 #include "bench/record/machine.h"

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "bench/cli.h"
+#include "bench/config/run_flags.h"
 #include "bench/config/training_rules.h"
 #include "bench/config/unused_flags.h"
 #include "bench/dataset/default_dataset.h"

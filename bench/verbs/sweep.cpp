@@ -18,6 +18,7 @@
 
 #include "bench/cli.h"
 #include "bench/config/flags.h"
+#include "bench/config/run_flags.h"
 #include "bench/config/unused_flags.h"
 #include "bench/dataset/default_dataset.h"
 #include "bench/document/terminal.h"

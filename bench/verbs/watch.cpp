@@ -24,6 +24,7 @@
 #include "bench/document/terminal.h"
 #include "bench/run/processes/child_process.h"
 #include "bench/sweep/child_run.h"
+#include "bench/sweep/private_folder.h"
 #include "bench/verbs/user_command.h"
 #include "bench/watch/watch_record.h"
 #include "bench/watch/watch_summary.h"

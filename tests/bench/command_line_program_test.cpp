@@ -10,6 +10,7 @@
 
 #include "bench/run/processes/child_process.h"
 #include "bench/sweep/child_run.h"
+#include "bench/sweep/private_folder.h"
 #include "tests/support/thrown_by.h"
 
 namespace penstock {

@@ -3,6 +3,7 @@
 
 #include "bench/cli.h"
 #include "bench/config/run_config.h"
+#include "bench/config/run_flags.h"
 #include "bench/dataset/default_dataset.h"
 #include "bench/record/result_json.h"
 #include "dataflow/error.h"

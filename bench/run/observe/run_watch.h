@@ -7,9 +7,10 @@
 #include <optional>
 
 #include "bench/run/observe/metrics_server.h"
-#include "bench/run/observe/progress.h"
 #include "bench/run/observe/progress_line.h"
+#include "bench/run/observe/progress_meter.h"
 #include "bench/run/observe/run_listener.h"
+#include "bench/run/observe/run_metrics.h"
 
 namespace penstock {
 

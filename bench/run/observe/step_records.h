@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/run/observe/progress.h"
+#include "bench/run/observe/progress_meter.h"
 #include "bench/run/observe/run_listener.h"
 #include "dataflow/machine/file_descriptor.h"
 

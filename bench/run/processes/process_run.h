@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs several processes as one run, for `penstock run`: decides which processes take part, checks
-// that all were started alike, watches them, and merges the results of all ranks.
+// that all were started alike, and merges the results of all ranks.
 #pragma once
 
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,61 +14,12 @@
 
 #include "bench/config/run_config.h"
 #include "bench/record/run_result.h"
+#include "bench/run/processes/peer_watch.h"
 #include "feeders/feeder.h"
-#include "trainer/cluster/exchange_wait.h"
-#include "trainer/cluster/liveness/liveness.h"
 #include "trainer/cluster/processes.h"
 #include "trainer/update_strategy.h"
 
 namespace penstock {
-
-/// Timeouts derived from --timeout. For the default of 30 s: 30 s of silence, 60 s to join, 300 s
-/// for the first step.
-liveness::RankDeadlines rank_deadlines(const RunConfig& config);
-cluster::StepPatience step_patience(const RunConfig& config);
-
-/// Watches the other processes of a run, from joining to the end. If one is lost, one rank reports
-/// which and saves the measurements, and every process ends with exit code 5.
-///
-/// Thread-safety: any thread.
-class PeerWatch {
- public:
-  /// Construct before the processes join. If the launcher gives the job a name and all ranks are on
-  /// this host, they watch each other from now on. Throws Unavailable.
-  PeerWatch(const RunConfig& config, const cluster::Launch& launch,
-            const cluster::FindVariable& find);
-
-  /// Call after joining: the processes then report their progress. Blocks until every rank has
-  /// called it. `processes` must be destroyed before this object.
-  void follow(cluster::Processes& processes);
-
-  /// Tells the others that this process ends regularly.
-  void leave();
-
-  /// Saves the measurements, with the reason, and returns their place; empty: there were none.
-  using Keep = std::function<std::string(const std::string& reason)>;
-  /// Sets what a loss saves, for the lifetime of this object; `watch` may be null.
-  class Keeping {
-   public:
-    Keeping(PeerWatch* watch, Keep keep);
-    Keeping(const Keeping&) = delete;
-    ~Keeping();
-
-   private:
-    PeerWatch* const watch_;
-  };
-
- private:
-  void start(liveness::FrameListener listener, std::string key, std::vector<std::string> addresses);
-  void tell(std::span<const liveness::LostRank> lost);
-
-  const liveness::RankDeadlines deadlines_;
-  const cluster::Launch launch_;
-  cluster::RankProgress progress_;
-  std::mutex mutex_;
-  Keep keep_;                                     // under mutex_
-  std::unique_ptr<liveness::Liveness> liveness_;  // last member: its thread uses the others
-};
 
 /// True if several processes train together. Throws ConfigError if the launcher started several
 /// processes and the update supports one only, if their number differs from --num-processes, or for
@@ -85,10 +35,6 @@ void refuse_one_process_update(const UpdateEntry& update, const cluster::Launch&
 
 /// Throws ConfigError for settings that do not support several processes.
 void refuse_unfit(const RunConfig& config);
-
-/// Processes::all_gather, and tells the other ranks that this rank waits.
-std::vector<std::string> gather(cluster::Processes& processes, std::string_view text,
-                                Nanoseconds patience, std::string_view what);
 
 /// Gives the other ranks what `read` returns on rank 0, where alone it is called, and where the
 /// result is empty. If it throws, every rank throws: rank 0 the same, others ConfigError or

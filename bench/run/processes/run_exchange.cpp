@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "bench/config/exchange_rules.h"
 #include "bench/config/training_rules.h"
 #include "bench/run/processes/process_run.h"
 #include "trainer/cluster/exchange_wait.h"

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "bench/config/exchange_rules.h"
 #include "bench/config/training_rules.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"

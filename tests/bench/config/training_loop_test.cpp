@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/config/training_loop.h"
+#include "bench/config/run_flags.h"
 
 #include <gtest/gtest.h>
 

@@ -6,6 +6,7 @@
 
 #include <sstream>
 
+#include "bench/isolate/delivery_recommendations.h"
 #include "bench/isolate/isolation_json.h"
 #include "bench/isolate/isolation_report.h"
 #include "bench/isolate/predictions.h"

@@ -12,6 +12,7 @@
 #include "bench/record/report_text.h"
 #include "bench/run/processes/child_process.h"
 #include "bench/sweep/child_run.h"
+#include "bench/sweep/private_folder.h"
 #include "tests/support/npy_file.h"
 #include "tests/support/patience.h"
 #include "tests/support/temp_folder.h"

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "bench/isolate/message_ladder.h"
 #include "dataflow/options.h"
 #include "tests/support/thrown_by.h"
 

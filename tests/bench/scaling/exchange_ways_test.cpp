@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/config/exchange_rules.h"
 #include "bench/config/training_rules.h"
 #include "bench/scaling/exchange/exchange_run.h"
 #include "bench/scaling/exchange/exchange_ways.h"

@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "bench/record/result_json.h"
+#include "bench/sweep/private_folder.h"
 #include "tests/support/text_files.h"
 #include "tests/support/thrown_by.h"
 

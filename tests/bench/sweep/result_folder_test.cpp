@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/sweep/result_folder.h"
+#include "bench/sweep/private_folder.h"
 
 #include <gtest/gtest.h>
 

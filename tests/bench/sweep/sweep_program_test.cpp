@@ -15,6 +15,7 @@
 
 #include "bench/run/processes/child_process.h"
 #include "bench/sweep/child_run.h"
+#include "bench/sweep/private_folder.h"
 #include "tests/support/text_files.h"
 #include "tests/support/thrown_by.h"
 

@@ -2,6 +2,7 @@
 // The metrics responder over real sockets: requests of a Prometheus server, and of clients that
 // send something else.
 #include "bench/run/observe/metrics_server.h"
+#include "bench/run/observe/run_metrics.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
