@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bench/record/epoch_edges.h"
-#include "bench/record/statistics.h"
+#include "bench/record/sweep_result.h"
 #include "bench/statistics/series.h"
 
 namespace penstock::analysis {

@@ -74,17 +74,6 @@ statistics::Estimate added_of(const std::vector<statistics::Pair>& pairs) {
   return statistics::summarise_rounds(added);
 }
 
-/// Adds a rung that runs `base` with another feeder.
-LadderRung& add_rung(std::vector<LadderRung>& rungs, const RunConfig& base, std::string name,
-                     std::string adds, std::string feeder) {
-  LadderRung& rung = rungs.emplace_back();
-  rung.name = std::move(name);
-  rung.adds = std::move(adds);
-  rung.config = base;
-  rung.config.fake_location = std::move(feeder);
-  return rung;
-}
-
 /// Adds one rung after the other.
 class Ladder {
  public:
@@ -181,6 +170,16 @@ bool is_folder(const ComponentText& source) {
 }
 
 }  // namespace
+
+LadderRung& add_rung(std::vector<LadderRung>& rungs, const RunConfig& base, std::string name,
+                     std::string adds, std::string feeder) {
+  LadderRung& rung = rungs.emplace_back();
+  rung.name = std::move(name);
+  rung.adds = std::move(adds);
+  rung.config = base;
+  rung.config.fake_location = std::move(feeder);
+  return rung;
+}
 
 std::vector<std::pair<std::string, std::string>> decoding_options(const RunConfig& config) {
   ComponentText feeder = parse_component(config.fake_location);

@@ -81,6 +81,10 @@ std::vector<LadderRung> ladder_rungs(const RunConfig& base, const LadderData& da
 /// samples alone, and Penstock's decoder on the files of --data-dir, if that is given.
 std::vector<LadderRung> loader_rungs(const RunConfig& base);
 
+/// Adds a rung that runs `base` with another feeder.
+LadderRung& add_rung(std::vector<LadderRung>& rungs, const RunConfig& base, std::string name,
+                     std::string adds, std::string feeder);
+
 /// Why a rung without any run has no figures.
 extern const char* const kBudgetEnded;
 

@@ -20,8 +20,6 @@
 namespace penstock::isolate {
 namespace {
 
-/// The least gain that makes a recommendation worth a sentence.
-constexpr double kWorthwhile = 1.02;
 constexpr std::array<std::int32_t, 6> kDepths = {1, 2, 4, 8, 16, 32};
 
 std::vector<double> steps_of(const Row& row) {

@@ -35,6 +35,9 @@ struct Prediction {
   double img_per_s = 0;
 };
 
+/// The least gain that makes a recommendation worth a sentence.
+inline constexpr double kWorthwhile = 1.02;
+
 struct Recommendation {
   std::string text;      ///< what to do and what it would bring, in a sentence
   std::string change;    ///< flags that can be tried on this machine; empty: none

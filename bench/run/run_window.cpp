@@ -201,9 +201,9 @@ void WindowRecorder::add_measurements(RunResult& result, bool data_ended) const 
   add_outside_times(parts_.setup.probe, stages, result.facts);
   result.instrumentation_s = instrumentation_seconds(timing_cost_, stages);
   for (const auto& [name, ring] : parts_.rings()) result.queues.push_back(queue_use(name, *ring));
-  result.memory = memory_.uses(kParts);
+  result.memory = memory_.uses(kWindowParts);
   for (MemoryUse& use : device_memory(parts_, window_.legs.front().begin.time,
-                                      window_.legs.back().end.time, kParts)) {
+                                      window_.legs.back().end.time, kWindowParts)) {
     result.memory.push_back(std::move(use));
   }
   std::string warning =

@@ -14,8 +14,6 @@
 namespace penstock {
 namespace {
 
-/// Number of parts of a window for mean ring levels.
-constexpr std::size_t kParts = 200;
 /// Tries, and repetitions per try, which make the cost of the clock itself negligible.
 constexpr int kTries = 200, kRepeats = 16;
 
@@ -148,7 +146,7 @@ QueueUse queue_use(std::string name, const BatchRing& ring) {
           .full_percent = 100 * share(stats.full_time),
           .producer_wait_s = seconds(stats.producer_wait.count()),
           .consumer_wait_s = seconds(stats.consumer_wait.count()),
-          .filled = ring.monitor().filled_over_time(kParts)};
+          .filled = ring.monitor().filled_over_time(kWindowParts)};
 }
 
 }  // namespace penstock

@@ -3,6 +3,7 @@
 // dataflow/probe.h and dataflow/ring_monitor.h.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -51,6 +52,9 @@ TimingCost measure_timing_cost(const Clock& clock);
 
 /// The total cost of timing in the window, in seconds.
 double instrumentation_seconds(const TimingCost& cost, std::span<const StageSums> window);
+
+/// Number of parts of a window for mean levels of rings and memory.
+inline constexpr std::size_t kWindowParts = 200;
 
 /// The use of a ring that was watched during the window and is no longer watched.
 QueueUse queue_use(std::string name, const BatchRing& ring);

@@ -14,6 +14,7 @@
 #include <deque>
 #include <vector>
 
+#include "bench/record/machine.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
 
