@@ -7,7 +7,7 @@
 namespace penstock {
 namespace {
 
-void write(const SweepResult& sweep, const report::ReportStyle&, std::ostream& out) {
+void write(const SweepResult& sweep, const document::TerminalStyle&, std::ostream& out) {
   for (const Row& row : sweep.rows) {
     out << label_of(sweep, row) << ": ";
     if (row.img_per_s) {
