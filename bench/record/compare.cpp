@@ -13,7 +13,7 @@
 #include "bench/document/document.h"
 #include "bench/record/report_text.h"
 #include "bench/record/result_json.h"
-#include "bench/statistics/paired.h"
+#include "bench/statistics/unpaired.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
