@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bench/config/training_rules.h"
+#include "bench/scaling/exchange/exchange_report.h"
 #include "bench/scaling/exchange/exchange_run.h"
 #include "bench/scaling/exchange/exchange_ways.h"
 #include "dataflow/error.h"
