@@ -205,22 +205,6 @@ std::string name_of(J_COLOR_SPACE space) {
   throw DataError(fmt::format("cannot read {} as a JPEG: {}", path, error.text));
 }
 
-}  // namespace
-
-void JpegBytes::Free::operator()(unsigned char* data) const noexcept { std::free(data); }
-
-JpegBytes encode_jpeg(const Photo& photo, std::int32_t quality) {
-  Encoder encoder;
-  if (!encoder.encode(photo, quality)) {
-    throw DataError(fmt::format("cannot encode an image of {}x{} as a JPEG: {}", photo.width,
-                                photo.height, encoder.error.text));
-  }
-  JpegBytes result(std::exchange(encoder.buffer, nullptr), encoder.size);
-  return result;
-}
-
-namespace {
-
 JpegHeader header_of(Reader& reader, const std::string& name) {
   const std::span<const std::byte> front = reader.front();
   if (const std::optional<ImageSize> size = png::size_of(front)) {
@@ -239,20 +223,6 @@ JpegHeader header_of(Reader& reader, const std::string& name) {
           .progressive = reader.codec.progressive_mode != FALSE};
 }
 
-}  // namespace
-
-JpegHeader read_jpeg_header(const std::string& path) {
-  Reader reader(path);
-  return header_of(reader, path);
-}
-
-JpegHeader read_jpeg_header(std::span<const std::byte> bytes, const std::string& name) {
-  Reader reader(bytes);
-  return header_of(reader, name);
-}
-
-namespace {
-
 Photo read_png(const std::string& path, ImageSize size) {
   const auto pixels = static_cast<std::size_t>(size.width) * static_cast<std::size_t>(size.height);
   if (pixels > kMostPixels) throw DataError(path + " has too many pixels to show");
@@ -269,6 +239,28 @@ Photo read_png(const std::string& path, ImageSize size) {
 }
 
 }  // namespace
+
+void JpegBytes::Free::operator()(unsigned char* data) const noexcept { std::free(data); }
+
+JpegBytes encode_jpeg(const Photo& photo, std::int32_t quality) {
+  Encoder encoder;
+  if (!encoder.encode(photo, quality)) {
+    throw DataError(fmt::format("cannot encode an image of {}x{} as a JPEG: {}", photo.width,
+                                photo.height, encoder.error.text));
+  }
+  JpegBytes result(std::exchange(encoder.buffer, nullptr), encoder.size);
+  return result;
+}
+
+JpegHeader read_jpeg_header(const std::string& path) {
+  Reader reader(path);
+  return header_of(reader, path);
+}
+
+JpegHeader read_jpeg_header(std::span<const std::byte> bytes, const std::string& name) {
+  Reader reader(bytes);
+  return header_of(reader, name);
+}
 
 Photo read_jpeg_reduced(const std::string& path, std::int32_t width, std::int32_t height) {
   Reader reader(path);

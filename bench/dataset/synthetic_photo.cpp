@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "bench/dataset/canvas.h"
 #include "bench/dataset/textures.h"
 #include "dataflow/error.h"
 

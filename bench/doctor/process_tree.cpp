@@ -91,6 +91,19 @@ std::optional<std::uint64_t> sum(std::optional<std::uint64_t> a, std::optional<s
   return a && b ? *a + *b : a ? a : b;
 }
 
+/// Counts states of threads in one reading.
+void add_sample(const Reading& reading, Observation& seen) {
+  ++seen.samples;
+  for (const auto& [pid, process] : reading.processes) {
+    bool in_disk_sleep = false;
+    for (const auto& [id, thread] : process.threads) {
+      in_disk_sleep = in_disk_sleep || thread.state == 'D';
+      if (thread.state == 'R') ++seen.runs_on[thread.processor];
+    }
+    if (in_disk_sleep) ++seen.disk_sleeps[pid];
+  }
+}
+
 }  // namespace
 
 TreeReader::TreeReader(std::int32_t pid, std::int32_t self, fs::path root)
@@ -230,23 +243,6 @@ MachineFacts TreeReader::read_machine() {
   }
   return facts;
 }
-
-namespace {
-
-/// Counts states of threads in one reading.
-void add_sample(const Reading& reading, Observation& seen) {
-  ++seen.samples;
-  for (const auto& [pid, process] : reading.processes) {
-    bool in_disk_sleep = false;
-    for (const auto& [id, thread] : process.threads) {
-      in_disk_sleep = in_disk_sleep || thread.state == 'D';
-      if (thread.state == 'R') ++seen.runs_on[thread.processor];
-    }
-    if (in_disk_sleep) ++seen.disk_sleeps[pid];
-  }
-}
-
-}  // namespace
 
 Observation observe(std::int32_t pid, TreeReader reader, Nanoseconds window, Clock& clock,
                     const std::stop_token& stop) {

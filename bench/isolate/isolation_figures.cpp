@@ -9,8 +9,9 @@
 #include "bench/isolate/isolation_report.h"
 #include "bench/report/figures/figures.h"
 #include "bench/report/figures/quantity.h"
+#include "bench/report/pages/flow_views.h"
 #include "bench/report/pages/page.h"
-#include "bench/report/pages/views.h"
+#include "bench/report/pages/run_views.h"
 
 namespace penstock::isolate {
 namespace {

@@ -17,7 +17,7 @@
 #include "bench/record/statistics.h"
 #include "bench/report/figures/quantity.h"
 #include "bench/report/pages/page.h"
-#include "bench/report/pages/views.h"
+#include "bench/report/pages/run_views.h"
 #include "bench/report/report.h"
 #include "bench/sweep/result_folder.h"
 #include "dataflow/machine/output_file.h"

@@ -10,10 +10,9 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "bench/document/document.h"
 #include "bench/record/report_text.h"
 #include "bench/record/result_json.h"
-#include "bench/statistics/paired.h"
+#include "bench/statistics/unpaired.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
@@ -383,102 +382,6 @@ int exit_code_of(const Comparison& comparison) {
   };
   if (any(statistics::Verdict::slower)) return 1;
   return any(statistics::Verdict::undecided) ? 7 : 0;
-}
-
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-struct Names {
-  std::string_view before, after;
-};
-
-std::string rate(double img_per_s) { return img_per_s > 0 ? format_fixed(img_per_s, 1) : "-"; }
-
-std::string signed_percent(double percent) {
-  const std::string text = format_fixed(percent, 1);
-  return percent > 0 && text.find_first_not_of("0.") != std::string::npos ? "+" + text : text;
-}
-
-/// "-3.2 [-4.0, -2.4]".
-std::string change(const RowChange& row) {
-  const statistics::Estimate& percent = row.change_percent;
-  if (percent.samples == 0) return "-";
-  if (percent.samples < 2) return signed_percent(percent.value) + " [unknown]";
-  return fmt::format("{} [{}, {}]", signed_percent(percent.value), signed_percent(percent.low),
-                     signed_percent(percent.high));
-}
-
-document::Table table_of(const Comparison& comparison) {
-  document::Table table{
-      {{"configuration"}, {"img/s before"}, {"img/s after"}, {"change % [95 %]"}, {"verdict"}}, {}};
-  for (const RowChange& row : comparison.rows) {
-    std::string verdict(to_string(row.verdict));
-    if (!row.reason.empty()) verdict += ": " + row.reason;
-    table.rows.push_back(
-        {row.label, rate(row.before_img_per_s), rate(row.after_img_per_s), change(row), verdict});
-  }
-  return table;
-}
-
-document::Document document_of(const Comparison& comparison, const Names& names) {
-  document::Document result{
-      document::Paragraphs{{fmt::format("Before: {}; after: {}.", names.before, names.after)}},
-      document::List{
-          "Not comparable: these settings differ, and rates of different workloads cannot be "
-          "compared. Measure both with the same settings, or list with --allow what may differ.",
-          comparison.obstacles},
-      document::List{"Settings that changed:", comparison.settings},
-      document::List{"Environment that changed:", comparison.environment},
-      document::List{"In one of the two only:", comparison.unmatched}};
-  if (comparison.rows.empty()) return result;
-  result.emplace_back(table_of(comparison));
-  result.emplace_back(document::Paragraphs{{fmt::format(
-      "Rates are geometric means over repetitions, intervals Welch's on their logarithms. slower "
-      "and faster: the interval excludes 0 and the change exceeds the margin of {:g} %; equal: the "
-      "90 % interval lies within it.",
-      100 * comparison.margin)}});
-  return result;
-}
-
-/// JSON has no infinity and no NaN, so these become null.
-Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
-
-void write_json(const Comparison& comparison, const Names& names, std::ostream& out) {
-  Json rows = Json::array();
-  for (const RowChange& row : comparison.rows) {
-    rows.push_back(Json{{"configuration", row.label},
-                        {"before_img_per_s", row.before_img_per_s},
-                        {"after_img_per_s", row.after_img_per_s},
-                        {"change_percent", number(row.change_percent.value)},
-                        {"change_percent_low", number(row.change_percent.low)},
-                        {"change_percent_high", number(row.change_percent.high)},
-                        {"samples", row.change_percent.samples},
-                        {"verdict", to_string(row.verdict)},
-                        {"reason", row.reason}});
-  }
-  const Json json{{"before", names.before},
-                  {"after", names.after},
-                  {"margin_percent", 100 * comparison.margin},
-                  {"obstacles", comparison.obstacles},
-                  {"settings", comparison.settings},
-                  {"environment", comparison.environment},
-                  {"unmatched", comparison.unmatched},
-                  {"rows", std::move(rows)},
-                  {"exit_code", exit_code_of(comparison)}};
-  out << json.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
-}
-
-}  // namespace
-
-void write_comparison(const Comparison& comparison, std::string_view before, std::string_view after,
-                      std::string_view format, std::ostream& out) {
-  const Names names{before, after};
-  if (format == "text") return document::write_text(document_of(comparison, names), out);
-  if (format == "markdown") return document::write_markdown(document_of(comparison, names), out);
-  if (format == "json") return write_json(comparison, names, out);
-  throw ConfigError(
-      fmt::format("--format is '{}'; comparisons come as text, markdown or json", format));
 }
 
 }  // namespace penstock

@@ -71,6 +71,15 @@ double share_percent(const CpuTicks& before, const CpuTicks& after, std::uint64_
          static_cast<double>(after.total - before.total);
 }
 
+/// Above this load per core, other processes probably take cycles from the measurement.
+constexpr double kHighLoad = 0.75;
+/// Above this share in per cent, stolen time explains differences of the size that matters here.
+constexpr double kHighSteal = 1;
+
+bool is_loaded(const Environment& environment) {
+  return environment.load_average > kHighLoad * environment.usable_cores;
+}
+
 }  // namespace
 
 CpuTicks read_cpu_ticks(const std::filesystem::path& root) {
@@ -143,19 +152,6 @@ Environment read_environment() {
   environment.date = utc_now();
   return environment;
 }
-
-namespace {
-
-/// Above this load per core, other processes probably take cycles from the measurement.
-constexpr double kHighLoad = 0.75;
-/// Above this share in per cent, stolen time explains differences of the size that matters here.
-constexpr double kHighSteal = 1;
-
-bool is_loaded(const Environment& environment) {
-  return environment.load_average > kHighLoad * environment.usable_cores;
-}
-
-}  // namespace
 
 bool was_busy(const Environment& environment) {
   if (environment.steal_percent.value_or(0) > kHighSteal) return true;

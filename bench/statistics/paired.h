@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares two conditions that were measured side by side in blocks. Drift between blocks cancels
 // in their ratios. Pure functions. Values must be finite; other values break an invariant.
-//
-// Compares two conditions that were measured at different times. Drift does not cancel, so the
-// spread of both counts. Values are positive and compared by their logarithms. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -48,19 +45,5 @@ std::size_t more_pairs(std::span<const Pair> pairs, double half_width);
 /// before any margin. It is (t(0.975) + t(0.8)) times the standard error (Bloom 1995). The real
 /// power is 77 % with three pairs and 80 % from eight pairs on. Both counts are at least 3.
 double detectable_effect(std::span<const Pair> pairs, std::size_t planned);
-
-/// The ratio b / a of geometric means, with Welch's interval (1947) of the difference of mean
-/// logarithms. With fewer than two values on a side, the interval is 0 to infinity. Each side needs
-/// at least one value. `samples` is the size of the smaller side.
-Estimate unpaired_ratio(std::span<const double> a, std::span<const double> b,
-                        double confidence = 0.95);
-
-/// Judges step times b / a against the margin, by the rules of judge in paired.h. The verdict is
-/// undecided with fewer than 3 values on a side.
-Verdict judge_unpaired(std::span<const double> a, std::span<const double> b, double margin);
-
-/// How many values per side would probably narrow the ratio's 95 % interval to +- `half_width`
-/// (0.01: 1 %), with the present spread; at most 1000. Each side needs at least 2 values.
-std::size_t values_needed(std::span<const double> a, std::span<const double> b, double half_width);
 
 }  // namespace penstock::statistics

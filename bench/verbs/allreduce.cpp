@@ -22,6 +22,7 @@
 #include "bench/record/machine.h"
 #include "bench/record/result_json.h"
 #include "bench/run/processes/process_run.h"
+#include "bench/scaling/exchange/exchange_report.h"
 #include "bench/scaling/exchange/exchange_run.h"
 #include "bench/scaling/exchange/exchange_ways.h"
 #include "dataflow/entry.h"

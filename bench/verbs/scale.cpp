@@ -21,6 +21,7 @@
 #include "bench/record/machine.h"
 #include "bench/scaling/launch/hosts.h"
 #include "bench/scaling/launch/mpirun.h"
+#include "bench/scaling/launch/remote_program.h"
 #include "bench/scaling/scale_runner.h"
 #include "bench/scaling/scale_views.h"
 #include "bench/sweep/result_folder.h"

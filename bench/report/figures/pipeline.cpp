@@ -8,6 +8,7 @@
 #include <cmath>
 #include <utility>
 
+#include "bench/report/figures/markup.h"
 #include "bench/report/figures/quantity.h"
 #include "bench/report/figures/svg.h"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes SVG, and prepares text for pages and figures. Elements have classes only; figure.css has
-// their rules, so that the surrounding page chooses light or dark. Coordinates are written with two
-// decimals and are always finite.
+// Writes SVG. Elements have classes only; figure.css has their rules, so that the surrounding page
+// chooses light or dark. Coordinates are written with two decimals and are always finite.
 #pragma once
 
 #include <span>
@@ -11,21 +10,6 @@
 #include "bench/document/document.h"
 
 namespace penstock::report {
-
-/// `text` as character data or attribute value of HTML and XML. Markup is escaped. Bytes that are
-/// not UTF-8, and characters not allowed in XML 1.0, become U+FFFD.
-std::string escaped(std::string_view text);
-
-/// Number of characters, not bytes, in UTF-8 text.
-std::size_t length_of(std::string_view text);
-
-/// Width of `text` in pixels, in a usual sans-serif typeface of `size` pixels. Rather too large
-/// than too small, because the reader's typeface is unknown.
-double text_width(std::string_view text, double size);
-
-/// The longest beginning of `text` that is at most `width` pixels wide, with an ellipsis if it is
-/// cut.
-std::string shortened(std::string_view text, double width, double size);
 
 using document::FigureSize;
 

@@ -10,7 +10,7 @@
 #include <system_error>
 #include <variant>
 
-#include "bench/report/figures/svg.h"
+#include "bench/report/figures/markup.h"
 #include "dataflow/machine/output_file.h"
 #include "penstock_figure_css.h"
 #include "penstock_page_css.h"

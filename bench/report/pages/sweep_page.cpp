@@ -10,9 +10,10 @@
 #include "bench/record/report_text.h"
 #include "bench/record/step_parts.h"
 #include "bench/report/figures/figures.h"
+#include "bench/report/pages/flow_views.h"
 #include "bench/report/pages/page.h"
+#include "bench/report/pages/run_views.h"
 #include "bench/report/pages/sweep_costs.h"
-#include "bench/report/pages/views.h"
 #include "bench/report/report.h"
 
 namespace penstock::report {

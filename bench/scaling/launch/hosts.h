@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parses lists of machines for a launcher: mpirun's host list and host file, and tfperftest's node
 // file. Checks that machines are reachable before ranks start on them.
-//
-// Copies this program to other machines through ssh, and checks that it starts there.
 #pragma once
 
 #include <cstdint>
@@ -59,15 +57,5 @@ std::vector<std::string> names_of_machines(std::span<const Host> hosts, const st
 
 /// Do several names belong to one machine?
 bool any_twice(std::vector<std::string> names);
-
-/// Copies this program, and its GPU library if it lies beside it, into `folder` of each machine.
-/// Creates the folder if necessary. Then asks the copy for its version. Returns the path of the
-/// copy. `agent` takes a machine's name and a command, as ssh does. Throws ConfigError if `folder`
-/// is not an absolute path, and Error with the machine's name if copying or starting fails.
-std::string copy_program(std::span<const Host> hosts, const std::string& folder,
-                         const std::string& agent, const std::stop_token& stop);
-
-/// The executable file of this process.
-std::filesystem::path this_program();
 
 }  // namespace penstock::scaling

@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "bench/config/comparable.h"
-#include "bench/statistics/paired.h"
+#include "bench/statistics/unpaired.h"
 #include "dataflow/error.h"
 #include "tests/bench/record/sweep_rows.h"
 #include "tests/support/thrown_by.h"

@@ -11,7 +11,9 @@
 
 #include "bench/report/figures/axis.h"
 #include "bench/report/figures/figures.h"
+#include "bench/report/figures/markup.h"
 #include "bench/report/figures/quantity.h"
+#include "bench/report/figures/scale.h"
 #include "bench/report/figures/svg.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"

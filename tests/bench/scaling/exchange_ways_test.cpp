@@ -15,6 +15,7 @@
 
 #include "bench/config/exchange_rules.h"
 #include "bench/config/training_rules.h"
+#include "bench/scaling/exchange/exchange_report.h"
 #include "bench/scaling/exchange/exchange_run.h"
 #include "bench/scaling/exchange/exchange_ways.h"
 #include "dataflow/error.h"

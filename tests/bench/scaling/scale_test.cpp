@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "bench/scaling/launch/hosts.h"
+#include "bench/scaling/launch/remote_program.h"
 #include "bench/scaling/scale_runner.h"
 #include "bench/scaling/scale_views.h"
 #include "dataflow/error.h"
