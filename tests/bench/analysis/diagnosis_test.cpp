@@ -49,7 +49,7 @@ analysis::Diagnosis diagnosis_of(const Row& row, bool crowded = false) {
   return analysis::diagnose({.coupled = row, .cost = cost, .crowded = crowded});
 }
 
-TEST(analysis::Diagnosis, BlamesReadingWhereOneThreadAtATimeReadsAndIsNeverIdle) {
+TEST(Diagnosis, BlamesReadingWhereOneThreadAtATimeReadsAndIsNeverIdle) {
   const Row row = row_of(9.9, 40);  // 99 % of one thread; all eight are busy 62 % of their time
   const analysis::Diagnosis diagnosis = diagnosis_of(row);
   ASSERT_TRUE(diagnosis.bottleneck);
@@ -61,7 +61,7 @@ TEST(analysis::Diagnosis, BlamesReadingWhereOneThreadAtATimeReadsAndIsNeverIdle)
   EXPECT_NEAR(diagnosis.gain_until_next, 2, 1e-9);
 }
 
-TEST(analysis::Diagnosis, BlamesDecodingWhereItsThreadsAreBusierThanTheOneThatReads) {
+TEST(Diagnosis, BlamesDecodingWhereItsThreadsAreBusierThanTheOneThatReads) {
   const Row row = row_of(5, 72);
   const analysis::Diagnosis diagnosis = diagnosis_of(row);
   ASSERT_TRUE(diagnosis.bottleneck);
@@ -71,7 +71,7 @@ TEST(analysis::Diagnosis, BlamesDecodingWhereItsThreadsAreBusierThanTheOneThatRe
   EXPECT_NEAR(diagnosis.gain_until_next, 2, 1e-9);
 }
 
-TEST(analysis::Diagnosis, GoesByCpuTimeWhereOthersComputeOnTheSameProcessors) {
+TEST(Diagnosis, GoesByCpuTimeWhereOthersComputeOnTheSameProcessors) {
   Row row = row_of(9.9, 40);
   row.repetitions.front().result.stages.front().cpu_s = 0.5;  // other processes kept it from
                                                               // running
@@ -80,7 +80,7 @@ TEST(analysis::Diagnosis, GoesByCpuTimeWhereOthersComputeOnTheSameProcessors) {
   EXPECT_EQ(diagnosis.stages[*diagnosis.bottleneck].name, "decode");
 }
 
-TEST(analysis::Diagnosis, PredictsFromComputingAndStorageWhatComesNext) {
+TEST(Diagnosis, PredictsFromComputingAndStorageWhatComesNext) {
   // Reading took 9 s of one thread: 0.7 s computing, the rest waiting for a core.
   Row row = row_of(9, 71);
   RunResult& result = row.repetitions.front().result;
@@ -101,7 +101,7 @@ TEST(analysis::Diagnosis, PredictsFromComputingAndStorageWhatComesNext) {
   EXPECT_NEAR(cold.gain_until_next, 1.111, 1e-3);
 }
 
-TEST(analysis::Diagnosis, FindsNoStorageInWallTimesThatAreScaledUpTooFar) {
+TEST(Diagnosis, FindsNoStorageInWallTimesThatAreScaledUpTooFar) {
   Row row = row_of(25, 71);  // more than eight threads have in 10 s
   RunResult& result = row.repetitions.front().result;
   result.stages[0].cpu_s = 0.7;
@@ -109,7 +109,7 @@ TEST(analysis::Diagnosis, FindsNoStorageInWallTimesThatAreScaledUpTooFar) {
   EXPECT_EQ(diagnosis_of(row).stages[0].storage_us_per_image, 0);
 }
 
-TEST(analysis::Diagnosis, WorkersAreNotBusyForLongerThanTheWindow) {
+TEST(Diagnosis, WorkersAreNotBusyForLongerThanTheWindow) {
   Row row = row_of(90, 71);  // 161 s of work, but eight threads have only 80 s
   row.repetitions.front().result.stages[0].cpu_s = 0.7;
   const analysis::Diagnosis diagnosis = diagnosis_of(row);
@@ -120,7 +120,7 @@ TEST(analysis::Diagnosis, WorkersAreNotBusyForLongerThanTheWindow) {
   EXPECT_NEAR(percent, 100, 1e-9);
 }
 
-TEST(analysis::Diagnosis, BlamesNothingUnlessTheVerdictIsThatFeedingCosts) {
+TEST(Diagnosis, BlamesNothingUnlessTheVerdictIsThatFeedingCosts) {
   const Row row = row_of(5, 72);
   for (const statistics::Verdict verdict :
        {statistics::Verdict::undecided, statistics::Verdict::equal, statistics::Verdict::faster}) {
@@ -131,7 +131,7 @@ TEST(analysis::Diagnosis, BlamesNothingUnlessTheVerdictIsThatFeedingCosts) {
   }
 }
 
-TEST(analysis::Diagnosis, BlamesNoStageWhereAllWorkersAreIdleForMostOfTheTime) {
+TEST(Diagnosis, BlamesNoStageWhereAllWorkersAreIdleForMostOfTheTime) {
   const analysis::Diagnosis diagnosis =
       diagnosis_of(row_of(0.1, 8));  // a loader that is limited to a rate
   EXPECT_FALSE(diagnosis.bottleneck);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "bench/isolate/isolator.h"
+#include "bench/run/runner.h"
 #include "tests/bench/turned_clock.h"
 #include "tests/support/virtual_clock.h"
 

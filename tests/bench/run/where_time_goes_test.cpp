@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/analysis/rank_steps.h"
 #include "bench/run/run_window.h"
 #include "bench/run/runner.h"
 #include "dataflow/host_device.h"

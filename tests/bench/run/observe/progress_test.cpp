@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
-#include "bench/run/observe/progress.h"
 #include "bench/run/observe/progress_line.h"
+#include "bench/run/observe/progress_meter.h"
 #include "dataflow/random.h"
 #include "tests/support/virtual_clock.h"
 

@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 
+#include "bench/run/runner.h"
 #include "bench/run/trace/trace.h"
 #include "dataflow/clock.h"
 #include "tests/support/thrown_by.h"
