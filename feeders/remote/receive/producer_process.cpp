@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 
 #include "dataflow/error.h"
@@ -82,13 +83,17 @@ ProducerProcess::~ProducerProcess() {
   }
   // The first process is not reaped yet, or the group has others, so the group id is not reused.
   if (group_lives()) kill(-pid_, SIGKILL);
-  const std::vector<pid_t> outside = outside_group();
-  for (const pid_t each : outside) kill(each, SIGKILL);
   // Orphans become our children.
   while (!(wait_status_ && group_gone_) && (waitpid(-pid_, nullptr, 0) > 0 || errno == EINTR)) {
   }
-  for (const pid_t each : outside) {
-    while (waitpid(each, nullptr, 0) < 0 && errno == EINTR) {
+  // A process may have started another one before it was killed, so list them until there is none.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(kGrace);
+  for (std::vector<pid_t> outside = outside_group();
+       !outside.empty() && std::chrono::steady_clock::now() < deadline; outside = outside_group()) {
+    for (const pid_t each : outside) kill(each, SIGKILL);
+    for (const pid_t each : outside) {
+      while (waitpid(each, nullptr, 0) < 0 && errno == EINTR) {
+      }
     }
   }
   close(fd_);

@@ -10,6 +10,7 @@
 
 #include <fstream>
 
+#include "dataflow/machine/processes.h"
 #include "feeders/remote/receive/producer_process.h"
 #include "tests/feeders/remote/zmq_fixture.h"
 
@@ -63,6 +64,7 @@ TEST_F(ZmqProducerProcess, AProcessThatLeftItsGroupEndsWithTheFeeder) {
     EXPECT_FALSE(has_ended(daemon, 0ms));
     consumer.destroy();
     EXPECT_TRUE(has_ended(daemon, 20s));
+    EXPECT_EQ(process_tree(getpid()).size(), 1U) << "a process that it started meanwhile goes on";
     close(daemon);
   }
 }
