@@ -197,7 +197,7 @@ TEST_F(ParameterServerProgram, SaysTheRuleAndCountsStaleness) {
                    "--cross_replica_sync=false",
                    "--device=cpu",
                    "--compute-threads=1",
-                   "--image-size=32",
+                   "--model=lenet",
                    "--num-batches=10"};
   start("ps", 0);
   start("worker", 1, more);
