@@ -21,7 +21,7 @@ ALLOWED = {
 ROOT_FILES = {"dataflow": 40, "feeders": 16, "trainer": 40, "bench": 8}
 # Lines of C++ outside and inside tests. What comes in pays with what goes out; lines are not won by packing. A commit that raises
 # a number gives the reason.
-MOST_LINES = {"the program": 108_940, "tests": 71_320}
+MOST_LINES = {"the program": 109_220, "tests": 71_610}
 # The installed library of producers is built without the rest of Penstock.
 PRODUCER = "feeders/remote/producer"
 PRODUCER_INCLUDES = (f"{PRODUCER}/", "feeders/remote/wire/", "dataflow/net/", "dataflow/values/")
@@ -163,6 +163,8 @@ def breaches(root):
                     yield f"{name}:{number}: vendor header {system[1]} in a header"
                 if in_program and compares_name.search(line):
                     yield f"{name}:{number}: compares a component's name; make the fact a field of its entry"
+                if in_program and "ifstream" in line and '("/proc/' not in line:
+                    yield f"{name}:{number}: open a user's file with InputFile: it waits for no FIFO, and reads no device"
                 if in_program and re.search(r"\bdynamic_cast<|#ifdef PENSTOCK_WITH", line):
                     yield f"{name}:{number}: {line.strip()}"
             if len(lines) > 600:

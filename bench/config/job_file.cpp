@@ -6,16 +6,17 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 
 #include "bench/config/flags.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
+#include "dataflow/machine/input_file.h"
 
 namespace penstock {
 namespace {
+
+constexpr std::uint64_t kMostBytes = std::uint64_t{16} << 20;
 
 /// The number of the first line, from line `first` on, whose text before '=' is `word`; 0: none.
 /// CLI11's parser does not keep line numbers.
@@ -51,13 +52,14 @@ JobFile::JobFile(std::string_view verb, const IsVerb& is_verb,
 }
 
 std::vector<std::string> JobFile::read(std::string_view verb, const IsVerb& is_verb) {
-  std::ifstream file(path_);
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  if (!file.good() && !file.eof()) {
+  std::string text;
+  try {
+    text = InputFile(path_.c_str()).text(kMostBytes);
+  } catch (const DataError& error) {
     throw ConfigError(
-        fmt::format("--config: cannot read '{}'; expected a TOML file with flags, "
+        fmt::format("--config: cannot read '{}': {}; expected a TOML file with flags, "
                     "such as `batch-size = 64`",
-                    path_));
+                    path_, error.what()));
   }
   std::istringstream in(text);
   std::vector<std::string> flags;

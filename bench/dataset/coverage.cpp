@@ -4,15 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include "bench/record/json_field.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
+#include "dataflow/machine/input_file.h"
 
 namespace penstock::dataset {
 namespace {
@@ -147,14 +146,13 @@ Coverage merge_coverage(const std::vector<CoverageText>& files) {
 Coverage read_coverage(const std::vector<std::filesystem::path>& files) {
   std::vector<CoverageText> texts;
   for (const std::filesystem::path& path : files) {
-    std::ifstream in(path, std::ios::binary);
-    if (!in) {
-      throw ConfigError(fmt::format(
-          "cannot read '{}'; expected a file that queue:coverage=FILE wrote", path.native()));
+    try {
+      texts.push_back({path.native(), InputFile(path).text()});
+    } catch (const DataError& error) {
+      throw ConfigError(
+          fmt::format("cannot read '{}': {}; expected a file that queue:coverage=FILE wrote",
+                      path.native(), error.what()));
     }
-    std::ostringstream text;
-    text << in.rdbuf();
-    texts.push_back({path.native(), std::move(text).str()});
   }
   return merge_coverage(texts);
 }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -18,6 +17,7 @@
 #include "dataflow/decoder.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
+#include "dataflow/machine/input_file.h"
 #include "dataflow/options.h"
 #include "dataflow/random.h"
 #include "dataflow/source.h"
@@ -164,10 +164,9 @@ std::vector<fs::path> sorted_entries(const fs::path& folder) {
 }
 
 bool ends_as_a_jpeg(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  char end[2] = {};
-  file.seekg(-2, std::ios::end).read(end, 2);
-  return file && has_end_marker(std::as_bytes(std::span(end)));
+  const InputFile file(path);
+  const std::string end = file.part(file.size() - std::min<std::uint64_t>(file.size(), 2), 2);
+  return end.size() == 2 && has_end_marker(std::as_bytes(std::span(end)));
 }
 
 /// True if the name fits the format of the image.

@@ -2,14 +2,14 @@
 // The verb device: the properties that the device reports.
 #include <fmt/format.h>
 
-#include <fstream>
-#include <iterator>
+#include <exception>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "bench/gpu/check_report.h"
 #include "bench/gpu/workbench.h"
 #include "dataflow/error.h"
+#include "dataflow/machine/input_file.h"
 
 namespace penstock::gpu {
 namespace {
@@ -17,11 +17,9 @@ namespace {
 using Json = nlohmann::json;
 
 Json read_json(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
   try {
-    return Json::parse(text);
-  } catch (const Json::exception& error) {
+    return Json::parse(InputFile(path).text());
+  } catch (const std::exception& error) {
     throw DataError(
         fmt::format("cannot read {} as JSON ({}): give --expect a description of a "
                     "device, such as one that this verb printed",

@@ -13,7 +13,7 @@
 #include <array>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
+#include <sstream>
 #include <system_error>
 
 #include "dataflow/machine/kernel_file.h"
@@ -34,7 +34,7 @@ std::optional<double> process_core_wait_seconds() {
   std::error_code gone;
   std::optional<double> seconds;
   for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", gone)) {
-    std::ifstream file(thread.path() / "schedstat");
+    std::istringstream file(KernelFile(thread.path() / "schedstat").text);
     std::uint64_t running = 0, waiting = 0;
     if (file >> running >> waiting) {
       seconds = seconds.value_or(0) + 1e-9 * static_cast<double>(waiting);

@@ -4,8 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <utility>
 
@@ -15,6 +13,7 @@
 #include "bench/sweep/private_folder.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
+#include "dataflow/machine/input_file.h"
 #include "dataflow/options.h"
 
 namespace penstock::scaling {
@@ -59,8 +58,8 @@ bool run_rung(const ScalePlan& plan, Rung& rung, std::int32_t repetition,
   ChildProcess child(
       {.arguments = std::move(words), .timeout = plan.run_timeout, .show_stderr = plan.verbose});
   ChildExit exit = child.wait(stop);
-  if (std::ifstream kept(file); kept) {
-    exit.output.assign(std::istreambuf_iterator<char>(kept), {});
+  if (const InputFile kept(file.c_str()); kept) {
+    exit.output = kept.text();
     exit.output_cut = false;
   }
   if (exit.cause == ChildExit::Cause::stopped) return false;

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <utility>
 
 #include "bench/record/result_json.h"
@@ -20,7 +19,8 @@ using Json = nlohmann::ordered_json;
 constexpr std::int64_t kSchema = 1;  ///< of the files and of the record
 constexpr double kLongestUs = 366.0 * 86400e6;
 constexpr std::int64_t kMostRanks = 1 << 20;
-constexpr std::size_t kLongestName = 800;  ///< bytes: 200 letters
+constexpr std::size_t kLongestName = 800;                 ///< bytes: 200 letters
+constexpr std::size_t kMostLine = std::size_t{16} << 20;  ///< bytes of a line
 /// How a record begins; nothing else that Penstock writes does.
 constexpr std::string_view kBegin = R"({"schema":1,"watch":)";
 
@@ -162,16 +162,24 @@ void StepFiles::read() {
 }
 
 void StepFiles::read_more(const std::filesystem::path& path, File& file) {
-  std::ifstream in(path, std::ios::binary);
-  in.seekg(static_cast<std::streamoff>(file.read));
-  for (std::string line; std::getline(in, line) && !in.eof();) {  // eof: the line has no end yet
-    file.read += line.size() + 1;
-    try {
-      add_line(line, file.rank);
-    } catch (const DataError& error) {
-      file.problem = error.what();
-      return;
+  try {
+    const InputFile in(path);
+    if (!in) throw DataError(in.problem());
+    for (bool has_more = true; has_more;) {
+      const std::string part = in.part(file.read, kMostLine);
+      std::size_t begin = 0;
+      for (std::size_t end = 0; (end = part.find('\n', begin)) != std::string::npos;) {
+        add_line(std::string_view(part).substr(begin, end - begin), file.rank);
+        file.read += end + 1 - begin;
+        begin = end + 1;
+      }
+      has_more = part.size() == kMostLine;  // otherwise the last line has no end yet
+      if (has_more && begin == 0) {
+        throw DataError(fmt::format("a line has more than {} bytes", kMostLine));
+      }
     }
+  } catch (const DataError& error) {
+    file.problem = error.what();
   }
 }
 
@@ -244,13 +252,7 @@ std::optional<WatchRecord> read_record(const std::filesystem::path& path) {
   const std::filesystem::path file =
       std::filesystem::is_directory(path) ? path / "watch.json" : path;
   const InputFile in(file);
-  std::string begin(kBegin.size(), '\0');
-  if (!in ||
-      !std::ifstream(file, std::ios::binary)
-           .read(begin.data(), static_cast<std::streamsize>(begin.size())) ||
-      begin != kBegin) {
-    return std::nullopt;
-  }
+  if (in.part(0, kBegin.size()) != kBegin) return std::nullopt;
   try {
     return parse_record(in.text());
   } catch (const DataError& error) {

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <span>
 #include <string_view>
@@ -13,6 +12,7 @@
 
 #include "dataflow/datasets/shard_list.h"
 #include "dataflow/error.h"
+#include "dataflow/machine/input_file.h"
 #include "dataflow/source.h"
 #include "dataflow/values/crc32c.h"
 #include "dataflow/values/value_at.h"
@@ -52,12 +52,8 @@ constexpr Magic kTfRecord{0, "", "a TFRecord file", "tfrecord"};
 
 /// The format that the first bytes of a file show; null: none of these.
 const Magic* magic_of(const fs::path& path) {
-  std::error_code error;
-  if (!fs::is_regular_file(path, error)) return nullptr;
-  std::array<char, 264> front{};
-  std::ifstream file(path, std::ios::binary);
-  file.read(front.data(), front.size());
-  const std::string_view text(front.data(), static_cast<std::size_t>(file.gcount()));
+  const std::string front = InputFile(path).part(0, 264);
+  const std::string_view text = front;
   for (const Magic& magic : kMagics) {
     if (text.size() > magic.at && text.substr(magic.at).starts_with(magic.bytes)) return &magic;
   }

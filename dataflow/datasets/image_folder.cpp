@@ -5,11 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <string>
 #include <string_view>
@@ -33,12 +31,7 @@ constexpr std::string_view kAdvice =
 
 /// True if a file without an extension begins as a JPEG or PNG image.
 bool begins_as_image(const fs::path& path) {
-  std::error_code error;
-  if (!fs::is_regular_file(path, error)) return false;
-  std::ifstream file(path, std::ios::binary);
-  std::array<char, 4> begin{};
-  file.read(begin.data(), begin.size());
-  const std::string_view text(begin.data(), static_cast<std::size_t>(file.gcount()));
+  const std::string text = InputFile(path).part(0, 4);
   return text.starts_with("\xff\xd8\xff") || text == "\x89PNG";
 }
 

@@ -31,6 +31,20 @@ std::string InputFile::problem() const {
   return error_ != 0 ? std::strerror(error_) : *this ? "" : "it is not a regular file";
 }
 
+std::string InputFile::part(std::uint64_t begin, std::size_t count) const {
+  std::string content(std::min<std::uint64_t>(count, size_ - std::min(begin, size_)), '\0');
+  std::size_t done = 0;
+  while (done < content.size()) {
+    const ssize_t read = ::pread(descriptor_.get(), content.data() + done, content.size() - done,
+                                 static_cast<off_t>(begin + done));
+    if (read < 0 && errno == EINTR) continue;
+    if (read <= 0) break;
+    done += static_cast<std::size_t>(read);
+  }
+  content.resize(done);
+  return content;
+}
+
 template <typename Bytes>
 Bytes InputFile::content(std::uint64_t most) const {
   if (!*this) throw DataError(problem());

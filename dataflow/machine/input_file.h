@@ -34,6 +34,8 @@ class InputFile {
   /// The whole content. Throws DataError, with only the reason as text, if the file is not open,
   /// has more than `most` bytes or cannot be read.
   std::string text(std::uint64_t most = kMost) const { return content<std::string>(most); }
+  /// At most `count` bytes from byte `begin` on: fewer if the file ends or cannot be read.
+  std::string part(std::uint64_t begin, std::size_t count) const;
   std::vector<std::byte> bytes(std::uint64_t most = kMost) const {
     return content<std::vector<std::byte>>(most);
   }

@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <set>
 #include <string>
 
 #include "dataflow/error.h"
+#include "dataflow/machine/kernel_file.h"
 #include "dataflow/options.h"
 
 namespace penstock {
@@ -41,10 +41,8 @@ std::int64_t parse_cpu(std::string_view text, std::string_view whole, std::strin
 
 /// The list in one of the kernel's files; empty if the file is missing or empty.
 std::vector<std::int32_t> read_list(const fs::path& path) {
-  std::ifstream file(path);
-  std::string text;
-  if (!(file >> text)) return {};
-  return parse_cpu_list(text, path.native());
+  const std::optional<std::string> text = KernelFile(path).first_line();
+  return text ? parse_cpu_list(*text, path.native()) : std::vector<std::int32_t>{};
 }
 
 /// The node of each processor.

@@ -74,7 +74,7 @@ TEST_F(HostileInput, OutReplacesNothingButRegularFiles) {
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
 }
 
-TEST_F(HostileInput, AFifoAmongTheDataIsRefusedAndNotWaitedFor) {
+TEST_F(HostileInput, AFifoIsRefusedAndNotWaitedFor) {
   make_fifo("images/cat/1.JPEG");
   make_fifo("shards/train-00000-of-00001");
   make_fifo("labels");
@@ -85,8 +85,10 @@ TEST_F(HostileInput, AFifoAmongTheDataIsRefusedAndNotWaitedFor) {
         queue(":source=memory --data-dir=$D/images"),
         queue(":source=tfrecord --data-dir=$D/shards"),
         queue(":source='image-folder:labels='$D/labels --data-dir=$D/flat"),
-        std::string("$P report $D/labels"), run("--device=emulated:trace=$D/labels")}) {
-    const ChildExit exit = shell(line);
+        std::string("$P report $D/labels"), run("--device=emulated:trace=$D/labels"),
+        run("--config=$D/labels"), std::string("$P dataset coverage $D/labels"),
+        std::string("$P launch --hostfile=$D/labels --print -- run")}) {
+    const ChildExit exit = shell(line, 10s);
     EXPECT_EQ(exit.cause, ChildExit::Cause::ended) << line;
     EXPECT_TRUE(exit.code == 2 || exit.code == 6) << exit.code << " " << line;
     EXPECT_TRUE(says(exit.last_words, "not a regular file")) << line << ": " << exit.last_words;

@@ -3,6 +3,7 @@
 #include "bench/watch/watch_record.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <sstream>
@@ -84,6 +85,19 @@ TEST_F(WatchRecordTest, ADamagedFileIsNamedAndNothingElseIsLost) {
   ASSERT_EQ(record.left_out.size(), 1U);
   EXPECT_TRUE(says(record.left_out[0], "the file of process 100 is damaged after"));
   EXPECT_TRUE(says(text_of(record), "the file of process 100"));
+}
+
+TEST_F(WatchRecordTest, WhatIsNoRegularFileOrHasNoEndOfLineIsNamedAndNotReadForEver) {
+  ASSERT_EQ(mkfifo((folder_ / "100.jsonl").c_str(), 0600), 0);
+  std::filesystem::create_symlink("/dev/zero", folder_ / "101.jsonl");
+  add(102, line_of(0).dump() + "\n");
+  std::filesystem::resize_file(folder_ / "102.jsonl", std::uint64_t{1} << 34);  // a sparse file
+  const WatchRecord record = read();
+  ASSERT_EQ(record.left_out.size(), 3U);
+  EXPECT_TRUE(says(record.left_out[0], "not a regular file"));
+  EXPECT_TRUE(says(record.left_out[1], "not a regular file"));
+  EXPECT_TRUE(says(record.left_out[2], "a line has more than"));
+  EXPECT_EQ(record.ranks.at(0).loops.at(0).steps.size(), 30U);
 }
 
 TEST_F(WatchRecordTest, EveryFieldIsChecked) {

@@ -29,6 +29,10 @@ TEST(InputFile, GivesTheContentOfARegularFileUpToALimit) {
   EXPECT_EQ(InputFile(folder / "file").text(content.size()), content);
   EXPECT_EQ(thrown_by<DataError>([&] { InputFile(folder / "file").text(content.size() - 1); }),
             "it has more than 199999 bytes");
+  EXPECT_EQ(file.part(content.size() - 2, 10), "xx");
+  EXPECT_EQ(file.part(0, 3), "xxx");
+  EXPECT_EQ(file.part(content.size() + 1, 3), "");
+  EXPECT_EQ(InputFile(folder / "none").part(0, 3), "");
   EXPECT_FALSE(InputFile("/proc/self/status").text().empty()) << "which has no size";
 }
 
