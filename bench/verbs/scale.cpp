@@ -103,6 +103,12 @@ std::vector<scaling::Host> hosts_of(const Arguments& wanted) {
                     wanted.hosts));
   }
   if (wanted.per_host > 0) {
+    if (std::ssize(hosts) * std::int64_t{wanted.per_host} > scaling::kMostSlots) {
+      throw ConfigError(
+          fmt::format("-g (--gpu-per-machine) is {}, for {} machines; expected at "
+                      "most {} ranks in all",
+                      wanted.per_host, hosts.size(), scaling::kMostSlots));
+    }
     for (scaling::Host& host : hosts) host.slots = wanted.per_host;
   }
   return hosts;

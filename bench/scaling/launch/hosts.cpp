@@ -26,7 +26,6 @@
 namespace penstock::scaling {
 namespace {
 
-constexpr std::int64_t kMostSlots = 65536;
 constexpr std::uintmax_t kMostBytes = 1 << 20;
 
 /// Checks that a name can stand on a command line: neither an option nor a list.
@@ -49,7 +48,15 @@ std::int32_t parse_slots(std::string_view text, std::string_view where) {
       fmt::format("{}: {} slots; expected a whole number from 1 to {}", where, text, kMostSlots));
 }
 
-void add(std::vector<Host>& hosts, Host host) {
+/// Keeps the sum of all slots within kMostSlots, so that every sum of them fits its type.
+void add(std::vector<Host>& hosts, Host host, std::string_view where) {
+  std::int64_t slots = std::max(host.slots, 1);
+  for (const Host& other : hosts) slots += std::max(other.slots, 1);
+  if (slots > kMostSlots) {
+    throw ConfigError(
+        fmt::format("{}: the machines have {} slots up to here; expected at most {} in all", where,
+                    slots, kMostSlots));
+  }
   const auto same = std::find_if(hosts.begin(), hosts.end(),
                                  [&](const Host& other) { return other.name == host.name; });
   if (same == hosts.end()) {
@@ -146,7 +153,7 @@ std::vector<Host> parse_host_list(std::string_view text) {
     expect_name(name, "--hosts");
     const std::int32_t slots =
         colon == std::string::npos ? 1 : parse_slots(piece.substr(colon + 1), "--hosts");
-    add(hosts, {.name = name, .address = {}, .slots = slots});
+    add(hosts, {.name = name, .address = {}, .slots = slots}, "--hosts");
   }
   if (hosts.empty()) {
     throw ConfigError("--hosts names no machine; expected a list such as node1:2,node2:2");
@@ -174,9 +181,9 @@ std::vector<Host> parse_host_file(std::string_view text, std::string_view name) 
     nodes = is_node;
     if (is_node) {
       expect_name(words[1], where);
-      add(hosts, {.name = words[1], .address = words[0], .slots = 0});
+      add(hosts, {.name = words[1], .address = words[0], .slots = 0}, where);
     } else {
-      add(hosts, mpirun_line(words, where));
+      add(hosts, mpirun_line(words, where), where);
     }
   }
   if (!hosts.empty()) return hosts;

@@ -13,6 +13,8 @@
 
 namespace penstock::scaling {
 
+constexpr std::int64_t kMostSlots = 65536;  ///< of all machines together
+
 struct Host {
   std::string name;        ///< name for ssh or another agent
   std::string address;     ///< address for the other machines; empty: `name`

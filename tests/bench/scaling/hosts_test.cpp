@@ -37,6 +37,23 @@ TEST(Hosts, ListRefusesWhatIsNoMachine) {
   }
 }
 
+TEST(Hosts, MoreSlotsThanASumCanHoldAreRefused) {
+  std::string one, many, list;
+  for (int i = 0; i < 40'000; ++i) {
+    one += "localhost slots=65536\n";
+    many += "h" + std::to_string(i) + " slots=65536\n";
+    list += "localhost:65536,";
+  }
+  for (const std::string& text : {refusal([&] { scaling::parse_host_file(one, "hosts"); }),
+                                  refusal([&] { scaling::parse_host_file(many, "hosts"); })}) {
+    EXPECT_EQ(text,
+              "hosts line 2: the machines have 131072 slots up to here; expected at most "
+              "65536 in all");
+  }
+  EXPECT_TRUE(says(refusal([&] { scaling::parse_host_list(list); }), "at most 65536 in all"));
+  EXPECT_EQ(scaling::parse_host_list("a:65535,b").size(), 2U);
+}
+
 TEST(Hosts, NodeFileHasANameForPeersAndAnAlias) {
   EXPECT_EQ(scaling::parse_host_file("# ours\n10.0.0.1 one\nnode2.lan  two # spare\n\n", "nodes"),
             (Hosts{{"one", "10.0.0.1", 0}, {"two", "node2.lan", 0}}));
