@@ -42,6 +42,12 @@ void expect_name(const std::string& name, std::string_view where) {
 }
 
 std::int32_t parse_slots(std::string_view text, std::string_view where) {
+  if (text.find(':') != std::string_view::npos) {  // NAME:SLOTS:ADDRESS, as KungFu writes it
+    throw ConfigError(
+        fmt::format("{}: '{}' is not a number of slots; expected NAME:SLOTS, such as node1:2, "
+                    "without a second address",
+                    where, text));
+  }
   const std::int64_t slots = parse_integer(text, where);
   if (slots >= 1 && slots <= kMostSlots) return static_cast<std::int32_t>(slots);
   throw ConfigError(

@@ -54,6 +54,11 @@ TEST(Hosts, MoreSlotsThanASumCanHoldAreRefused) {
   EXPECT_EQ(scaling::parse_host_list("a:65535,b").size(), 2U);
 }
 
+TEST(Hosts, AListWithASecondAddressSaysWhatToWrite) {
+  EXPECT_TRUE(says(refusal([] { scaling::parse_host_list("127.0.0.1:2:10.0.0.1"); }),
+                   "expected NAME:SLOTS, such as node1:2"));
+}
+
 TEST(Hosts, NodeFileHasANameForPeersAndAnAlias) {
   EXPECT_EQ(scaling::parse_host_file("# ours\n10.0.0.1 one\nnode2.lan  two # spare\n\n", "nodes"),
             (Hosts{{"one", "10.0.0.1", 0}, {"two", "node2.lan", 0}}));
