@@ -3,6 +3,8 @@
 // tests set another one. Any thread may call these functions. They throw only when memory ends.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -10,7 +12,19 @@
 #include <string>
 #include <vector>
 
+#include "dataflow/machine/file_descriptor.h"
+
 namespace penstock {
+
+/// fork(2), and in the parent a descriptor that poll(2) finds readable once the child has ended;
+/// -1 or an empty descriptor: errno has the reason. Works also in containers that refuse
+/// pidfd_open(2). Between fork and exec the child may only make system calls.
+pid_t fork_watched(FileDescriptor& end);
+
+/// Ends the sentence "cannot watch a process: REASON; " if fork_watched gave no descriptor.
+inline constexpr const char* kWatchAdvice =
+    "the system refuses pidfd_open(2) and clone(2) with CLONE_PIDFD: allow them in the seccomp "
+    "profile of the container (docker run --security-opt seccomp=unconfined), or use Linux 5.3";
 
 /// The fields of /proc/PID/stat or /proc/PID/task/TID/stat, numbered as in proc(5).
 class ProcessStat {

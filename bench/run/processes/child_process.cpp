@@ -20,6 +20,7 @@
 #include <sstream>
 
 #include "dataflow/error.h"
+#include "dataflow/machine/processes.h"
 
 namespace penstock {
 namespace {
@@ -88,9 +89,6 @@ std::vector<char*> pointers_to(std::vector<std::string>& words) {
   pointers.push_back(nullptr);
   return pointers;
 }
-
-/// glibc 2.36 declares pidfd_open without C linkage, so that C++ cannot link it.
-int open_process(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
 
 /// Reads the available bytes. Returns false at the end of the file.
 template <typename Take>
@@ -174,7 +172,8 @@ ChildProcess::ChildProcess(ChildCommand command) : command_(std::move(command)) 
   const Inherited files{output.write.get(), errors.write.get(), lines.write.get()};
 
   const pid_t parent = getpid();
-  pid_ = fork();
+  pid_ = fork_watched(process_);
+  const int watch_error = process_ ? 0 : errno;
   if (pid_ < 0) fail("start", program, errno);
   if (pid_ == 0) {
     const int error = become(arguments.data(), environment.data(), parent,
@@ -184,8 +183,6 @@ ChildProcess::ChildProcess(ChildCommand command) : command_(std::move(command)) 
   }
   // Parent and child both do this, because either may come first.
   if (!command_.shares_terminal) setpgid(pid_, pid_);
-  process_.reset(open_process(pid_));
-  const int watch_error = process_ ? 0 : errno;
   for (Pipe* pipe : {&output, &errors, &started, &lines}) pipe->write.reset();
   int error = 0;
   ssize_t count = 0;
@@ -197,7 +194,9 @@ ChildProcess::ChildProcess(ChildCommand command) : command_(std::move(command)) 
     kill(pid_, SIGKILL);
     while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
     }
-    fail(watch_error != 0 ? "watch" : "start", program, watch_error != 0 ? watch_error : error);
+    if (watch_error == 0) fail("start", program, error);
+    throw Error(fmt::format("cannot watch '{}': {}; {}", program, std::strerror(watch_error),
+                            kWatchAdvice));
   }
   output_ = std::move(output.read);
   errors_ = std::move(errors.read);
@@ -222,7 +221,11 @@ const ChildExit& ChildProcess::stop() {
 }
 
 void ChildProcess::send(int signal) const noexcept {
-  syscall(SYS_pidfd_send_signal, process_.get(), signal, nullptr, 0);  // fails after its end
+  if (syscall(SYS_pidfd_send_signal, process_.get(), signal, nullptr, 0) == 0) return;
+  // It fails after the child's end, and in containers that refuse it. They get the same by its
+  // number, which is the child's until it is reaped.
+  pollfd ended{process_.get(), POLLIN, 0};
+  if ((errno == EPERM || errno == ENOSYS) && poll(&ended, 1, 0) == 0) kill(pid_, signal);
 }
 
 void ChildProcess::take_output(std::string_view text) {

@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -58,27 +57,22 @@ ProducerProcess::ProducerProcess(std::string command) : command_(std::move(comma
   // children.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   const pid_t parent = getpid();
-  pid_ = fork();
+  pid_ = fork_watched(end_);
+  const std::string reason = end_ ? "" : std::strerror(errno);
   if (pid_ == 0) run_shell(command_.c_str(), parent);
-  if (pid_ > 0) {
-    setpgid(pid_, pid_);  // both processes call it, whichever is first
-    fd_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
-  }
-  if (fd_ >= 0) return;
-  const std::string reason = std::strerror(errno);
-  if (pid_ > 0) {
-    kill(-pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-  throw ConfigError("cannot start producer '" + command_ + "': " + reason +
-                    "; start it yourself and leave out the option");
+  if (pid_ < 0) throw ConfigError("cannot start producer '" + command_ + "': " + reason);
+  setpgid(pid_, pid_);  // both processes call it, whichever is first
+  if (end_) return;
+  kill(-pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+  throw ConfigError("cannot watch producer '" + command_ + "': " + reason + "; " + kWatchAdvice);
 }
 
 ProducerProcess::~ProducerProcess() {
   if (group_lives()) kill(-pid_, SIGTERM);
   for (const pid_t each : outside_group()) kill(each, SIGTERM);
   if (!wait_status_) {
-    pollfd ended{fd_, POLLIN, 0};
+    pollfd ended{end_.get(), POLLIN, 0};
     poll(&ended, 1, kGrace);
   }
   // The first process is not reaped yet, or the group has others, so the group id is not reused.
@@ -96,7 +90,6 @@ ProducerProcess::~ProducerProcess() {
       }
     }
   }
-  close(fd_);
 }
 
 std::vector<pid_t> ProducerProcess::outside_group() const {

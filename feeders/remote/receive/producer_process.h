@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "dataflow/machine/file_descriptor.h"
+
 namespace penstock::remote {
 
 class ProducerProcess {
@@ -27,7 +29,7 @@ class ProducerProcess {
 
   const std::string& command() const noexcept { return command_; }
   /// Readable once the command has ended.
-  int fd() const noexcept { return fd_; }
+  int fd() const noexcept { return end_.get(); }
   /// How the command ended: 0 is success. Empty while it runs.
   std::optional<int> status();
   /// "ended with status 3", "was ended by signal 9". Call only after it has ended.
@@ -40,7 +42,7 @@ class ProducerProcess {
 
   std::string command_;
   pid_t pid_ = -1;
-  int fd_ = -1;
+  FileDescriptor end_;
   std::optional<int> wait_status_;
   bool group_gone_ = false;  // final: the group id may be reused
 };

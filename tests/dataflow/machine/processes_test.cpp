@@ -3,9 +3,18 @@
 #include "dataflow/machine/processes.h"
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <iterator>
 #include <string>
 
 #include "tests/support/temp_folder.h"
@@ -13,6 +22,42 @@
 
 namespace penstock {
 namespace {
+
+/// Lets a system call fail, as the seccomp profile of a container does. For this process, for ever.
+void deny(unsigned number) {
+  sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
+                        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog program{std::size(code), code};
+  const bool is_set = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+                      prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+  if (!is_set) _exit(77);
+}
+
+/// Starts a process and waits for its end by the descriptor. Returns its status.
+int status_of_watched() {
+  FileDescriptor end;
+  const pid_t pid = fork_watched(end);
+  if (pid == 0) _exit(7);
+  pollfd ended{end.get(), POLLIN, 0};
+  int status = 0;
+  const bool seen = poll(&ended, 1, 20'000) == 1;
+  return seen && waitpid(pid, &status, 0) == pid ? WEXITSTATUS(status) : -1;
+}
+
+TEST(ForkWatched, KnowsTheEndOfAProcessAlsoIfPidfdOpenIsRefused) {
+  EXPECT_EQ(status_of_watched(), 7);
+  const pid_t restricted = fork();
+  if (restricted == 0) {
+    deny(SYS_pidfd_open);
+    _exit(syscall(SYS_pidfd_open, getpid(), 0) < 0 ? status_of_watched() : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(restricted, &status, 0), restricted);
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no seccomp here";
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+}
 
 class Processes : public testing::Test {
  protected:
