@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <iterator>
@@ -80,19 +81,47 @@ Word split_word(const std::string& text) {
   return word;
 }
 
-[[noreturn]] void refuse(std::string_view verb, const std::string& name, const FlagIndex& index) {
-  std::string positive = name;
-  if (name.starts_with("no")) positive.erase(0, name.starts_with("no-") ? 3 : 2);
+/// A name without the "no" that negates it.
+std::string positive_name(const std::string& name) {
+  return name.starts_with("no") ? name.substr(name.starts_with("no-") ? 3 : 2) : name;
+}
+
+const ForeignFlag* find_foreign(const std::string& name) {
   for (const ForeignFlag& foreign : foreign_flags()) {
     const std::string known = kebab(foreign.name);
-    if (known == name || known == positive) {
-      throw ConfigError(fmt::format("--{} is unsupported: {}", name, foreign.advice));
-    }
+    if (known == name || known == positive_name(name)) return &foreign;
+  }
+  return nullptr;
+}
+
+bool is_boolean(const ForeignFlag& flag) {
+  return flag.fallback == "true" || flag.fallback == "false";
+}
+
+/// Does it have the value that it has in the other system without being typed?
+bool is_default(const ForeignFlag& flag, std::string value) {
+  if (!flag.fallback) return false;
+  value = canonical_name(value);
+  if (is_boolean(flag)) {
+    const bool on = value == "true" || value == "t" || value == "1" || value == "yes";
+    const bool off = value == "false" || value == "f" || value == "0" || value == "no";
+    return (on || off) && on == (flag.fallback == "true");
+  }
+  double number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error == std::errc() && end == value.data() + value.size() && !flag.fallback->empty()) {
+    return fmt::format("{}", number) == *flag.fallback;
+  }
+  return value == canonical_name(*flag.fallback);
+}
+
+std::string refusal(std::string_view verb, const std::string& name, const FlagIndex& index) {
+  if (const ForeignFlag* const foreign = find_foreign(name)) {
+    return fmt::format("--{} is unsupported: {}", name, foreign->advice);
   }
   const std::string guess = nearest_name(name, index.names());
-  throw ConfigError(fmt::format("unknown flag --{}{}; see `penstock {} --help`", name,
-                                guess.empty() ? "" : fmt::format("; did you mean --{}?", guess),
-                                verb));
+  return fmt::format("unknown flag --{}{}; see `penstock {} --help`", name,
+                     guess.empty() ? "" : fmt::format("; did you mean --{}?", guess), verb);
 }
 
 /// Rewrites every spelling into `--kebab-name=value`, so that CLI11 sees one.
@@ -100,6 +129,7 @@ std::vector<std::string> normalise(std::string_view verb, const FlagIndex& index
                                    std::span<const std::string> arguments) {
   std::vector<std::string> result;
   std::map<std::string, std::string> values;  // of the flags so far
+  std::vector<std::string> refused;           // the reasons, so that all are named at once
   const auto add = [&](const std::string& name, const std::string& value) {
     result.push_back("--" + name + "=" + value);
     const auto [earlier, first] = values.try_emplace(name, value);
@@ -116,13 +146,25 @@ std::vector<std::string> normalise(std::string_view verb, const FlagIndex& index
     }
     const Flag* flag = index.find(word.name);
     if (flag == nullptr && word.name.starts_with("no") && !word.has_value) {
-      const std::string positive = word.name.substr(word.name.starts_with("no-") ? 3 : 2);
-      if (const Flag* negated = index.find(positive); negated != nullptr && negated->boolean) {
+      const Flag* const negated = index.find(positive_name(word.name));
+      if (negated != nullptr && negated->boolean) {
         add(kebab(negated->name), "false");
         continue;
       }
     }
-    if (flag == nullptr) refuse(verb, word.name, index);
+    if (flag == nullptr) {
+      const ForeignFlag* const foreign = find_foreign(word.name);
+      if (!word.has_value && foreign != nullptr && is_boolean(*foreign)) {
+        word.value = kebab(foreign->name) == word.name ? "true" : "false";
+      } else if (!word.has_value && i + 1 < arguments.size() &&
+                 !arguments[i + 1].starts_with('-')) {
+        word.value = arguments[++i];
+      }
+      if (foreign == nullptr || !is_default(*foreign, word.value)) {
+        refused.push_back(refusal(verb, word.name, index));
+      }
+      continue;
+    }
     if (!word.has_value && flag->boolean) {
       word.value = "true";
     } else if (!word.has_value) {
@@ -134,6 +176,7 @@ std::vector<std::string> normalise(std::string_view verb, const FlagIndex& index
     if (word.value.empty()) throw ConfigError(fmt::format("--{} has an empty value", word.name));
     add(kebab(flag->name), word.value);
   }
+  if (!refused.empty()) throw ConfigError(join(refused, "\n  "));
   return result;
 }
 

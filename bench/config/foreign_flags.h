@@ -3,6 +3,7 @@
 // refuses.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,8 @@ namespace penstock {
 struct ForeignFlag {
   std::string_view name;    ///< snake case
   std::string_view advice;  ///< ends the sentence "--x is unsupported: ..."
+  /// Its default there, which changes nothing, so that it is accepted; none: not known.
+  std::optional<std::string_view> fallback{};
 };
 
 std::span<const ForeignFlag> foreign_flags();

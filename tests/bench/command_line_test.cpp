@@ -151,14 +151,46 @@ TEST(CommandLine, FlagsOfTheReferencesThatMeanNothingSayWhatToUse) {
 TEST(CommandLine, FlagsOfTheReferencesSayWhatToUseInEveryForm) {
   for (const char* flag :
        {"--gpu_kt_max_interval=1", "--gpu_kt_max_bytes=1", "--gpu_kt_max_pending=1", "--ml_perf",
-        "--noml_perf", "--eval_interval_secs=3", "--collect_eval_results_async",
-        "--nocollect_eval_results_async", "--batches-per-allreduce=2", "--nofuse_decode_and_crop",
-        "--nouse_resource_vars", "--no-mkl"}) {
+        "--eval_interval_secs=3", "--collect_eval_results_async", "--batches-per-allreduce=2",
+        "--nofuse_decode_and_crop", "--use_resource_vars", "--mkl"}) {
     EXPECT_TRUE(says(error_of({flag}), "is unsupported: ")) << flag << ": " << error_of({flag});
   }
   EXPECT_TRUE(says(error_of({"--nofuse_decode_and_crop"}), "queue:decode=full"));
   EXPECT_TRUE(says(error_of({"--datasets_use_caching"}), "queue:source=memory"));
   EXPECT_TRUE(says(error_of({"--use_numa_affinity"}), "queue:numa="));
+}
+
+TEST(CommandLine, AFlagOfTheReferenceWithItsDefaultThereIsAccepted) {
+  for (const std::vector<std::string>& line :
+       std::vector<std::vector<std::string>>{{"--summary_verbosity=0"},
+                                             {"--summary_verbosity", "0"},
+                                             {"--use_datasets"},
+                                             {"--noml_perf"},
+                                             {"--no-mkl"},
+                                             {"--hierarchical_copy=False"},
+                                             {"--horovod_device="},
+                                             {"--gpu_memory_frac_for_testing=0.0"},
+                                             {"--server_protocol=grpc"},
+                                             {"--trt_max_workspace_size_bytes=4294967296"},
+                                             {"--fuse_decode_and_crop=True"}}) {
+    EXPECT_EQ(error_of(line), "accepted") << line.front();
+  }
+  EXPECT_EQ(parse({"--num_inter_threads", "0", "--batch-size", "7"}).batch_size, 7);
+  for (const char* flag : {"--nouse_datasets", "--horovod_device=gpu", "--use_datasets=maybe",
+                           "--kmp_settings=0", "--debugger=", "--load="}) {
+    EXPECT_TRUE(says(error_of({flag}), "is unsupported")) << flag;
+  }
+}
+
+TEST(CommandLine, AllFlagsThatAreRefusedAreNamedAtOnce) {
+  const std::string error = error_of({"--kmp_blocktime", "5", "--batch-szie=3", "--trt_mode=FP16",
+                                      "--batch-size=7", "--server_protocol=grpc+verbs"});
+  for (const char* const part :
+       {"--kmp-blocktime is unsupported: ", "unknown flag --batch-szie; did you mean --batch-size?",
+        "--trt-mode is unsupported: ", "--server-protocol is unsupported: "}) {
+    EXPECT_TRUE(says(error, part)) << error;
+  }
+  EXPECT_FALSE(says(error, "5")) << "the value of a flag is no flag";
 }
 
 TEST(CommandLine, ADataDirectoryMeansRealDataUnlessAFeederIsNamed) {
