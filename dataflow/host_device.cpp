@@ -58,7 +58,9 @@ class HostEvent final : public Event {
     const Time target = std::min(moment, deadline);
     if (target > clock_.now()) {
       const Nanoseconds spun = clock_.sleep_exactly_until(target, options_.spin);
-      if (options_.waited) options_.waited(clock_.now() - target, spun);
+      const Nanoseconds late = clock_.now() - target;
+      if (late < Nanoseconds{}) return false;  // the clock of a device that is being stopped
+      if (options_.waited) options_.waited(late, spun);
     }
     return moment <= deadline;
   }

@@ -47,8 +47,15 @@ Replica::Ending Replica::run(std::size_t steps, Leg& leg, const OnStep& on_step,
   const std::size_t ahead = input_.slots();
   std::size_t launched = 0, finished = 0;
   const auto finish_one = [&] {
-    in_step(first + static_cast<std::int64_t>(finished), [&] { finish(finished, leg, on_step); });
-    ++finished;
+    const bool done = in_step(first + static_cast<std::int64_t>(finished),
+                              [&] { return finish(finished, leg, on_step); });
+    if (done) {
+      ++finished;
+    } else {  // the device is stopped
+      ending = Ending::stopped;
+      step_ -= static_cast<std::int64_t>(launched - finished);
+      launched = finished;
+    }
   };
   const auto end_leg = [&] {
     leg.end = clock_.now();
@@ -57,7 +64,7 @@ Replica::Ending Replica::run(std::size_t steps, Leg& leg, const OnStep& on_step,
   stream_->record(*origin_);
   leg.begin = clock_.now();
   try {
-    while (launched < steps) {
+    while (launched < steps && ending == Ending::completed) {
       StepTimes& times = leg.steps[launched];
       ReadLease lease = in_step(step_, [&] { return next(times, stop); });
       if (!lease) {
@@ -138,9 +145,10 @@ void Replica::update(std::size_t slot) {
   parts_.update.finish_step(parts_.executable, *stream_, results_[slot]);
 }
 
-void Replica::finish(std::size_t step, Leg& leg, const OnStep& on_step) {
+/// False if the device is stopped before the end of the step.
+bool Replica::finish(std::size_t step, Leg& leg, const OnStep& on_step) {
   const Launched& launched = launched_at(step);
-  launched.done->wait_until(Time::max());
+  if (!launched.done->wait_until(Time::max())) return false;
   const StepResult& result = results_[static_cast<std::size_t>(launched.slot)];
   StepTimes& times = leg.steps[step];
   if (step == 0) {
@@ -163,6 +171,7 @@ void Replica::finish(std::size_t step, Leg& leg, const OnStep& on_step) {
   ++finished_;
   times.result = result;
   if (on_step) on_step(step, times);
+  return true;
 }
 
 }  // namespace penstock

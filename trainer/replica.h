@@ -57,8 +57,9 @@ class Replica {
   }
 
   /// Runs `steps` steps and waits until the device has done them. `leg.steps` is sized before the
-  /// clock starts and is cut to the finished steps, even if it throws. Throws the feeder's failure,
-  /// or a DeviceError that names the failed step by number from 1.
+  /// clock starts and is cut to the finished steps, even if it throws. Steps that a stopped device
+  /// does not finish do not count. Throws the feeder's failure, or a DeviceError that names the
+  /// failed step by number from 1.
   Ending run(std::size_t steps, Leg& leg, const OnStep& on_step, std::stop_token stop);
 
   /// The number of steps so far. A resumed run sets it between legs.
@@ -81,7 +82,7 @@ class Replica {
   void launch(const Batch& batch, Launched& launched);
   Program& program_for(const Batch& batch);
   void update(std::size_t slot);
-  void finish(std::size_t step, Leg& leg, const OnStep& on_step);
+  bool finish(std::size_t step, Leg& leg, const OnStep& on_step);
   Launched& launched_at(std::size_t step) { return launched_[step % launched_.size()]; }
 
   BatchRing& input_;

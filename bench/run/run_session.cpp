@@ -235,6 +235,7 @@ RunResult RunSession::run(std::stop_token external) {
   const std::stop_callback forward(external, [this] {
     ending_.request_stop();
     parts_.exchange.stopping.request_stop();
+    if (parts_.setup.components.backend->emulates) parts_.setup.device_clock.end();
   });
   listener_.warm_up_begins();
   try {

@@ -65,15 +65,26 @@ std::vector<MemoryNeed> ring_needs(const RunSetup& setup, bool devices_are_host,
 
 }  // namespace
 
+Nanoseconds DeviceClock::sleep_exactly_until(Time deadline, Nanoseconds spin) {
+  constexpr Nanoseconds kShort = std::chrono::milliseconds(100);
+  if (deadline - now() > 2 * kShort) {
+    const std::stop_token ended = ended_.get_token();
+    clock_.sleep_until(deadline - kShort, ended);
+    if (ended.stop_requested()) return {};
+  }
+  return clock_.sleep_exactly_until(deadline, spin);
+}
+
 RunSetup::RunSetup(const RunConfig& wanted, Clock& the_clock, const Runner::Components& the_entries,
                    std::stop_token the_stop, Trace* the_trace)
     : components(the_entries),
       config(resolve(wanted, components)),
       clock(the_clock),
+      device_clock(the_clock),
       trace(the_trace),
       probe(config.instrument),
-      backend(
-          components.backend->make(options_of(config.device, components.backend->options), clock)),
+      backend(components.backend->make(options_of(config.device, components.backend->options),
+                                       device_clock)),
       spec(agreed_batches(config, components)),
       graph(build_graph(*components.model, spec.image, spec.classes)),
       stop(std::move(the_stop)),

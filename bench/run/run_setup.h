@@ -7,9 +7,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/config/run_config.h"
@@ -27,6 +29,31 @@
 #include "trainer/graph.h"
 
 namespace penstock {
+
+/// The clock of the devices. After end(), which any thread may call, long exact sleeps end at once.
+/// Call it for devices that only keep time: a stopped run then does not wait for a slow step.
+class DeviceClock final : public Clock {
+ public:
+  explicit DeviceClock(Clock& clock) : clock_(clock) {}
+  void end() noexcept { ended_.request_stop(); }
+
+  Time now() const override { return clock_.now(); }
+  void sleep_until(Time deadline, std::stop_token stop) override {
+    clock_.sleep_until(deadline, std::move(stop));
+  }
+  Nanoseconds sleep_exactly_until(Time deadline, Nanoseconds spin) override;
+  void wake(Gate& gate) override { clock_.wake(gate); }
+
+ protected:
+  bool wait_for_condition(std::unique_lock<std::mutex>& lock, Gate& gate, std::stop_token stop,
+                          Condition ready) override {
+    return clock_.wait(lock, gate, std::move(stop), ready);
+  }
+
+ private:
+  Clock& clock_;
+  std::stop_source ended_;
+};
 
 class RunSetup {
  public:
@@ -77,6 +104,7 @@ class RunSetup {
   const Runner::Components components;
   RunConfig config;  ///< resolved
   Clock& clock;
+  DeviceClock device_clock;
   Trace* const trace;  ///< for the first steps of the window; null: no trace
   Probe probe;
   std::unique_ptr<Backend> backend;

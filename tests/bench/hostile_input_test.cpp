@@ -279,6 +279,20 @@ TEST_F(HostileInput, AStopRequestBeforeAnythingIsMeasuredEndsAllWork) {
   }
 }
 
+TEST_F(HostileInput, AStopRequestEndsAStepOfAnEmulatedDeviceThatTakesMinutes) {
+  for (const char* const gpus : {"1", "2"}) {
+    const ChildExit exit = shell(
+        "mkfifo $D/out" + std::string(gpus) + "; exec 3<>$D/out" + gpus + "; " +
+            run("--batch-size=64 --device=emulated:img_per_s=0.1 --model=alexnet --num-gpus=" +
+                std::string(gpus)) +
+            " >&3 & grep -m1 'Running warm up' <&3; kill -INT $!; wait $!",
+        30s);
+    EXPECT_EQ(exit.cause, ChildExit::Cause::ended);
+    EXPECT_EQ(exit.code, 130) << exit.last_words;
+    EXPECT_TRUE(says(exit.last_words, "stopped after 0 steps")) << exit.last_words;
+  }
+}
+
 TEST_F(HostileInput, ASweepWhoseFolderIsFullNamesNoFilesAsItsOwn) {
   const ChildExit exit = shell(
       "ulimit -f 200; exec $P sweep --fake-location=gpu --model=null --batch-size=2 --num-gpus=1 "
