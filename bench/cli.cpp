@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "bench/config/job_file.h"
+#include "bench/document/terminal.h"
 #include "bench/record/environment.h"
 #include "bench/record/exit_code.h"
 #include "dataflow/error.h"
@@ -36,8 +37,9 @@ void print_error(std::string_view message) {
 struct StandardOutput {
   ssize_t write(const char* text, std::size_t size) {
     if (closed != 0) error = closed;
-    for (std::size_t done = 0; done < size && error == 0;) {
-      const ssize_t count = ::write(descriptor, text + done, size - done);
+    const std::string safe = document::printable({text, size}, terminal);
+    for (std::size_t done = 0; done < safe.size() && error == 0;) {
+      const ssize_t count = ::write(descriptor, safe.data() + done, safe.size() - done);
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) error = errno;
       if (count > 0) done += static_cast<std::size_t>(count);
@@ -46,6 +48,7 @@ struct StandardOutput {
   }
 
   int descriptor;
+  bool terminal = false;
   int closed = 0;  // the error, if the descriptor was closed
   std::atomic<int> error{0};
 };
@@ -63,6 +66,7 @@ class StandardStream {
       : place_(stream), original_(stream), output_(output) {
     output.closed = fcntl(output.descriptor, F_GETFD) < 0 ? errno : 0;
     output.error = 0;
+    output.terminal = document::is_terminal(output.descriptor);
     if (output.closed != 0) {
       static_cast<void>(open("/dev/null", O_RDWR));  // gets the lowest free number
     }
@@ -92,13 +96,20 @@ class StandardStream {
   StandardOutput& output_;
 };
 
-/// Standard output and standard error while the program runs. std::cout writes to the first.
+/// Standard output and standard error while the program runs, also for std::cout and std::cerr.
 class StandardStreams {
  public:
-  StandardStreams() : output_buffer_(stdout), cout_before_(std::cout.rdbuf(&output_buffer_)) {}
+  StandardStreams()
+      : output_buffer_(stdout),
+        error_buffer_(stderr),
+        cout_before_(std::cout.rdbuf(&output_buffer_)),
+        cerr_before_(std::cerr.rdbuf(&error_buffer_)) {}
   StandardStreams(const StandardStreams&) = delete;
   StandardStreams& operator=(const StandardStreams&) = delete;
-  ~StandardStreams() { std::cout.rdbuf(cout_before_); }
+  ~StandardStreams() {
+    std::cout.rdbuf(cout_before_);
+    std::cerr.rdbuf(cerr_before_);
+  }
   /// Flushes. Returns 0 if all text reached standard output.
   int output_error() {
     std::cout.flush();
@@ -109,8 +120,8 @@ class StandardStreams {
  private:
   const int input_ = fcntl(STDIN_FILENO, F_GETFD) < 0 ? open("/dev/null", O_RDONLY) : -1;
   StandardStream output_{stdout, standard_output, _IOFBF}, errors_{stderr, standard_error, _IONBF};
-  __gnu_cxx::stdio_sync_filebuf<char> output_buffer_;
-  std::streambuf* const cout_before_;
+  __gnu_cxx::stdio_sync_filebuf<char> output_buffer_, error_buffer_;
+  std::streambuf *const cout_before_, *const cerr_before_;
 };
 
 /// Turns SIGINT, SIGTERM and SIGHUP into a stop request; a second one ends the process at once.

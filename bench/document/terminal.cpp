@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/document/terminal.h"
 
+#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,6 +9,30 @@
 #include <cstdlib>
 
 namespace penstock::document {
+
+std::string printable(std::string_view text, bool terminal) {
+  if (terminal && text == kEraseLine) return std::string(text);
+  std::string safe;
+  safe.reserve(text.size());
+  while (!text.empty()) {
+    const auto at = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+    const auto is_own = [&](std::string_view own) { return terminal && text.starts_with(own); };
+    std::size_t length = 1;
+    if (is_own(kRed) || is_own(kGreen) || is_own(kYellow) || is_own(kPlain)) {
+      length = text.find('m') + 1;
+      safe.append(text.substr(0, length));
+    } else if ((at(0) < ' ' && at(0) != '\n' && at(0) != '\t') || at(0) == 0x7f) {
+      safe += fmt::format("\\x{:02x}", at(0));
+    } else if (at(0) == 0xc2 && text.size() > 1 && at(1) >= 0x80 && at(1) < 0xa0) {
+      length = 2;  // the control characters from U+0080 on
+      safe += fmt::format("\\x{:02x}", at(1));
+    } else {
+      safe += text[0];
+    }
+    text.remove_prefix(length);
+  }
+  return safe;
+}
 
 bool is_terminal(int file) { return isatty(file) != 0; }
 

@@ -3,8 +3,20 @@
 #pragma once
 
 #include <cstdio>
+#include <string>
+#include <string_view>
 
 namespace penstock::document {
+
+// The escape sequences that the program writes. kEraseLine returns to the first column and erases
+// the line; it is written alone.
+inline constexpr std::string_view kRed = "\x1b[31m", kGreen = "\x1b[32m", kYellow = "\x1b[33m",
+                                  kPlain = "\x1b[0m", kEraseLine = "\r\x1b[K";
+
+/// The one door of all text to standard output and standard error (cli.cpp), because names of files
+/// and producers and messages of loaders come from outside. Control characters, except line ends
+/// and tabs, become text such as "\x1b". On a terminal the sequences above pass.
+std::string printable(std::string_view text, bool terminal);
 
 /// The capabilities of the terminal. Reports for files ignore it.
 struct TerminalStyle {

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "dataflow/error.h"
@@ -104,15 +103,7 @@ bool JsonField::boolean() const {
 
 std::string JsonField::text() const {
   if (!json_.is_string()) refuse("a string");
-  auto text = json_.get<std::string>();
-  std::replace_if(
-      text.begin(), text.end(),
-      [](char c) {
-        const auto code = static_cast<unsigned char>(c);
-        return (code < ' ' && c != '\n' && c != '\t') || code == 0x7f;
-      },
-      ' ');
-  return text;
+  return json_.get<std::string>();
 }
 
 }  // namespace penstock

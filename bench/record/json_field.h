@@ -38,8 +38,6 @@ class JsonField {
   std::int32_t count() const;  ///< a whole number from 0 that fits into 32 bits
   std::uint64_t unsigned_integer() const;
   bool boolean() const;
-  /// Control characters except line ends and tabs become blanks, because they could control a
-  /// terminal.
   std::string text() const;
 
   /// Throws DataError: "PATH is VALUE; expected WHAT".

@@ -24,12 +24,8 @@ bool is_note(std::string_view path) noexcept {
   return first.size() >= 4 && first.starts_with("__") && first.ends_with("__");
 }
 
-/// The printable characters of foreign text, for messages.
-std::string shown(std::string_view text) {
-  std::string printable;
-  for (const char c : text.substr(0, 40)) printable += c >= ' ' && c <= '~' ? c : '?';
-  return printable;
-}
+/// The begin of foreign text, for messages.
+std::string shown(std::string_view text) { return std::string(text.substr(0, 40)); }
 
 /// The label, or a negative number if the text is no label.
 std::int32_t parse_label(std::string_view text) noexcept {

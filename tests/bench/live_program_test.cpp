@@ -26,7 +26,8 @@ struct Shown {
 
 /// The program's output on a terminal of kColumns. Its standard output goes to `output` if that is
 /// not null.
-Shown on_terminal(std::vector<std::string> words, const char* output, const char* no_colour) {
+Shown on_terminal(std::vector<std::string> words, const char* output, const char* no_colour,
+                  const char* kind = "xterm") {
   words.insert(words.begin(), PENSTOCK_PROGRAM);
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
@@ -38,6 +39,7 @@ Shown on_terminal(std::vector<std::string> words, const char* output, const char
   const pid_t pid = forkpty(&terminal, nullptr, nullptr, &size);
   if (pid == 0) {
     setenv("NO_COLOR", no_colour, 1);
+    setenv("TERM", kind, 1);
     if (output != nullptr && freopen(output, "w", stdout) == nullptr) _exit(126);
     execv(arguments[0], arguments.data());
     _exit(127);
@@ -93,6 +95,23 @@ TEST(LiveProgram, ASweepHasOneLineThatIsGoneBeforeTheTable) {
   EXPECT_GT(shown.text.find("What it costs to feed"), last) << "the table stands below";
   EXPECT_FALSE(says(shown.text, "\x1b[3")) << "NO_COLOR is set";
   EXPECT_LE(longest_line(shown.text.substr(0, last)), std::size_t{kColumns});
+}
+
+TEST(LiveProgram, NamesFromOutsideDoNotControlTheTerminal) {
+  const TempFolder folder;
+  const std::string name =
+      "\x1b[2J\r\xc2\x9b"
+      "7m\x7f";
+  folder.write(name + "/\x1b]0;owned\x07.JPEG", {std::byte{0xff}, std::byte{0xd8}});
+  for (const char* const verb : {"check", "inspect"}) {
+    const Shown shown =
+        on_terminal({"dataset", verb, "--data-dir=" + folder.path().native()}, nullptr, "");
+    EXPECT_TRUE(says(shown.text, "\\x1b[2J\\x0d\\x9b7m\\x7f")) << shown.text;
+    EXPECT_TRUE(says(shown.text, "\\x1b]0;owned\\x07")) << shown.text;
+    for (const char* const control : {"\x1b[2J", "\x1b]", "\x07", "\xc2\x9b", "\x7f"}) {
+      EXPECT_FALSE(says(shown.text, control)) << shown.text;
+    }
+  }
 }
 
 TEST(LiveProgram, ARunHasItsLineOnlyWhereItsTableGoesElsewhere) {

@@ -41,13 +41,8 @@ constexpr std::uint64_t kMaxShards = 1024;
 /// Error messages cut longer texts.
 constexpr std::size_t kShown = 60;
 
-/// Makes text safe to print: short, and without terminal control characters.
 std::string shown(std::string_view text) {
-  std::string result(text.substr(0, kShown));
-  for (char& c : result) {
-    if (c < ' ' || c > '~') c = '?';
-  }
-  return text.size() > kShown ? result + "..." : result;
+  return std::string(text.substr(0, kShown)) + (text.size() > kShown ? "..." : "");
 }
 
 class Parser {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bench/document/document.h"
+#include "bench/document/terminal.h"
 #include "bench/record/report_text.h"
 #include "bench/record/step_parts.h"
 #include "bench/report/pages/sweep_costs.h"
@@ -17,12 +18,11 @@ namespace penstock::report {
 namespace {
 
 std::string coloured(const std::string& text, Status status, const document::TerminalStyle& style) {
-  constexpr std::string_view kGreen = "\x1b[32m", kYellow = "\x1b[33m", kRed = "\x1b[31m";
   if (!style.colour) return text;
-  const std::string_view colour = status == Status::ok       ? kGreen
-                                  : status == Status::failed ? kRed
-                                                             : kYellow;
-  return fmt::format("{}{}\x1b[0m", colour, text);
+  const std::string_view colour = status == Status::ok       ? document::kGreen
+                                  : status == Status::failed ? document::kRed
+                                                             : document::kYellow;
+  return fmt::format("{}{}{}", colour, text, document::kPlain);
 }
 
 void write(const SweepResult& sweep, const document::TerminalStyle& style, std::ostream& out) {

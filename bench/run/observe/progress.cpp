@@ -7,6 +7,7 @@
 #include <cmath>
 #include <vector>
 
+#include "bench/document/terminal.h"
 #include "bench/record/json_field.h"
 #include "bench/record/report_text.h"
 #include "dataflow/error.h"
@@ -100,8 +101,8 @@ std::string progress_text(const Progress& progress, std::size_t width, bool colo
     Piece queue{
         fmt::format("queue {} {}/{}", bar(progress), progress.queue_filled, progress.queue_slots)};
     if (colour && (empty || full)) {
-      queue.before = empty ? "\x1b[31m" : "\x1b[32m";
-      queue.after = "\x1b[0m";
+      queue.before = empty ? document::kRed : document::kGreen;
+      queue.after = document::kPlain;
     }
     pieces.push_back(std::move(queue));
   }

@@ -9,12 +9,6 @@
 #include "dataflow/error.h"
 
 namespace penstock {
-namespace {
-
-/// Returns to the first column and erases the line.
-constexpr const char* kErase = "\r\x1b[K";
-
-}  // namespace
 
 std::size_t LiveLine::width() const {
   const int columns = document::style_of(document::descriptor_of(out_)).width;
@@ -27,7 +21,7 @@ bool LiveLine::colour() const { return document::style_of(document::descriptor_o
 
 void LiveLine::pass(const std::string& text) {
   if (!single_) return;
-  std::fputs(kErase, out_);
+  std::fputs(document::kEraseLine.data(), out_);
   std::fputs(text.c_str(), out_);
   std::fflush(out_);
   open_ = true;
@@ -41,7 +35,7 @@ void LiveLine::print(const std::string& text) {
 
 void LiveLine::clear() {
   if (!open_) return;
-  std::fputs(kErase, out_);
+  std::fputs(document::kEraseLine.data(), out_);
   std::fflush(out_);
   open_ = false;
 }

@@ -200,13 +200,6 @@ TEST(SavedResults, ForeignTextsAreRefused) {
   }
 }
 
-TEST(SavedResults, TextSteersNoTerminal) {
-  Json json = Json::parse(text_of(make_sweep()));
-  json["warnings"][0] = "red \x1b[31m alert\x07";
-  const SweepResult back = parse_saved_results(json.dump(), "a.json");
-  EXPECT_EQ(back.warnings[0], "red  [31m alert ");
-}
-
 TEST(SavedResults, RunsOnLinesAreRepetitionsOfRows) {
   std::string text;
   for (const std::uint64_t seed : {1U, 2U, 3U}) {
