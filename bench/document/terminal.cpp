@@ -34,7 +34,10 @@ std::string printable(std::string_view text, bool terminal) {
   return safe;
 }
 
-bool is_terminal(int file) { return isatty(file) != 0; }
+bool is_terminal(int file) {
+  const char* const kind = std::getenv("TERM");
+  return isatty(file) != 0 && (kind == nullptr || std::string_view(kind) != "dumb");
+}
 
 int descriptor_of(std::FILE* stream) {
   if (stream == stdout) return STDOUT_FILENO;

@@ -28,6 +28,7 @@ struct TerminalStyle {
 /// in the environment turns colours off.
 TerminalStyle style_of(int file);
 
+/// A terminal that knows escape sequences: TERM is not "dumb".
 bool is_terminal(int file);
 
 /// The descriptor behind `stream`. Also works for standard streams that cli.cpp has replaced.

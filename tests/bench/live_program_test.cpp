@@ -97,6 +97,16 @@ TEST(LiveProgram, ASweepHasOneLineThatIsGoneBeforeTheTable) {
   EXPECT_LE(longest_line(shown.text.substr(0, last)), std::size_t{kColumns});
 }
 
+TEST(LiveProgram, ADumbTerminalGetsNoEscapeSequences) {
+  const TempFolder folder;
+  const std::string out = "--out=" + folder.path().native();
+  const Shown sweep = on_terminal(with({"sweep", "--repetitions=1", out}), nullptr, "", "dumb");
+  const Shown report = on_terminal({"report", folder.path().native()}, nullptr, "", "dumb");
+  EXPECT_EQ(sweep.code + report.code, 0) << sweep.text << report.text;
+  EXPECT_FALSE(says(sweep.text + report.text, "\x1b")) << sweep.text << report.text;
+  EXPECT_TRUE(says(on_terminal({"report", folder.path().native()}, nullptr, "").text, "\x1b[32m"));
+}
+
 TEST(LiveProgram, NamesFromOutsideDoNotControlTheTerminal) {
   const TempFolder folder;
   const std::string name =
