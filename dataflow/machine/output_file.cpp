@@ -91,7 +91,15 @@ void remove_abandoned(const fs::path& folder) {
 
 }  // namespace
 
-OutputTarget find_output(const fs::path& path) { return target_of(path, {}); }
+OutputTarget find_output(const fs::path& path) {
+  OutputTarget target = target_of(path, {});
+  const fs::path folder = target.path.has_parent_path() ? target.path.parent_path() : ".";
+  if (target.is_device || ::access(folder.c_str(), W_OK) == 0) return target;
+  const std::string reason = std::strerror(errno);
+  refuse_output(
+      path, target.path == path ? reason : "it leads to '" + target.path.native() + "': " + reason,
+      {});
+}
 
 OutputFile::OutputFile(const fs::path& path, std::string advice)
     : name_(path), advice_(std::move(advice)), target_(target_of(path, advice_)) {
@@ -137,7 +145,7 @@ void replace_file(const fs::path& path, std::string_view text) {
 }
 
 FileDescriptor open_growing_file(const fs::path& path) {
-  const OutputTarget target = find_output(path);
+  const OutputTarget target = target_of(path, {});
   FileDescriptor file(::open(
       target.path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666));
   if (!file) refuse_output(path, std::strerror(errno), {});

@@ -20,7 +20,8 @@ struct OutputTarget {
 };
 
 /// Throws DataError, as OutputFile does, if `path` names a FIFO, a socket, a block device or a
-/// folder. It opens nothing and never blocks.
+/// folder, or leads to a folder that is missing or cannot be written. It opens nothing and never
+/// blocks.
 OutputTarget find_output(const std::filesystem::path& path);
 
 /// An output file during writing. commit() puts a new file from the same folder in the target's

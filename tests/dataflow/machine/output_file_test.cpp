@@ -110,6 +110,16 @@ TEST(OutputFile, RefusesAFolderALinkToItselfAndAFolderThatIsMissing) {
   EXPECT_EQ(files_in(folder), 1U);
 }
 
+TEST(OutputFile, ALinkIntoAFolderThatIsMissingIsRefusedBeforeAnythingIsWritten) {
+  const TempFolder folder;
+  std::filesystem::create_symlink("none/file", folder / "link");
+  EXPECT_EQ(thrown_by<DataError>([&] { static_cast<void>(find_output(folder / "link")); }),
+            "cannot write '" + (folder / "link").native() + "': it leads to '" +
+                (folder / "none" / "file").native() + "': No such file or directory");
+  std::filesystem::create_directory(folder / "none");
+  EXPECT_EQ(find_output(folder / "link").path, folder / "none" / "file");
+}
+
 TEST(OutputFile, WhatAKilledProcessLeftUnfinishedIsRemovedByTheNextWriter) {
   const TempFolder folder;
   const pid_t killed = fork();
