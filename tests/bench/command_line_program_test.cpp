@@ -120,6 +120,14 @@ TEST_F(CommandLineProgram, ListsAKindOrOneComponentWithItsOptions) {
   EXPECT_TRUE(says(shell("$penstock list feeder quueue").last_words, "did you mean 'queue'?"));
 }
 
+TEST_F(CommandLineProgram, AFlagInThePlaceOfTheVerbIsNamedWithTheVerb) {
+  const ChildExit exit = shell("$penstock --model=trivial --num_gpus=2");
+  EXPECT_EQ(exit.code, 2);
+  EXPECT_TRUE(says(exit.last_words, "did you mean `penstock run --model=trivial ...`?"));
+  EXPECT_TRUE(says(shell("$penstock sweep --loader l.py:make --device emulated").last_words,
+                   "use --fake-location python:loader=FILE.py:FUNCTION"));
+}
+
 TEST_F(CommandLineProgram, BashCompletesVerbsFlagsAndComponents) {
   const auto complete = [&](const std::string& words, int at) {
     return " " + output_of("source <($penstock completion bash); PATH=" +
