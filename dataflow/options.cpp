@@ -224,7 +224,9 @@ Options::Options(std::string_view component, std::span<const OptionSpec> specs,
         name = names.front();
       } else {
         std::string message = component_ + " has no option '" + key + "'";
-        if (const std::string guess = nearest_name(key, names); !guess.empty()) {
+        // Words of two letters are near to each other without being alike.
+        const std::string guess = key.size() > 2 ? nearest_name(key, names) : "";
+        if (!guess.empty()) {
           message += "; did you mean '" + guess + "'?";
         }
         throw ConfigError(message +

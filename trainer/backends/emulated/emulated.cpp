@@ -304,6 +304,7 @@ constexpr OptionSpec kOptions[] = {
      "else by their operations",
      kPresetValues},
     {"img_per_s", "", "images per second of one device, instead of the preset"},
+    {"step_ms", "", "time in ms of a step of a whole batch, instead of a rate"},
     {"trace", "", "file whose step times are replayed: results.json, or the output of run --json"},
     {"row", "", "row of a trace with several rows: number, feeder or label; default: gpu"},
     {"distribution", "constant", "distribution of step times", kDistributionValues},
@@ -358,7 +359,7 @@ Nanoseconds parse_spin(const Options& options) {
 }
 
 void refuse_beside_a_trace(const Options& options) {
-  for (const char* name : {"preset", "img_per_s", "distribution", "cv"}) {
+  for (const char* name : {"preset", "img_per_s", "step_ms", "distribution", "cv"}) {
     if (!options.given(name)) continue;
     throw ConfigError(fmt::format(
         "emulated:trace='{}' replays recorded times, which {}={} contradicts; keep one of them",
@@ -408,6 +409,7 @@ class EmulatedBackend final : public Backend {
     const bool computes = !graph.nodes().empty();
     if (computes && batch_ == 0) {
       batch_ = spec.batch.images;  // the first model's batch
+      if (step_s_ > 0) pace_.seconds_per_image = step_s_ / batch_;
       if (origin_.of_resnet50) scale_to(model_time(spec.p100_img_per_s, graph));
     }
     return std::make_unique<EmulatedExecutable>(computes ? &pace_ : nullptr, spec.seed,
@@ -467,7 +469,13 @@ class EmulatedBackend final : public Backend {
   }
 
   void keep_rate(const Options& options) {
-    if (options.given("img_per_s")) {
+    if (options.given("step_ms")) {
+      if (options.given("img_per_s")) {
+        throw ConfigError("emulated: step_ms and img_per_s both state the speed; keep one");
+      }
+      step_s_ = positive(options, "step_ms", "milliseconds") / 1e3;
+      pace_.seconds_per_image = step_s_;  // until the batch size is known
+    } else if (options.given("img_per_s")) {
       pace_.seconds_per_image = 1 / checked_rate(options.real("img_per_s"), "emulated:img_per_s");
     } else {
       const Preset& preset = find_preset(options.text("preset"));
@@ -512,6 +520,7 @@ class EmulatedBackend final : public Backend {
   const HostDeviceOptions device_options_;
   Pace pace_;
   Origin origin_;
+  double step_s_ = 0;       // of a step as the user states it; 0: not stated
   std::int32_t batch_ = 0;  // images of a step; 0: no model that computes was compiled
   Waits waits_;
 };

@@ -8,6 +8,7 @@
 
 #include "dataflow/error.h"
 #include "dataflow/host_device.h"
+#include "tests/support/thrown_by.h"
 #include "tests/support/virtual_clock.h"
 #include "trainer/backend.h"
 #include "trainer/backends/emulated/presets.h"
@@ -42,6 +43,9 @@ TEST(Emulated, RefusesRatesAndWordsThatMeanNothing) {
                            "emulated:img_per_s=-1",
                            "emulated:img_per_s=fast",
                            "emulated:img_per_s=nan",
+                           "emulated:step_ms=0",
+                           "emulated:step_ms=20,img_per_s=100",
+                           "emulated:trace=/nowhere.json,step_ms=20",
                            "emulated:preset=b200",
                            "emulated:copy=maybe",
                            "emulated:exchange=ms=-1",
@@ -143,6 +147,17 @@ double cv_of(const std::vector<double>& values) {
   double squares = 0;
   for (const double value : values) squares += (value - mean) * (value - mean);
   return std::sqrt(squares / static_cast<double>(values.size() - 1)) / mean;
+}
+
+TEST(EmulatedSteps, TakeTheTimeThatIsStatedForAWholeBatch) {
+  EmulatedSteps steps("emulated:step_ms=20", 8);
+  EXPECT_DOUBLE_EQ(steps.step_ms(8), 20);
+  EXPECT_DOUBLE_EQ(steps.step_ms(4), 10);
+  EXPECT_DOUBLE_EQ(steps.backend->facts().at("emulated_img_per_s"), 400);
+  EXPECT_TRUE(steps.backend->notes().empty());
+  EXPECT_EQ(thrown_by<ConfigError>([&] { make("emulated:ms=20", steps.clock); }).find("did you"),
+            std::string::npos)
+      << "two short words are not alike";
 }
 
 TEST(EmulatedSteps, TakeTheirImagesTimesTheTimeOfOne) {
