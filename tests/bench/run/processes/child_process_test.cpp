@@ -87,10 +87,12 @@ TEST(ChildProcess, PassesASignalToTheChildAlone) {
 }
 
 TEST(ChildProcess, AStoppedChildThatSharesTheTerminalEndsAlone) {
+  const auto before = signal(SIGINT, SIG_DFL);  // a background job ignores it, and so would a child
   ChildCommand command = shell("while :; do :; done");
   command.shares_terminal = true;
   ChildProcess child(command);
   const ChildExit& exit = child.stop();
+  signal(SIGINT, before);
   EXPECT_EQ(exit.cause, ChildExit::Cause::stopped);
   EXPECT_EQ(exit.signal, SIGINT);
 }
