@@ -39,6 +39,10 @@ void parse_tcp(Endpoint& endpoint, std::string_view address) {
   endpoint.kind = Endpoint::Kind::tcp;
   endpoint.host = address.substr(0, colon);
   const std::string_view port = address.substr(colon + 1);
+  if (endpoint.host == "localhost") {  // libzmq binds to addresses and interfaces only
+    endpoint.host = "127.0.0.1";
+    endpoint.text = "tcp://127.0.0.1:" + std::string(port);
+  }
   if (port == "*") return;
   const std::int64_t number = parse_integer(port, "the port of " + endpoint.text);
   if (number < 1 || number > 65535) {
@@ -47,7 +51,7 @@ void parse_tcp(Endpoint& endpoint, std::string_view address) {
 }
 
 bool is_loopback(const std::string& host) {
-  return host == "localhost" || host == "lo" || host == "[::1]" || host.starts_with("127.");
+  return host == "lo" || host == "[::1]" || host.starts_with("127.");
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ struct Endpoint {
   /// threads of one process.
   enum class Kind : std::uint8_t { file, abstract, tcp, inproc };
   Kind kind = Kind::file;
-  std::string text;  ///< as libzmq reads it
+  std::string text;  ///< as libzmq reads it: localhost is 127.0.0.1
   std::string path;  ///< of the socket file; "*": libzmq chooses one
   std::string host;  ///< of tcp
 };

@@ -210,8 +210,8 @@ void take_credit(ConsumePlan& plan, const Options& options, const BatchSpec& spe
 bool ConsumePlan::is_on_one_machine() const noexcept {
   return std::ranges::all_of(endpoints, [](const ConsumeEndpoint& end) {
     const net::Endpoint& endpoint = end.endpoint;
-    return endpoint.kind != net::Endpoint::Kind::tcp || endpoint.host == "localhost" ||
-           endpoint.host == "[::1]" || endpoint.host.starts_with("127.");
+    return endpoint.kind != net::Endpoint::Kind::tcp || endpoint.host == "[::1]" ||
+           endpoint.host.starts_with("127.");
   });
 }
 

@@ -121,7 +121,8 @@ class Receiver {
   /// Advice such as "start one, such as `penstock serve ...`".
   std::string advice(const BatchSpec& spec) const {
     if (is_inproc()) return "push some from a thread, or wait longer with --timeout";
-    return "start one, such as `penstock serve --endpoint " + endpoint() + " --batch-size " +
+    const std::string& at = endpoint().ends_with('*') ? socket_.address() : endpoint();
+    return "start one, such as `penstock serve --endpoint " + at + " --batch-size " +
            std::to_string(spec.images) + (endpoint_.bind ? "" : " --bind") +
            "`, or wait longer with --timeout";
   }

@@ -64,6 +64,10 @@ int type_of(ZmqSocketOptions::Role role) noexcept {
               (endpoint.kind == net::Endpoint::Kind::inproc ? "socket" : "process; stop that one") +
               ", or give another endpoint";
       break;
+    case ENODEV:
+      text += ": '" + endpoint.host +
+              "' is no address of this machine; give its IP address, its network interface, or *";
+      break;
     case ENOENT:
       text += ": no such folder; make it, or give another endpoint";
       break;

@@ -163,6 +163,15 @@ TEST_F(ZmqEndpoints, InvalidEndpointsAreRefused) {
   EXPECT_TRUE(says(error_of(many), "65; expected at most 64"));
 }
 
+TEST_F(ZmqEndpoints, LocalhostIsAnAddressForTheSideThatListensToo) {
+  EXPECT_EQ(net::parse_endpoint("tcp://localhost:5555").text, "tcp://127.0.0.1:5555");
+  RunningConsumer consumer("endpoint=tcp://localhost:*");
+  EXPECT_TRUE(says(consumer.all_notes(), "zmq-consume listens at tcp://127.0.0.1:"));
+  EXPECT_TRUE(says(thrown_by<ConfigError>(
+                       [] { RunningConsumer("endpoint=tcp://none.invalid:*,insecure=true"); }),
+                   "'none.invalid' is no address of this machine"));
+}
+
 TEST_F(ZmqEndpoints, TheReserveCountsEach) {
   EXPECT_EQ(Consumer("endpoint=" + at("a") + "+" + at("b") + ",hwm=5").outside_reserve(), 24);
 }
