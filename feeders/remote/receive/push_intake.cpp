@@ -82,11 +82,14 @@ class Receiver {
 
   /// Names peers that came and went without a message. Call while no message comes.
   void report_mute_peers() {
-    for (const std::string& peer : socket_.mute_peers()) {
-      probe_.note(peer + " came to " + endpoint() +
-                  " and disconnected without a message; libzmq disconnects producers silently if a "
-                  "frame has more than max_message = " +
-                  std::to_string(max_message_) + " bytes");
+    for (const auto& [peer, is_foreign] : socket_.mute_peers()) {
+      probe_.note(peer + " came to " + endpoint() + " and disconnected without a message; " +
+                  (is_foreign
+                       ? "it is not a PUSH socket of ZeroMQ, which alone may send here: PUB, "
+                         "REQ, ROUTER and DEALER sockets are turned away"
+                       : "libzmq disconnects producers silently if a frame has more than "
+                         "max_message = " +
+                             std::to_string(max_message_) + " bytes"));
       mute_.add();
     }
   }

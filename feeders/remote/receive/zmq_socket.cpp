@@ -161,17 +161,25 @@ struct ZmqSocket::State {
         case net::ConnectionEvent::Kind::opened:
           connections[event->connection] = 0;
           mute.insert(event->connection);
+          ++handshaking;
           if (send_buffer > 0) enlarge_send_buffer(event->connection, send_buffer);
           break;
         case net::ConnectionEvent::Kind::joined:
           ++peers.joined;
+          handshaking = std::max(0, handshaking - 1);
           break;
         case net::ConnectionEvent::Kind::ended:
-          if (connections.erase(event->connection) > 0 && !event->fault) {
+          const bool known = connections.erase(event->connection) > 0;
+          const bool is_mute = mute.erase(event->connection) > 0;
+          // libzmq does not tell whose handshake is over; it lasts for milliseconds.
+          const bool is_foreign = is_mute && handshaking > 0;
+          if (is_foreign) --handshaking;
+          if (event->fault) break;
+          if (known && !is_foreign) {
             ++peers.left;
             if (judges && left) left(event->peer, peers.joined - peers.left);
           }
-          if (mute.erase(event->connection) > 0 && !event->fault) note_mute(event->peer);
+          if (is_mute) note_mute(event->peer, is_foreign);
       }
       if (!judges) continue;
       if (bind) {
@@ -182,8 +190,9 @@ struct ZmqSocket::State {
     }
   }
 
-  void note_mute(const std::string& peer) {
-    if (peer != net::kGonePeer && gone_mute.size() < kMostMute) gone_mute.push_back(peer);
+  void note_mute(const std::string& peer, bool is_foreign) {
+    if (peer == net::kGonePeer || gone_mute.size() == kMostMute) return;
+    gone_mute.push_back({peer, is_foreign});
   }
 
   /// Closes all connections, and waits until libzmq has noticed, a second at most.
@@ -211,7 +220,8 @@ struct ZmqSocket::State {
   int failures = 0;                         // of handshakes, in a row
   std::map<int, std::int64_t> connections;  // and bytes received from each in messages
   std::set<int> mute;                       // of them, those without a message
-  std::vector<std::string> gone_mute;       // peers that left without a message
+  int handshaking = 0;                      // connections whose handshake is not over
+  std::vector<MutePeer> gone_mute;          // peers that left without a message
   std::string address;
   std::optional<net::SocketFile> file;  // removed while we listen: the name is still ours
 };
@@ -285,12 +295,14 @@ void ZmqSocket::note_received(const ZmqMessage& message) {
   if (state.gone_mute.empty()) return;
   // Its connection may have ended since.
   const std::string address = message.sender().address;
-  std::erase_if(state.gone_mute, [&](const std::string& name) {
-    return name == address || name.starts_with(address + " ");
+  std::erase_if(state.gone_mute, [&](const MutePeer& peer) {
+    return peer.name == address || peer.name.starts_with(address + " ");
   });
 }
 
-std::vector<std::string> ZmqSocket::mute_peers() { return std::exchange(state_->gone_mute, {}); }
+std::vector<ZmqSocket::MutePeer> ZmqSocket::mute_peers() {
+  return std::exchange(state_->gone_mute, {});
+}
 
 bool ZmqSocket::has_unread_bytes() {
   state_->count_peers();

@@ -80,10 +80,15 @@ class ZmqSocket {
 
   /// Tells that this message was received, and by which connection.
   void note_received(const ZmqMessage& message);
-  /// Returns names for peers that came and went without a message since the last call. Call when
-  /// all messages that arrived were passed to note_received(). Misses a connection that ended
-  /// before it was looked at: libzmq tells neither its peer nor the reason.
-  std::vector<std::string> mute_peers();
+  /// A peer that came and went without a message.
+  struct MutePeer {
+    std::string name;
+    bool is_foreign = false;  ///< no handshake: it is no ZeroMQ socket that may talk to this one
+  };
+  /// Returns those since the last call. Call when all messages that arrived were passed to
+  /// note_received(). Misses a connection that ended before it was looked at: libzmq tells neither
+  /// its peer nor the reason.
+  std::vector<MutePeer> mute_peers();
 
   /// Closes the connection of a message's sender. A producer with a key is not admitted again. One
   /// without a key may reconnect, as libzmq does by itself. False: it has already gone.

@@ -148,6 +148,21 @@ TEST_F(ZmqMute, AProducerThatSentAMessageIsNotNamed) {
   EXPECT_LE(consumer.counter("producers_without_messages"), strangers) << consumer.all_notes();
 }
 
+TEST_F(ZmqMute, ASocketThatMayNotSendHereIsNamedAsSuch) {
+  RunningConsumer consumer("endpoint=" + endpoint());
+  std::int64_t named = 0;
+  for (const int kind : {ZMQ_PUB, ZMQ_REQ, ZMQ_ROUTER}) {
+    zmq::context_t context;
+    zmq::socket_t stranger(context, kind);
+    stranger.set(zmq::sockopt::linger, 0);
+    stranger.connect(endpoint());  // and again and again, by itself
+    EXPECT_TRUE(reaches(consumer, "producers_without_messages", ++named)) << kind;
+    named = consumer.counter("producers_without_messages");
+  }
+  EXPECT_TRUE(says(consumer.all_notes(), "it is not a PUSH socket of ZeroMQ"));
+  EXPECT_FALSE(says(consumer.all_notes(), "max_message"));
+}
+
 TEST_F(ZmqMute, AProducerByCreditIsNamedWhenItComesBack) {
   RunningConsumer consumer("credit=2,endpoint=" + endpoint() + ",max_message=2kB");
   BareProducer producer(endpoint());
