@@ -66,9 +66,15 @@ bool ProducerSession::receive() {
   try {
     handle(parse_framed(message_.frames()));
   } catch (const DataError& error) {
-    throw DataError("the process that answers at " + describe(endpoint_) +
-                    " is not a consumer with credit: " + error.what() +
-                    "; expected `penstock run --fake-location zmq-consume:credit=N`");
+    const std::string why = std::string(" is not a consumer with credit: ") + error.what() +
+                            "; expected `penstock run --fake-location zmq-consume:credit=N`";
+    if (!hooks_.say) {
+      throw DataError("the process that answers at " + describe(endpoint_) + why);
+    }
+    const net::MessageSender sender = message_.sender();
+    if (socket_.cut_off(sender)) {
+      hooks_.say("cut off " + net::describe(sender) + " at " + describe(endpoint_) + ": it" + why);
+    }
   }
   return true;
 }

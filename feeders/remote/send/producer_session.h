@@ -27,6 +27,9 @@ class ProducerSession {
   struct Hooks {
     std::function<void()> lost;                   ///< the consumer has gone; leases are void
     std::function<void(std::uint64_t)> returned;  ///< the consumer returned this lease
+    /// A stranger's connection was closed. Empty if this side connects: then the one that answers
+    /// is no stranger.
+    std::function<void(const std::string&)> say;
   };
 
   /// `hello`: the two frames of a hello. `classes`: labels are below it. `socket`, a DEALER,
@@ -36,7 +39,7 @@ class ProducerSession {
 
   /// Checks the connection, says hello if due, and handles all received messages. Call it before
   /// each batch, and every kBeat. Throws ConfigError if the consumer does not want these batches,
-  /// and DataError if a message is not one of a consumer.
+  /// and DataError if this side connects and a message is not one of a consumer.
   void look();
   /// Longest time between two calls of look(): libzmq does not wake a waiter for connects and
   /// disconnects.

@@ -50,12 +50,16 @@ Sender::Sender(std::unique_ptr<BatchSupply> supply, const net::Endpoint& endpoin
   Counter& lost = probe.counter("leases_lost");
   session_.emplace(
       socket_, endpoint_, supply_->hello(), supply_->classes(),
-      ProducerSession::Hooks{.lost = [this, &lost] { lost.add(supply_->lose_leases()); },
-                             .returned =
-                                 [this](std::uint64_t lease) {
-                                   supply_->returned(lease);
-                                   progress_ = clock_.now();
-                                 }});
+      ProducerSession::Hooks{
+          .lost = [this, &lost] { lost.add(supply_->lose_leases()); },
+          .returned =
+              [this](std::uint64_t lease) {
+                supply_->returned(lease);
+                progress_ = clock_.now();
+              },
+          .say = !options.bind ? nullptr
+                               : std::function<void(const std::string&)>(
+                                     [&probe](const std::string& text) { probe.note(text); })});
 }
 
 void Sender::run(const PushPlan& plan, std::stop_token stop) {

@@ -196,13 +196,13 @@ class BarePool {
   net::PoolListener listener_;
 };
 
-/// A ROUTER that binds and sends whatever a test wants.
+/// A ROUTER that sends whatever a test wants.
 class BareConsumer {
  public:
-  explicit BareConsumer(const std::string& endpoint) {
+  explicit BareConsumer(const std::string& endpoint, bool binds = true) {
     socket_.set(zmq::sockopt::linger, 0);
     socket_.set(zmq::sockopt::sndtimeo, 20000);
-    socket_.bind(endpoint);
+    binds ? socket_.bind(endpoint) : socket_.connect(endpoint);
   }
   /// Waits for a message of this kind.
   Heard await(remote::FramedKind kind) {

@@ -98,6 +98,23 @@ TEST_F(SenderTest, AMessageThatNoConsumerSendsEndsIt) {
   EXPECT_TRUE(says(text, "is not a consumer with credit"));
 }
 
+TEST_F(SenderTest, AStrangersMessageDoesNotEndOneThatListens) {
+  Server server(endpoint_, true, Way::credit);
+  server.feed(0);
+  server.start();
+  {
+    BareConsumer stranger(endpoint_, false);
+    stranger.await(remote::FramedKind::hello);
+    stranger.send({bytes_of_text("nonsense")});
+    stranger.await(remote::FramedKind::hello);  // it was cut off, and has come again
+  }
+  BareConsumer consumer(endpoint_, false);
+  consumer.welcome(consumer.await(remote::FramedKind::hello));
+  consumer.credit(1);
+  consumer.await(remote::FramedKind::batch);
+  server.stop();
+}
+
 TEST_F(SenderTest, CreditsBeforeAWelcomeAndOfOthersSayNothing) {
   BareConsumer consumer(endpoint_);
   Server server(endpoint_, false, Way::credit);
