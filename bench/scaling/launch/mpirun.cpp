@@ -2,9 +2,12 @@
 #include "bench/scaling/launch/mpirun.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <sstream>
 
 #include "bench/run/processes/child_process.h"
@@ -15,6 +18,24 @@ namespace penstock::scaling {
 namespace {
 
 constexpr std::string_view kInstall = "install it: apt-get install openmpi-bin";
+
+/// mpirun keeps a session below this folder, and its own message does not say so.
+void expect_session_folder() {
+  const auto value = [](const char* name) {
+    const char* const text = std::getenv(name);
+    return std::string(text != nullptr ? text : "");
+  };
+  if (!value("OMPI_MCA_orte_tmpdir_base").empty()) return;
+  std::string folder = "/tmp";
+  for (const char* const name : {"TMP", "TEMP", "TMPDIR"}) {  // the last one comes first
+    if (!value(name).empty()) folder = value(name);
+  }
+  if (access(folder.c_str(), W_OK) == 0) return;
+  throw Unavailable(fmt::format(
+      "cannot start several processes: mpirun keeps its session in '{}', which cannot be written: "
+      "{}; set TMPDIR to a writable folder, such as TMPDIR=/dev/shm",
+      folder, std::strerror(errno)));
+}
 
 }  // namespace
 
@@ -43,6 +64,7 @@ std::vector<std::string> mpirun_words(const MpirunPlan& plan) {
 }
 
 void expect_mpirun() {
+  expect_session_folder();
   if (!can_start("mpirun")) {
     throw Unavailable(fmt::format(
         "cannot start several processes: PATH has no mpirun, and ranks find each other through it; "

@@ -101,6 +101,16 @@ TEST_F(MpirunLaunch, AnInterruptionSavesAndLeavesNoProcess) {
   EXPECT_EQ(left(), 0U);
 }
 
+TEST_F(LaunchProgram, NamesTheFolderThatMpirunCannotWriteItsSessionTo) {
+  ChildCommand command{.arguments = {PENSTOCK_PROGRAM, "launch", "-np", "2", "--", "run"}};
+  command.environment = {"TMPDIR=" + (folder_ / "none").native()};
+  ChildProcess child(std::move(command));
+  const ChildExit& exit = child.wait();
+  EXPECT_EQ(exit.code, 3) << exit.last_words;
+  EXPECT_TRUE(says(exit.last_words, "none', which cannot be written: No such file or directory"));
+  EXPECT_TRUE(says(exit.last_words, "set TMPDIR to a writable folder"));
+}
+
 TEST_F(LaunchProgram, PrintsTheCommandAndStartsNothing) {
   const ChildExit exit =
       exit_of({"-np", "2", "--print", "--hosts", "localhost:2", "run", "--seed=7"});
