@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "dataflow/error.h"
 #include "dataflow/options.h"
 #include "dataflow/random.h"
 #include "dataflow/sample.h"
@@ -54,7 +55,11 @@ struct ColourStep {
 /// The steps for one image, with at most one contrast step.
 class ColourSteps {
  public:
-  void push(const ColourStep& step) { steps_[size_++] = step; }
+  /// Throws std::logic_error for a fifth step.
+  void push(const ColourStep& step) {
+    PENSTOCK_ASSERT(size_ < steps_.size());
+    steps_[size_++] = step;
+  }
   std::span<const ColourStep> all() const noexcept { return {steps_.data(), size_}; }
   std::span<ColourStep> all() noexcept { return {steps_.data(), size_}; }
 

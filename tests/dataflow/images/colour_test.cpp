@@ -257,6 +257,13 @@ TEST(Colour, HueOfAWholeTurnIsTheSamePixel) {
   EXPECT_EQ(image.bytes, before);
 }
 
+TEST(Colour, MoreThanFourStepsAreRefused) {
+  ColourSteps steps;
+  for (int i = 0; i < 4; ++i) steps.push({});
+  EXPECT_THROW(steps.push({}), std::logic_error);
+  EXPECT_EQ(steps.all().size(), 4U);
+}
+
 TEST(Colour, DrawsLieWithinTheirBounds) {
   double brightness = 0, brightest = 0, lighting = 0;
   std::array<int, 4> first{};
