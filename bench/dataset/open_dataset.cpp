@@ -17,11 +17,11 @@ std::unique_ptr<Source> open_dataset(const OpenDataset& order) {
   constexpr std::int32_t kMostClasses = 1'000'000;  // a limit, so that callers can count classes
   const ComponentText text = datasets::source_text(order.source, order.directory);
   const SourceEntry& entry = find_entry(source_table(), text.name);
-  if (datasets::has_both_sets(order.directory)) {
+  if (const std::string other = datasets::validation_set(order.directory); !other.empty()) {
     fmt::print(stderr,
-               "penstock: of the two sets in '{0}' the training set is read; name the other with "
-               "braces, such as --data-dir '{0}/validation-{{00000..00127}}-of-00128'\n",
-               order.directory);
+               "penstock: of the two sets in '{0}' the training set is read; --data-dir '{0}/{1}' "
+               "names the other\n",
+               order.directory, other);
   }
   return entry.make({.directory = order.directory,
                      .epochs = 1,

@@ -68,7 +68,7 @@ Passes passes_of(const RunConfig& config, const DataExtent& extent, std::int32_t
 std::string evaluation_folder(const RunConfig& config) {
   namespace fs = std::filesystem;
   if (!config.eval_data_dir.empty()) return config.eval_data_dir;
-  if (datasets::has_both_sets(config.data_dir)) return config.data_dir;
+  if (!datasets::validation_set(config.data_dir).empty()) return config.data_dir;
   const fs::path data(config.data_dir);
   const fs::path folder = data.has_filename() ? data : data.parent_path();
   if (folder.filename() == "train") {

@@ -73,11 +73,10 @@ std::optional<Numbered> parse_numbered(std::string_view name) {
                                      count = parse_number<std::uint64_t>(
                                          name.substr(of + 4, end - of - 4));
   if (!number || !count || *count == 0) return std::nullopt;
+  std::string numbers = padded(0, digits.size());
+  if (*count > 1) numbers = "{" + numbers + ".." + padded(*count - 1, digits.size()) + "}";
   std::string set(name.substr(0, dash + 1));
-  set += '{';
-  set += padded(0, digits.size()) + ".." + padded(*count - 1, digits.size());
-  set += '}';
-  set += name.substr(of);
+  set.append(numbers).append(name.substr(of));
   return Numbered{std::move(set), *number, *count};
 }
 
@@ -169,17 +168,19 @@ std::vector<std::string> expand_braces(std::string_view text) {
   return names;
 }
 
-bool has_both_sets(const std::string& folder) {
-  bool trains = false, validates = false;
+std::string validation_set(const std::string& folder) {
+  bool trains = false;
+  std::string validation;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
     const std::string name = entry->path().filename().native();
-    if (!parse_numbered(name)) continue;
+    const std::optional<Numbered> numbered = parse_numbered(name);
+    if (!numbered) continue;
     trains = trains || name.starts_with(kTraining);
-    validates = validates || name.starts_with(kValidation);
+    if (name.starts_with(kValidation)) validation = numbered->set;
   }
-  return trains && validates;
+  return trains ? validation : "";
 }
 
 FileList list_shards(const DataPlan& plan, bool (*accepts)(std::string_view name),

@@ -18,9 +18,9 @@ namespace penstock::datasets {
 /// match, and for more than a million names.
 std::vector<std::string> expand_braces(std::string_view text);
 
-/// True if the folder has shards of both a training set and a validation set, such as
-/// train-00000-of-01024 and validation-00000-of-00128.
-bool has_both_sets(const std::string& folder);
+/// The validation set, such as "validation-{00000..00127}-of-00128", if the folder has shards of
+/// both a training set and a validation set; else empty.
+std::string validation_set(const std::string& folder);
 
 /// The shards of the plan's directory in byte order. For a folder they are the files that `accepts`
 /// accepts, without folders and names that begin with a dot or an underscore. Otherwise they are

@@ -92,9 +92,10 @@ TEST_F(ShardList, MissesNoShardWithoutSayingSo) {
 TEST_F(ShardList, OfTrainingAndValidationShardsInOneFolderIsTheSetThatThePlanIsFor) {
   const std::string folder = folder_.path().string();
   write({"train-00000-of-00002.dat", "train-00001-of-00002.dat"});
-  EXPECT_FALSE(datasets::has_both_sets(folder));
+  EXPECT_EQ(datasets::validation_set(folder), "");
   write({"validation-00000-of-00001.dat"});
-  EXPECT_TRUE(datasets::has_both_sets(folder));
+  EXPECT_EQ(datasets::validation_set(folder), "validation-00000-of-00001.dat");
+  EXPECT_EQ(list(path(datasets::validation_set(folder))).size(), 1U);
   const FileList training = list(folder), validation = list(folder, false);
   ASSERT_EQ(training.size(), 2U);
   EXPECT_EQ(training.path(1), path("train-00001-of-00002.dat"));
