@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <condition_variable>
 #include <fstream>
 #include <map>
+#include <mutex>
 #include <numeric>
 
 #include "tests/support/text_files.h"
@@ -63,6 +66,36 @@ class StopAfter final : public RunListener {
 
  private:
   const std::size_t step_;
+};
+
+/// A clock that stands still after some thousand readings until the stop is requested: a run on it
+/// cannot end before, however late the listener's thread gets a core.
+class ClockUntilStop final : public Clock {
+ public:
+  explicit ClockUntilStop(std::stop_token stop) : stop_(std::move(stop)) {}
+  Time now() const override {
+    if (++readings_ > 20'000) {
+      std::mutex mutex;
+      std::unique_lock lock(mutex);
+      std::condition_variable_any().wait(lock, stop_, [] { return false; });
+    }
+    return clock_.now();
+  }
+  void sleep_until(Time deadline, std::stop_token stop) override {
+    clock_.sleep_until(deadline, std::move(stop));
+  }
+  void wake(Gate& gate) override { clock_.wake(gate); }
+
+ protected:
+  bool wait_for_condition(std::unique_lock<std::mutex>& lock, Gate& gate, std::stop_token stop,
+                          Condition ready) override {
+    return clock_.wait(lock, gate, std::move(stop), ready);
+  }
+
+ private:
+  SteadyClock clock_;
+  const std::stop_token stop_;
+  mutable std::atomic<int> readings_{0};
 };
 
 TEST_F(Checkpoints, GoingOnEqualsNeverHavingStopped) {
@@ -162,9 +195,12 @@ TEST_F(Checkpoints, AStopFromOutsideSavesWholeStepsAndTheRunGoesOn) {
   for (const std::int32_t ranks : {1, 2}) {
     config_.num_gpus = ranks;
     config_.train_dir = folder("stopped" + std::to_string(ranks));
-    config_.num_batches = 100'000;  // the stop ends it, however late it comes
+    config_.num_batches = 100'000;
+    config_.device = device_;
     StopAfter listener(5);
-    const RunResult stopped = run(listener, listener.source.get_token());
+    ClockUntilStop clock(listener.source.get_token());
+    const RunResult stopped =
+        Runner(config_, clock, components()).run(listener, listener.source.get_token());
     EXPECT_EQ(stopped.exit_code, 130);
     const Steps steps = list_checkpoints(config_.train_dir);
     if (ranks == 2 && steps.empty()) {
