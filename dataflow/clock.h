@@ -44,9 +44,10 @@ class Clock {
   /// Blocks until `deadline` or a stop request. Returns at once if `deadline` has passed.
   virtual void sleep_until(Time deadline, std::stop_token stop = {}) = 0;
 
-  /// Blocks until `deadline`, as exactly as the clock can. It cannot be stopped. The calling thread
-  /// polls the clock during the last `spin` before the deadline, or during what is left of it after
-  /// a late wake-up. Returns how long it polled, which is CPU time.
+  /// Blocks until `deadline`, as exactly as the clock can. It takes no stop request; the clock of
+  /// devices of a stopped run may end it early. The calling thread polls the clock during the last
+  /// `spin` before the deadline, or during what is left of it after a late wake-up. Returns how
+  /// long it polled, which is CPU time.
   virtual Nanoseconds sleep_exactly_until(Time deadline, Nanoseconds /*spin*/) {
     sleep_until(deadline);
     return {};

@@ -24,7 +24,8 @@ enum class MemoryKind : std::uint8_t { host, pinned, device };
 class Event {
  public:
   virtual ~Event() = default;
-  /// Blocks the calling thread until the event or the deadline. False: not reached in time.
+  /// Blocks the calling thread until the event or the deadline. False: not reached in time, or the
+  /// run is stopped, and the device only keeps time.
   virtual bool wait_until(Time deadline) const = 0;
   /// The device's time between two reached events.
   virtual Nanoseconds since(const Event& earlier) const = 0;
