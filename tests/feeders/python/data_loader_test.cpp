@@ -150,7 +150,9 @@ TEST_F(DataLoader, TheWorkersOfADataLoaderAreStages) {
       EXPECT_GE(load.wall_ns.value(), timed * 4 * kMs);
       EXPECT_GE(collate.wall_ns.value(), timed * kMs);
       EXPECT_LT(collate.wall_ns.value(), load.wall_ns.value());
-      EXPECT_LT(next.wall_ns.value(), kBatches * 4 * kMs) << "of it, samples and waits are apart";
+      // Sleeping takes longer on a busy machine, but asking takes no time that is not counted
+      // there.
+      EXPECT_LT(next.wall_ns.value(), kBatches * kMs) << "samples, collate and waits are separate";
     }
   }
 }
