@@ -19,7 +19,7 @@ install = @cmake/install_packages.sh $(1)
 # Builds what `cmake --install $(BUILD)` installs. The GPU library is built only if this machine has a GPU. Two emulated devices
 # take more images than a few cores decode.
 run: configure
-	cmake --build $(BUILD) --target penstock penstock_producer
+	cmake --build $(BUILD) --target penstock penstock_producer penstock_micro
 	$(BUILD)/penstock sweep --out out --device emulated --num-gpus 2 --rest 30s
 	@if [ -n "$$(ls /proc/driver/nvidia/gpus 2>/dev/null)" ]; then \
 	  printf '\n%s\n\n' "The same feeders before a GPU of this machine: ResNet-50 v1.5 in fp16." && \

@@ -30,6 +30,7 @@ INTEGERS = ("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uin
 BATCH = struct.Struct("<IIIIqqqqqqqqqq")
 FIRST_OF_EPOCH = 1
 MOST_TEXT, MOST_SHAPES = 30000, 8
+PROFILE_PERIOD = 500_000_000  # ns
 ADD_SEALS, SEAL_SHRINK, SEAL_GROW, SEAL_FUTURE_WRITE = 1033, 2, 4, 16
 
 
@@ -129,11 +130,14 @@ def queued_batches(capacity=150, **shape):
 class TimedCollate:
     """A DataLoader's function that makes a batch of samples, and the time of its last call."""
 
-    def __init__(self, collate):
+    def __init__(self, collate, profile):
         self.collate = collate
+        self.profile = profile
         self.wall = self.cpu = 0  # ns
 
     def __call__(self, samples):
+        if self.profile is not None:
+            self.profile.loading = False
         begin, cpu = time.perf_counter_ns(), time.process_time_ns()
         batch = self.collate(samples)
         self.wall, self.cpu = time.perf_counter_ns() - begin, time.process_time_ns() - cpu
@@ -160,8 +164,9 @@ class WorkerTimes:
     MOST_WORKERS = 256
     ROW = struct.Struct("<qqq")  # ns for samples, of processors for them, for collating
 
-    def __init__(self, part):
+    def __init__(self, part, profiles=False):
         self.part = part
+        self.profile = LoadingProfile(self.MOST_WORKERS + 1) if profiles else None  # of loading_profile.py
         self.table = mmap.mmap(-1, (self.MOST_WORKERS + 1) * self.ROW.size)
         self.before = [0] * 5
         self.rows = 0
@@ -211,14 +216,19 @@ class WorkerTimes:
 
         def timed_fetch(fetcher, index):
             if not isinstance(fetcher.collate_fn, TimedCollate):
-                fetcher.collate_fn = TimedCollate(fetcher.collate_fn)
+                fetcher.collate_fn = TimedCollate(fetcher.collate_fn, self.profile)
             collate = fetcher.collate_fn
             collate.wall = collate.cpu = 0
+            worker = get_worker_info()
+            row = 0 if worker is None else worker.id + 1
+            profile = self.profile if row <= self.MOST_WORKERS else None
+            if profile is not None:
+                profile.begin(row, fetcher.dataset)
             begin, cpu = time.perf_counter_ns(), time.process_time_ns()
             batch = self.fetch_part(fetch, fetcher, index)
             wall, cpu = time.perf_counter_ns() - begin, time.process_time_ns() - cpu
-            worker = get_worker_info()
-            row = 0 if worker is None else worker.id + 1
+            if profile is not None:
+                profile.end(wall - collate.wall)
             if row <= self.MOST_WORKERS:
                 at = row * self.ROW.size
                 more = (wall - collate.wall, cpu - collate.cpu, collate.wall)
@@ -257,6 +267,10 @@ class WorkerTimes:
         self.rows = min(workers, self.MOST_WORKERS) + 1
         return workers
 
+    def profile_of(self):
+        """ns by the name of the code; empty: not asked for."""
+        return self.profile.times(self.rows) if self.profile is not None else {}
+
     def since_last(self):
         """Since the last call: the three times over all workers, and the time from workers to here and for pinning."""
         rows = (self.ROW.unpack_from(self.table, row * self.ROW.size) for row in range(self.rows))
@@ -279,13 +293,13 @@ def refuse_several(loader):
 class Batches:
     """The loader's batches as `for epoch in ...: for batch in loader:` sees them."""
 
-    def __init__(self, found, arguments, part):
+    def __init__(self, found, arguments, part, profiles=False):
         self.make = (lambda: found(**arguments)) if callable(found) else (lambda: found)
         if arguments and not callable(found):
             raise LoaderError("the loader is no function, so it takes no arguments")
         self.loader = self.make()
         self.part = part
-        self.times = WorkerTimes(part)
+        self.times = WorkerTimes(part, profiles)
         self.times.install()
         refuse_several(self.loader)
         if not hasattr(self.loader, "__iter__") and not hasattr(self.loader, "__next__"):
@@ -668,19 +682,22 @@ class Harness:
         return struct.unpack("<I", data)[0]
 
 
-def feed(harness, loader, arguments, part, *keys):
-    batches = Batches(find_loader(loader), parse_arguments(arguments), part)
+def feed(harness, loader, arguments, part, profiles, *keys):
+    batches = Batches(find_loader(loader), parse_arguments(arguments), part, profiles == "true")
     batch, begins = batches.next()
     layout = Layout(batch, *keys)
     workers = batches.times.workers(batches.loader)
     if workers is None and part in ("collate", "samples"):
         raise LoaderError(f"the loader is no DataLoader of PyTorch whose workers are forked: its part '{part}' cannot run alone")
-    harness.say({**layout.describe(), "notes": advise(batches.loader, layout), "workers": -1 if workers is None else workers,
+    notes = advise(batches.loader, layout)
+    if workers is None and profiles == "true":
+        notes.append("which code loads samples is not known: the loader is no DataLoader of PyTorch whose workers are forked")
+    harness.say({**layout.describe(), "notes": notes, "workers": -1 if workers is None else workers,
                  "steps": batches.steps_per_epoch(), "queue": batches.times.queued > 0, "pin": batches.times.pinned > 0})
     slots = harness.take_number()
     pool, other_arrays = Pool(layout, slots), Others()
     harness.say({"stride": pool.stride, "slots": slots}, [pool.fd])
-    number, got, got_cpu = 0, 0, 0
+    number, got, got_cpu, profiled = 0, 0, 0, 0
     clock, cpu_clock = time.monotonic_ns, time.thread_time_ns
     while True:
         begin = clock()
@@ -696,6 +713,9 @@ def feed(harness, loader, arguments, part, *keys):
         pool.put_pixels(slot, pixels)
         pool.put_labels(slot, labels)
         other_bytes = other_arrays.put(others)
+        if clock() - profiled > PROFILE_PERIOD and batches.times.profile is not None:
+            profiled = clock()
+            harness.say({"profile": batches.times.profile_of()})
         harness.socket.send(BATCH.pack(slot, pixels.shape[0], FIRST_OF_EPOCH if begins else 0, 0, other_bytes, got, clock() - begin,
                                        room, got_cpu, *batches.times.since_last()))
         pixels = labels = others = batch = None  # its memory may be the loader's next batch

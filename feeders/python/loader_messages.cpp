@@ -50,6 +50,11 @@ json parse(std::string_view packet) {
   return value;
 }
 
+/// At least 0 and at most 13 days, so that sums do not overflow.
+Nanoseconds duration(std::int64_t ns) {
+  return Nanoseconds(std::clamp<std::int64_t>(ns, 0, std::int64_t{1} << 50));
+}
+
 std::int64_t integer(const json& value, const char* name, std::int64_t least, std::int64_t most) {
   const auto found = value.find(name);
   if (found == value.end() || !found->is_number_integer() || found->get<std::int64_t>() < least ||
@@ -110,6 +115,24 @@ std::size_t parse_memory(std::string_view packet, const LoaderBatches& batches) 
   return stride;
 }
 
+std::optional<CodeTimes> parse_profile(std::string_view packet) {
+  constexpr std::string_view kBegin = "{\"profile\"";
+  constexpr std::size_t kMostNames = 256, kMostLength = 512;
+  if (!packet.starts_with(kBegin)) return std::nullopt;
+  CodeTimes times;
+  const json profile = parse(packet).at("profile");
+  if (!profile.is_object()) throw DataError("the loader's process sent no profile");
+  for (const auto& [sent, ns] : profile.items()) {
+    std::string name = sent;
+    if (!ns.is_number_integer() || name.size() > kMostLength || times.size() == kMostNames)
+      continue;
+    std::ranges::replace_if(
+        name, [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
+    times[name] = duration(ns.get<std::int64_t>());
+  }
+  return times;
+}
+
 LoaderBatch parse_batch(std::string_view packet, const LoaderBatches& batches,
                         std::optional<std::uint32_t> asked) {
   BatchPacket sent{};
@@ -123,10 +146,6 @@ LoaderBatch parse_batch(std::string_view packet, const LoaderBatches& batches,
       .slot = sent.slot,
       .images = static_cast<std::int32_t>(std::min<std::uint32_t>(sent.images, kMostImages)),
       .begins_epoch = (sent.flags & kFirstOfEpoch) != 0};
-  static constexpr std::int64_t kMost = std::int64_t{1} << 50;  // 13 days; sums do not overflow
-  const auto duration = [](std::int64_t ns) {
-    return Nanoseconds(std::clamp<std::int64_t>(ns, 0, kMost));
-  };
   batch.other_bytes = std::clamp<std::int64_t>(sent.other_bytes, 0, std::int64_t{1} << 40);
   batch.getting = duration(sent.get_ns);
   batch.converting = duration(sent.convert_ns);

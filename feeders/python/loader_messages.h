@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -52,6 +53,9 @@ struct LoaderBatch {
   Nanoseconds pinning{};                 ///< in that process
 };
 
+/// What the code that loads samples has taken since the start, by its name.
+using CodeTimes = std::map<std::string, Nanoseconds>;
+
 // All throw DataError, ConfigError if the loader cannot be used, and what the packet says if it is
 // an error of the loader: DataError with a traceback, else ConfigError.
 
@@ -62,7 +66,10 @@ LoaderBatches parse_batches(std::string_view packet);
 /// The third packet: bytes from one slot of the shared memory to the next, at least those of a
 /// batch.
 std::size_t parse_memory(std::string_view packet, const LoaderBatches& batches);
-/// Every later packet. The batch is in slot `asked`.
+/// A later packet that has no batch; empty: it has one, or an error. Names have no control
+/// characters.
+std::optional<CodeTimes> parse_profile(std::string_view packet);
+/// Every other packet. The batch is in slot `asked`.
 LoaderBatch parse_batch(std::string_view packet, const LoaderBatches& batches,
                         std::optional<std::uint32_t> asked);
 

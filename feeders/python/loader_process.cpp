@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <penstock_feed_loader_py.h>
+#include <penstock_loading_profile_py.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -34,7 +35,7 @@ std::string shell_word(const std::string& text) {
 /// A descriptor of this process's memory that holds the child's program.
 FileDescriptor program_file() {
   FileDescriptor file(memfd_create("penstock-feed-loader", 0));
-  const std::string_view text = kFeedLoader;
+  const std::string text = std::string(kLoadingProfile).append(kFeedLoader);
   if (!file || write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
       lseek(file.get(), 0, SEEK_SET) != 0) {
     throw ConfigError(std::string("cannot hand the loader its program: ") + std::strerror(errno));
@@ -68,8 +69,9 @@ std::string command_of(const LoaderCommand& command, int program, int socket) {
          " -u -c 'import sys; exec(compile(open(int(sys.argv.pop(1))).read(), \"<penstock>\", "
          "\"exec\"))' " +
          std::to_string(program) + " " + std::to_string(socket) + " " + shell_word(command.loader) +
-         " " + shell_word(command.arguments) + " " + shell_word(command.part) + " " +
-         shell_word(command.pixels) + " " + shell_word(command.labels);
+         " " + shell_word(command.arguments) + " " + shell_word(command.part) +
+         (command.profiles ? " true " : " false ") + shell_word(command.pixels) + " " +
+         shell_word(command.labels);
 }
 
 }  // namespace
@@ -116,6 +118,10 @@ std::span<const std::byte> LoaderProcess::slot(std::uint32_t slot) const {
 std::optional<LoaderBatch> LoaderProcess::next() {
   const std::optional<Packet> packet = receive();
   if (!packet) return std::nullopt;
+  if (std::optional<CodeTimes> profile = parse_profile(packet->bytes)) {
+    profile_ = std::move(*profile);
+    return std::nullopt;
+  }
   const LoaderBatch batch = parse_batch(packet->bytes, batches_, asked_);
   asked_.reset();
   return batch;

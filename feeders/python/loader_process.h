@@ -33,6 +33,7 @@ struct LoaderCommand {
   /// NAME=VALUE,...: environment variables of the interpreter; the last of equal names counts.
   std::string environment;
   std::string part;  ///< "all", "handover", "collate" or "samples": what is done for each batch
+  bool profiles = false;       ///< says which code the time for samples goes to
   std::string pixels, labels;  ///< keys of the batch; empty: chosen by name and shape
   /// RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE of its environment.
   std::int32_t rank = 0, ranks = 1, local_rank = 0, local_ranks = 1;
@@ -60,6 +61,8 @@ class LoaderProcess {
   /// The next batch; empty: none is here yet. Does not block. Throws DataError with the traceback
   /// if the loader failed, or how its process ended.
   std::optional<LoaderBatch> next();
+  /// The newest profile, if the command asks for one.
+  const CodeTimes& profile() const noexcept { return profile_; }
   /// Asks for the loader's next batch, in this slot. The loader makes no batch that is not
   /// asked for, except for its first one, and may write to no other slot.
   void ask(std::uint32_t slot);
@@ -83,6 +86,7 @@ class LoaderProcess {
   std::unique_ptr<remote::ProducerProcess> process_;
   EventFd stopped_;
   LoaderBatches batches_;
+  CodeTimes profile_;
   std::shared_ptr<const net::MappedPool> pool_;
   std::size_t stride_ = 0;
   std::optional<std::uint32_t> asked_;  // the slot that the loader may write to

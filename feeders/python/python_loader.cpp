@@ -8,9 +8,11 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -29,13 +31,16 @@ constexpr OptionValue kParts[] = {
     {"samples", "PyTorch's DataLoader: samples are loaded, but not collated"},
 };
 
-constexpr std::array<OptionSpec, 11> options_with(std::string_view loader) {
+constexpr std::array<OptionSpec, 12> options_with(std::string_view loader) {
   return {{
       {"loader", loader, "what yields the batches: FILE.py:FUNCTION or MODULE:FUNCTION"},
       {"args", "", "arguments of the function, as Python values: 'workers=8,path=\"x\"'"},
       {"python", "python3", "interpreter that runs the loader, such as /path/to/venv/bin/python"},
       {"env", "", "environment variables of the loader: 'OMP_NUM_THREADS=1,MKL_NUM_THREADS=1'"},
       {"part", "all", "what is done for each batch", kParts},
+      {"profile", "false",
+       "PyTorch's DataLoader: counts the time of each transform and line of code that loads "
+       "samples"},
       {"start_timeout", "2min", "time for imports and the first batch"},
       {"batch", "", "shape of the loader's batches, NxHxWxC; default: asked from the loader"},
       {"pixels_key", "", "entry of the batch that has the pixels; default: by name and shape"},
@@ -67,6 +72,7 @@ LoaderCommand command_of(const Options& options, const DataPlan& data) {
           .arguments = options.text("args"),
           .environment = options.text("env"),
           .part = part_of(options),
+          .profiles = options.flag("profile"),
           .pixels = options.text("pixels_key"),
           .labels = options.text("labels_key"),
           .rank = data.rank,
@@ -207,6 +213,7 @@ class PythonLoader final : public Feeder {
       if (launch_ > Nanoseconds{}) launch(stop);
     }
     note_processors();
+    note_code();
   }
 
  private:
@@ -255,6 +262,8 @@ class PythonLoader final : public Feeder {
         if (batch->begins_epoch) epochs_.add();
         if (batch->images < spec_.images) partial_.add();
         account(*batch);
+        if (process_.profile().empty()) return batch;
+        count_code();
         return batch;
       }
       const Nanoseconds left = deadline - std::chrono::steady_clock::now();
@@ -327,6 +336,15 @@ class PythonLoader final : public Feeder {
     if (converting_.on && batch.waiting > Nanoseconds{}) converting_.wait_out.add(batch.waiting);
   }
 
+  /// Counts the time of each piece of code since the last profile.
+  void count_code() {
+    for (const auto& [name, time] : process_.profile()) {
+      Nanoseconds& before = code_times_[name];
+      if (time > before) probe_.counter("load_ns: " + name).add((time - before).count());
+      before = time;
+    }
+  }
+
   /// Says what is remarkable about the processor time that samples took.
   void note_processors() {
     constexpr double kSeveral = 1.25, kMostlyWaiting = 0.5;
@@ -342,6 +360,27 @@ class PythonLoader final : public Feeder {
       probe_.note("loading samples " + where + " computes for " + decimals(100 * used) +
                   " % of its time; the rest is a wait for storage, a lock or a free processor");
     }
+  }
+
+  /// Says which code loading samples spends most of its time in.
+  void note_code() {
+    constexpr std::size_t kMost = 4;
+    constexpr double kLeastPercent = 3;
+    Nanoseconds all{};
+    std::vector<std::pair<Nanoseconds, std::string_view>> largest;
+    for (const auto& [name, time] : code_times_) {
+      all += time;
+      largest.emplace_back(time, name);
+    }
+    std::ranges::sort(largest, std::greater());
+    if (largest.size() > kMost) largest.resize(kMost);
+    std::string text;
+    for (const auto& [time, name] : largest) {
+      const double percent = 100 * to_seconds(time) / to_seconds(all);
+      if (!(percent >= kLeastPercent)) break;
+      text += (text.empty() ? "" : ", ") + decimals(percent) + " % " + std::string(name);
+    }
+    if (!text.empty()) probe_.note("the time for samples is spent in: " + text);
   }
 
   /// Throws DataError if a label is out of range.
@@ -378,6 +417,7 @@ class PythonLoader final : public Feeder {
   StageCounters *loading_, *collating_, *queueing_, *pinning_;  // null: their times are not known
   StageCounters &getting_, &converting_;
   Nanoseconds loading_time_{}, loading_cpu_{};  // in the whole run
+  CodeTimes code_times_;                        // of the last profile
   std::shared_ptr<LoaderMemory> memory_;
   std::unique_ptr<MemoryPin> pin_;  // null: the device cannot read the shared memory
 };

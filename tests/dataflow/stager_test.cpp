@@ -4,8 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "dataflow/host_device.h"
@@ -125,6 +132,111 @@ TEST_F(StagerTest, KeepsABatchUntilItsStepIsLaunchedOrHasEnded) {
       std::move(read).release(*stream);
     }
     host.close();
+  }
+}
+
+/// A device whose streams do their work at the last moment: when a thread waits for one of their
+/// events, or another stream needs it. So an order that no event asks for is not kept.
+class LateDevice final : public Device {
+ public:
+  explicit LateDevice(Clock& clock) : memory_(clock) {}
+  Buffer allocate(std::size_t bytes, MemoryKind kind) override {
+    return memory_.allocate(bytes, kind);
+  }
+  std::unique_ptr<Stream> make_stream() override { return std::make_unique<LateStream>(); }
+  std::unique_ptr<Event> make_event() override { return std::make_unique<LateEvent>(); }
+
+ private:
+  /// What a stream has still to do. It outlives the stream. One mutex serves all streams, because
+  /// they wait for each other.
+  struct Work {
+    void add(std::function<void()> step) {
+      const std::lock_guard lock(mutex);
+      steps.push_back(std::move(step));
+    }
+    void run_to(std::size_t place) {
+      const std::lock_guard lock(mutex);
+      while (done < place) {
+        steps.front()();
+        steps.pop_front();
+        ++done;
+      }
+    }
+    inline static std::recursive_mutex mutex;
+    std::deque<std::function<void()>> steps;
+    std::size_t done = 0;
+  };
+  class LateEvent final : public Event {
+   public:
+    bool wait_until(Time) const override {
+      if (work) work->run_to(place);
+      return true;
+    }
+    Nanoseconds since(const Event&) const override { return {}; }
+    std::shared_ptr<Work> work;
+    std::size_t place = 0;
+  };
+  class LateStream final : public Stream {
+   public:
+    void record(Event& event) override {
+      const std::lock_guard lock(Work::mutex);
+      static_cast<LateEvent&>(event).work = work_;
+      static_cast<LateEvent&>(event).place = work_->done + work_->steps.size();
+    }
+    void wait_for(const Event& event) override {
+      const auto& late = static_cast<const LateEvent&>(event);
+      if (!late.work) return;
+      work_->add([work = late.work, place = late.place] { work->run_to(place); });
+    }
+    void copy(std::span<std::byte> to, std::span<const std::byte> from) override {
+      work_->add([to, from] { std::ranges::copy(from, to.begin()); });
+    }
+    std::unique_ptr<Program> capture(const std::function<void()>& enqueue) override {
+      return std::make_unique<Closure>(enqueue);
+    }
+    void* native() noexcept override { return nullptr; }
+
+   private:
+    const std::shared_ptr<Work> work_ = std::make_shared<Work>();
+  };
+
+  HostDevice memory_;
+};
+
+TEST_F(StagerTest, CopiesEachBatchWholeOnADeviceThatWorksAsLateAsItMay) {
+  constexpr std::int32_t kBatches = 12;
+  constexpr std::size_t kBytes = 54;
+  LateDevice late(clock_);
+  Device* const reader = &late;
+  BatchRing host(kSpec, 3, late, MemoryKind::pinned, std::span(&reader, 1), Order::relaxed, clock_);
+  BatchRing ring(kSpec, 2, late, MemoryKind::device, std::span(&reader, 1), Order::relaxed, clock_);
+  std::vector<std::vector<std::byte>> read(kBatches, std::vector<std::byte>(kBytes));
+  const auto stream = late.make_stream();
+  const auto done = late.make_event();
+  {
+    std::jthread staging([&] { Stager(host, 0, ring, late).run({}); });
+    std::jthread feeding([&] {
+      for (std::int32_t count = 0; count < kBatches; ++count) {
+        WriteLease lease = host.acquire({});
+        lease.await();
+        std::ranges::fill(lease.batch().pixels, static_cast<std::byte>(count));
+        std::move(lease).publish();
+      }
+      host.close();
+    });
+    for (std::vector<std::byte>& batch : read) {
+      ReadLease lease = ring.next(0, {});
+      ASSERT_TRUE(lease);
+      lease.await(*stream);
+      stream->copy(batch, lease.batch().pixels);
+      std::move(lease).release(*stream);
+    }
+  }
+  stream->record(*done);
+  done->wait_until(Time::max());
+  for (std::int32_t count = 0; count < kBatches; ++count) {
+    EXPECT_EQ(read[static_cast<std::size_t>(count)],
+              std::vector(kBytes, static_cast<std::byte>(count)));
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packets from the child process of a Python loader. The input's first byte chooses the packet: '0'
-// the start, '1' the first batch's shape, '2' the shared memory, '3' a batch. The rest is the
-// packet.
+// the start, '1' the first batch's shape, '2' the shared memory, '3' a batch, '4' a profile. The
+// rest is the packet.
 #include "feeders/python/loader_messages.h"
 #include "tests/fuzz/target.h"
 
@@ -51,6 +51,12 @@ std::size_t loader_packet(std::span<const std::byte> input) try {
     case '3':
       check_batch(python::parse_batch(packet, known, kSlot), known.images);
       ensure(!packet.starts_with("{\""), "a message taken for a batch");
+      return 1;
+    case '4':
+      for (const auto& [name, time] : python::parse_profile(packet).value_or(python::CodeTimes{})) {
+        ensure(name.find('\x1b') == name.npos, "a control character in a name");
+        ensure(time >= Nanoseconds{} && time < kLongest, "an impossible time");
+      }
       return 1;
     default:
       return 0;

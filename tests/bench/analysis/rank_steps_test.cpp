@@ -220,6 +220,13 @@ TEST(RankSteps, RanksThatDoNotWaitHaveTheRateOfTheTimeInWhichAllTrain) {
   EXPECT_TRUE(even.notes.empty());
 }
 
+TEST(RankSteps, AStepAcrossTheWindowsEdgeCountsInPart) {
+  // The window has the 60 steps of the first rank, and 17 1/7 of the second one.
+  const RunResult result = result_of(steps_apart({20ms, 70ms}, 60));
+  EXPECT_NEAR(result.window_s, 1.2, 1e-9);
+  EXPECT_NEAR(result.img_per_s, 8 / 0.020 + 8 / 0.070, 1e-9);
+}
+
 TEST(RankSteps, OfAnotherMachineBeginTheirLegsWithTheFirstProcess) {
   const RankSteps here = steps_apart({20ms, 20ms}, 10);
   RankSteps there = here;

@@ -201,6 +201,13 @@ TEST_F(DeliveryTest, AReceiverThatIsAlwaysBusyIsToBlameAndMoreOfThemHelp) {
             "--fake-location " + recommendations_.front().config.fake_location);
 }
 
+TEST_F(DeliveryTest, AReceiverThatIsBusierThanItWaitsDoesNotWaitForItsProducer) {
+  find({.receiving = 15, .unpacking = 15, .waits_in = 0.4});  // busy for 60 % of its time
+  EXPECT_EQ(bottleneck().workers, "receiver");
+  find({.receiving = 10, .unpacking = 10, .waits_in = 0.6});  // busy for 40 %
+  EXPECT_EQ(bottleneck().workers, "producer");
+}
+
 TEST_F(DeliveryTest, MoreReceiversTakeNoMoreThanOneThreadReceives) {
   find({.receiving = 40, .unpacking = 10, .waits_in = 0});
   ASSERT_EQ(recommendations_.size(), 1U);

@@ -165,9 +165,11 @@ TEST(Compare, SaysWhatElseChanged) {
   after.environment.date = "another day";
   after.rows.push_back(row_at("cpu", kSteady));
   SweepResult before = steady();
+  before.environment.libraries["libtcmalloc"] = "4";
   before.rows.push_back(row_at("host", kSteady));
   const Comparison comparison = compare(before, after, {});
-  EXPECT_EQ(comparison.environment, std::vector<std::string>{"kernel: Linux 6 -> Linux 7"});
+  EXPECT_EQ(comparison.environment, (std::vector<std::string>{"kernel: Linux 6 -> Linux 7",
+                                                              "libraries libtcmalloc: 4 -> none"}));
   EXPECT_EQ(comparison.unmatched,
             (std::vector<std::string>{"only after: cpu", "only before: host"}));
   EXPECT_EQ(comparison.rows.size(), 2U);

@@ -98,6 +98,8 @@ TEST(StepParts, OfASweepNameTheRowAndFitEightyColumns) {
   };
   EXPECT_TRUE(begins("gpu          step"));
   EXPECT_TRUE(begins("zmq-consume  input wait (starved)"));
+  sweep.rows[1].repetitions[0].result.status = Status::draining;
+  EXPECT_EQ(lines_of(parts_table(sweep)), lines) << "its steps are measured, too";
   for (const std::string& line : lines) EXPECT_LE(line.size(), 80U) << line;
 }
 

@@ -293,6 +293,25 @@ TEST_F(Checkpoints, TheNewestIsEvaluatedWithoutTraining) {
   EXPECT_TRUE(says(refusal(), "there is no checkpoint in --train-dir")) << refusal();
 }
 
+TEST_F(Checkpoints, AnEvaluationCropsAndFlipsNothingAtRandom) {
+  constexpr int kImages = 100;
+  for (int i = 0; i < kImages; ++i) {
+    folder_.write(fmt::format("data/val/class{}/{}.JPEG", i % kClasses, i),
+                  encode_jpeg(make_test_image(24, 20, 3, static_cast<std::uint64_t>(i))));
+  }
+  train("a", 5);
+  config_.fake_location = "queue";  // its training images are cropped and flipped
+  config_.eval = true;
+  std::set<double> accuracies;
+  for (const std::uint64_t seed : {1, 2, 3, 4}) {
+    config_.seed = seed;
+    const RunResult evaluated = run();
+    ASSERT_EQ(evaluated.exit_code, 0) << evaluated.reason;
+    accuracies.insert(evaluated.evaluations.at(0).top1);
+  }
+  EXPECT_EQ(accuracies.size(), 1U);
+}
+
 TEST_F(Checkpoints, DamagedOnesAreRefusedByName) {
   const std::string path = checkpoint_path(folder("a"), 4).string();
   const std::string flipped =

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "bench/statistics/distributions.h"
@@ -18,8 +20,9 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Times of about 20 with noise of +- `noise`, plus `transient` of the index.
 template <typename Transient>
-std::vector<double> make_times(std::size_t steps, double noise, Transient transient) {
-  Random random(11);
+std::vector<double> make_times(std::size_t steps, double noise, Transient transient,
+                               std::uint64_t seed = 11) {
+  Random random(seed);
   std::vector<double> times;
   for (std::size_t k = 0; k < steps; ++k) {
     times.push_back(20 + random.uniform(-noise, noise) + transient(static_cast<double>(k)));
@@ -156,6 +159,25 @@ TEST(Series, TheBootstrapOfAMeanIsNearTheIntervalOfAMean) {
   EXPECT_NEAR((drawn.low + drawn.high) / 2, drawn.value, 0.02);
   EXPECT_EQ(statistics::bootstrap_series(times, mean, 3, 1), drawn);
   EXPECT_NE(statistics::bootstrap_series(times, mean, 3, 2), drawn);
+}
+
+/// By Student's t of eight values; plain percentiles of the draws would be 23 % narrower.
+TEST(Series, TheBootstrapOfFewValuesIsAsWideAsTheirInterval) {
+  const auto mean = [](std::span<const double> values) {
+    return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  };
+  constexpr int kSeries = 50, kValues = 8;
+  double widths = 0;
+  for (std::uint64_t seed = 1; seed <= kSeries; ++seed) {
+    const auto times = make_times(kValues, 2, kNone, seed);
+    const double middle_of = mean(times);
+    double squares = 0;
+    for (const double time : times) squares += (time - middle_of) * (time - middle_of);
+    const double expected = statistics::student_t_quantile(0.975, kValues - 1) *
+                            std::sqrt(squares / (kValues - 1) / kValues);
+    widths += statistics::bootstrap_series(times, mean, 1, seed).half_width() / expected / kSeries;
+  }
+  EXPECT_NEAR(widths, 1, 0.08);
 }
 
 TEST(Series, TheBootstrapIsNotSureOfFewOrLongBlocks) {

@@ -322,6 +322,14 @@ TEST_P(DeliveryFault, MoreBadMessagesThanTheLimitEndTheRun) {
   EXPECT_TRUE(says(thrown_by<DataError>([&] { consumer.next(); }), "limit=1"));
 }
 
+TEST_P(DeliveryFault, ALimitOfNoneEndsTheRunWithTheFirstBadMessage) {
+  Receiving consumer(GetParam(), endpoint(), {BadSamplePolicy::Action::skip, 0});
+  Sending producer(GetParam(), endpoint());
+  producer.enter();
+  send_nonsense(producer);
+  EXPECT_TRUE(says(thrown_by<DataError>([&] { consumer.next(); }), "limit=0"));
+}
+
 TEST_P(DeliveryFault, AProducerOfBadMessagesAloneIsCutOffAndOthersGoOn) {
   Receiving consumer(GetParam(), endpoint());
   Sending bad(GetParam(), endpoint()), good(GetParam(), endpoint(), 8);
@@ -377,16 +385,20 @@ TEST_P(DeliveryFault, AProducerThatLeavesLosesNothingAndOthersGoOn) {
 }
 
 TEST_P(DeliveryFault, AStopEndsTheWaitForABatch) {
-  EXPECT_TRUE(is_prompt(500ms, [&] {
-    Receiving consumer(GetParam(), endpoint());
-    Sending producer(GetParam(), endpoint());
-    producer.enter();
-    producer.send_batch(0);
-    EXPECT_EQ(consumer.next(), 0U);
-    const auto took = consumer.stop();
-    EXPECT_EQ(consumer.next(), std::nullopt);
-    return took;
-  }));
+  for (const bool had_one : {false, true}) {
+    EXPECT_TRUE(is_prompt(500ms, [&] {
+      Receiving consumer(GetParam(), endpoint());
+      Sending producer(GetParam(), endpoint());
+      producer.enter();
+      if (had_one) {
+        producer.send_batch(0);
+        EXPECT_EQ(consumer.next(), 0U);
+      }
+      const auto took = consumer.stop();
+      EXPECT_EQ(consumer.next(), std::nullopt);
+      return took;
+    }));
+  }
 }
 
 TEST_P(DeliveryFault, AStopEndsTheWaitForAFullRing) {

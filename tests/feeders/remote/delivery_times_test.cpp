@@ -159,6 +159,16 @@ TEST(HandOffTimes, MediansAndFarQuantilesOfKnownSeries) {
   EXPECT_DOUBLE_EQ(summary.way_p99, 1e-9 * 7 * 990);
 }
 
+TEST(HandOffTimes, QuantilesAreTheNearestValuesAbove) {
+  remote::HandOffTimes times;
+  for (std::int64_t i = 1; i <= 5; ++i) {
+    const remote::FramedHeader header = begun_batch(1'000'000 * i, 2000 * i, 30 * i);
+    times.add(header, header.sent_ns + 7 * i, true);
+  }
+  EXPECT_DOUBLE_EQ(times.summary().making_median, 1e-9 * 2000 * 3);
+  EXPECT_DOUBLE_EQ(times.summary().making_p99, 1e-9 * 2000 * 5);
+}
+
 TEST(HandOffTimes, OtherClocksAreTakenBeyondTheShortestWay) {
   remote::HandOffTimes times;
   for (std::int64_t i = 1; i <= 101; ++i) {

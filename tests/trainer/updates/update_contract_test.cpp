@@ -2,7 +2,9 @@
 // Tests the contract that every update of the table must keep.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <future>
 #include <string>
 #include <vector>
@@ -42,19 +44,35 @@ class FixedGradients final : public Executable {
   ParameterSet set_;
 };
 
+/// Its memory holds NaN until it is written, as that of a GPU may.
+class UnwrittenMemory final : public Device {
+ public:
+  explicit UnwrittenMemory(Clock& clock) : host_(clock) {}
+  Buffer allocate(std::size_t bytes, MemoryKind kind) override {
+    Buffer memory = host_.allocate(bytes, kind);
+    std::ranges::fill(memory.bytes(), std::byte{0xff});
+    return memory;
+  }
+  std::unique_ptr<Stream> make_stream() override { return host_.make_stream(); }
+  std::unique_ptr<Event> make_event() override { return host_.make_event(); }
+
+ private:
+  HostDevice host_;
+};
+
 class UpdateContract : public ::testing::TestWithParam<const UpdateEntry*> {
  protected:
   const UpdateEntry& entry() const { return *GetParam(); }
   /// One rank's strategy with plain gradient descent at a rate of 1.
   struct Rank {
-    const Options no_options;
+    const Options options;
     std::unique_ptr<Collective> collective;
     std::unique_ptr<Optimizer> optimizer;
     std::unique_ptr<UpdateStrategy> strategy;
   };
   Rank make(collectives::ThreadsGroup& group, cluster::ModelStore& models, std::int32_t rank,
-            GradientReduction reduction) {
-    Rank made{Options(entry().name, entry().options, {}), group.join(rank), nullptr, nullptr};
+            GradientReduction reduction, const ComponentText& values = {}) {
+    Rank made{Options(entry().name, entry().options, values), group.join(rank), nullptr, nullptr};
     const Options sgd_options("sgd", {}, {});
     made.optimizer =
         make_host_optimizer({find_entry(optimizer_table(), "sgd"), sgd_options}, serial_for);
@@ -63,7 +81,7 @@ class UpdateContract : public ::testing::TestWithParam<const UpdateEntry*> {
                                 .optimizer = *made.optimizer,
                                 .reduction = reduction,
                                 .local_ranks = made.collective->world().size,
-                                .options = made.no_options,
+                                .options = made.options,
                                 .device = &device_};
     made.strategy = entry().make_reading == nullptr
                         ? entry().make(context)
@@ -76,7 +94,7 @@ class UpdateContract : public ::testing::TestWithParam<const UpdateEntry*> {
   }
 
   SteadyClock clock_;
-  HostDevice device_{clock_};
+  UnwrittenMemory device_{clock_};
 };
 
 TEST_P(UpdateContract, WeightsAreWhatItsAgreementSays) {
@@ -115,6 +133,24 @@ TEST_P(UpdateContract, WeightsAreWhatItsAgreementSays) {
   }
 }
 
+class RelaxedUpdate : public UpdateContract {};
+
+TEST_P(RelaxedUpdate, AppliesTheGradientsOfTheStepBefore) {
+  const std::vector<Device*> devices(1, &device_);
+  collectives::ThreadsGroup group(devices, clock_, {});
+  cluster::ThreadsModelStore models(devices, clock_, {});
+  const Rank made = make(group, models, 0, GradientReduction::sum,
+                         parse_component(std::string(entry().name) + ":consistency=relaxed"));
+  const std::unique_ptr<Stream> stream = device_.make_stream();
+  FixedGradients executable(0);
+  StepResult result;
+  made.strategy->start(executable, *stream);
+  made.strategy->finish_step(executable, *stream, result);
+  EXPECT_EQ(executable.weights(), (std::vector<float>{-1, -1, -1}));
+  made.strategy->finish_step(executable, *stream, result);
+  EXPECT_EQ(executable.weights(), (std::vector<float>{-2, -11, -101}));
+}
+
 TEST_P(UpdateContract, ARankThatEndsEarlyEndsAll) {
   Device* const devices[] = {&device_, &device_};
   std::stop_source stop;
@@ -141,6 +177,16 @@ TEST_P(UpdateContract, ARankThatEndsEarlyEndsAll) {
 std::vector<const UpdateEntry*> entries() {
   return {update_table().entries.begin(), update_table().entries.end()};
 }
+std::vector<const UpdateEntry*> entries_with_consistency() {
+  std::vector<const UpdateEntry*> all = entries();
+  std::erase_if(all, [](const UpdateEntry* entry) {
+    return std::ranges::find(entry->options, "consistency", &OptionSpec::name) ==
+           entry->options.end();
+  });
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(All, RelaxedUpdate, ::testing::ValuesIn(entries_with_consistency()),
+                         [](const auto& test) { return test_name(test.param->name); });
 INSTANTIATE_TEST_SUITE_P(All, UpdateContract, ::testing::ValuesIn(entries()),
                          [](const auto& test) { return test_name(test.param->name); });
 

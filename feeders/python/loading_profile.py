@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which code the time for samples goes to, in each process that loads them: exactly for the transforms and functions that a data
+set holds, by samples of the stack for the rest. Penstock puts this text before feed_loader.py if a run asks for the profile.
+"""
+import functools
+import json
+import linecache
+import mmap
+import os
+import struct
+import sys
+import sysconfig
+import threading
+import time
+import types
+
+FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial)
+FUNCTION_NAMES = ("loader", "transform", "target_transform", "function", "transform_fn")  # attributes that hold a data set's code
+LIBRARIES = tuple({os.path.realpath(sysconfig.get_paths()[name]) for name in ("stdlib", "platstdlib", "purelib", "platlib")} |
+                  {"<frozen"})
+
+
+def name_of(function):
+    """ "load_image", "<lambda> (train.py:31)" """
+    while isinstance(function, functools.partial):
+        function = function.func
+    name = getattr(function, "__qualname__", type(function).__name__).rpartition("<locals>.")[2]
+    code = getattr(function, "__code__", None)
+    return f"{name} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})" if code and name == "<lambda>" else name
+
+
+def is_library(path):
+    return path.startswith(LIBRARIES) or "site-packages" in path or "dist-packages" in path
+
+
+class LoadingProfile:
+    PERIOD = 0.01  # s between two samples of the stack
+    PUBLISH = 0.2  # s between two updates of the table
+    ROW, MOST_OBJECTS, MOST_NAMES, MOST_LENGTH = 16384, 500, 40, 80
+
+    def __init__(self, rows):
+        self.table = mmap.mmap(-1, rows * self.ROW)  # shared with forked workers; each writes to its own row
+        self.pid = None
+
+    # ---- in the process that loads samples
+
+    def begin(self, row, dataset):
+        """Before samples are loaded. `row` is this process's."""
+        if self.pid != os.getpid():
+            self.pid, self.row = os.getpid(), row
+            self.exact, self.sampled, self.total, self.published = {}, {}, 0, 0
+            self.open = []  # time of the calls inside each open call, innermost last
+            self.thread = threading.get_ident()
+            self.loading = False
+            self.wrap(dataset)
+            threading.Thread(target=self.sample, daemon=True).start()
+        self.loading = True
+
+    def end(self, wall):
+        self.loading = False
+        self.total += wall
+        now = time.monotonic()
+        if now - self.published > self.PUBLISH:
+            self.published = now
+            self.publish()
+
+    def publish(self):
+        text = json.dumps([self.total, self.largest(self.exact), self.largest(self.sampled)]).encode()
+        if len(text) + 4 <= self.ROW:
+            begin = self.row * self.ROW
+            self.table[begin:begin + 4] = struct.pack("<I", 0)  # not while it changes
+            self.table[begin + 4:begin + 4 + len(text)] = text
+            self.table[begin:begin + 4] = struct.pack("<I", len(text))
+
+    def largest(self, values):
+        names = sorted(values, key=values.get, reverse=True)[:self.MOST_NAMES]
+        return {name[:self.MOST_LENGTH]: values[name] for name in names}
+
+    def sample(self):
+        while True:
+            time.sleep(self.PERIOD)
+            if not self.loading or self.open:
+                continue
+            frame = sys._current_frames().get(self.thread)
+            name = self.place(frame) if frame and self.loading and not self.open else None
+            if name:
+                self.sampled[name] = self.sampled.get(name, 0) + 1
+
+    @staticmethod
+    def place(frame):
+        """ "data.py:31 image = image.resize(size)", or "PIL.Image.open" if no code of the user's is on the stack."""
+        innermost = None
+        while frame is not None:
+            code = frame.f_code
+            if code.co_filename == "<penstock>":
+                break
+            name = getattr(code, "co_qualname", code.co_name)
+            if not is_library(code.co_filename):
+                line = linecache.getline(code.co_filename, frame.f_lineno).strip() or name
+                return f"{os.path.basename(code.co_filename)}:{frame.f_lineno} {line}"
+            innermost = innermost or f"{frame.f_globals.get('__name__', '?')}.{name}"
+            frame = frame.f_back
+        return innermost
+
+    def wrap(self, dataset):
+        """Times the transforms in lists such as torchvision's Compose, and functions that the data set holds."""
+        seen, found, classes = set(), [dataset], set()
+        while found and len(seen) < self.MOST_OBJECTS:
+            item = found.pop(0)
+            if id(item) in seen or isinstance(item, (type, types.ModuleType, str, bytes, int, float)):
+                continue
+            seen.add(id(item))
+            if isinstance(item, (list, tuple)):
+                found.extend(item[:64])
+                continue
+            if isinstance(item, dict):
+                self.wrap_functions(item, item.__setitem__)
+                found.extend(list(item.values())[:64])
+                continue
+            held = getattr(item, "__dict__", None)
+            if not isinstance(held, dict) or type(item).__module__.partition(".")[0] in ("numpy", "pandas", "threading"):
+                continue
+            self.wrap_functions(held, functools.partial(object.__setattr__, item))
+            for name in ("transforms", "transform", "target_transform"):
+                parts = held.get(name, None)
+                parts = parts if isinstance(parts, (list, tuple)) else [parts]
+                classes.update(type(part) for part in parts if callable(part) and not isinstance(part, FUNCTIONS))
+                if isinstance(held.get(name), list):
+                    held[name][:] = [self.timed(part) if isinstance(part, FUNCTIONS) else part for part in parts]
+            found.extend(held.values())
+        for kind in classes:
+            if hasattr(kind.__call__, "penstock_timed"):
+                continue  # by a class from which it inherits
+            try:
+                kind.__call__ = self.timed_method(kind.__call__)
+            except TypeError:  # a class written in C
+                pass
+
+    def wrap_functions(self, held, assign):
+        for name in FUNCTION_NAMES:
+            if isinstance(held.get(name), FUNCTIONS) and not hasattr(held[name], "penstock_timed"):
+                try:
+                    assign(name, self.timed(held[name]))
+                except (AttributeError, TypeError):  # a class without places for it
+                    pass
+
+    def timed(self, function):
+        name = name_of(function)
+
+        @functools.wraps(function, ("__module__", "__name__", "__qualname__", "__doc__"), ())
+        def call(*positional, **named):
+            return self.call(name, function, positional, named)
+
+        call.penstock_timed = True
+        return call
+
+    def timed_method(self, method):
+        profile = self
+
+        def call(item, *positional, **named):
+            return profile.call(type(item).__name__, method, (item, *positional), named)
+
+        call.penstock_timed = True
+        return call
+
+    def call(self, name, function, positional, named):
+        """Counts the time of the call without that of timed calls inside it."""
+        if threading.get_ident() != self.thread or not self.loading:
+            return function(*positional, **named)
+        self.open.append(0)
+        begin = time.perf_counter_ns()
+        try:
+            return function(*positional, **named)
+        finally:
+            wall = time.perf_counter_ns() - begin
+            self.exact[name] = self.exact.get(name, 0) + wall - self.open.pop()
+            if self.open:
+                self.open[-1] += wall
+
+    # ---- in the process that asks for batches
+
+    def times(self, rows):
+        """ns by name, of all processes since their start."""
+        sums = {}
+        for row in range(rows):
+            begin = row * self.ROW
+            (size,) = struct.unpack_from("<I", self.table, begin)
+            try:
+                total, exact, sampled = json.loads(self.table[begin + 4:begin + 4 + size])
+            except ValueError:  # none, or it is changing
+                continue
+            rest, samples = max(0, total - sum(exact.values())), sum(sampled.values())
+            for name, count in sampled.items():
+                exact[name] = exact.get(name, 0) + rest * count // samples
+            for name, wall in exact.items():
+                sums[name] = sums.get(name, 0) + wall
+        return sums
