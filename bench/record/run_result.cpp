@@ -8,4 +8,12 @@ std::string_view to_string(Status status) {
   return kNames[static_cast<std::size_t>(status)];
 }
 
+std::string_view to_string(StageRole role) {
+  constexpr std::string_view kNames[] = {
+      "other",   "reads_storage", "decodes", "crops",    "draws", "receives",
+      "unpacks", "copies",        "loads",   "collates", "pins",  "asks",
+      "queues",  "produces",      "holds",   "carries",  "sends"};
+  return kNames[static_cast<std::size_t>(role)];
+}
+
 }  // namespace penstock

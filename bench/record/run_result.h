@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bench/config/run_config.h"
+#include "dataflow/probe.h"
 #include "trainer/metrics.h"
 
 namespace penstock {
@@ -17,6 +18,7 @@ namespace penstock {
 /// How a run ended, as reports spell it.
 enum class Status : std::uint8_t { ok, skipped, failed, partial, draining };
 std::string_view to_string(Status status);
+std::string_view to_string(StageRole role);
 
 /// One pass over the evaluation set.
 struct EvaluationReport {
@@ -33,6 +35,7 @@ struct EvaluationReport {
 struct StageUse {
   std::string name;     ///< "read", "decode", "receive", "unpack", "draw", "copy"
   std::string workers;  ///< what runs it; stages with the same workers share their time
+  StageRole role = StageRole::other;
   std::int32_t threads =
       1;                    ///< threads that may run it at once; the largest number is the workers'
   std::int64_t images = 0;  ///< images that passed the stage
