@@ -12,24 +12,25 @@
 namespace penstock::analysis {
 namespace {
 
-struct StageWork {
-  std::string_view stage, work;
-};
-constexpr std::array kStageWorks = {
-    StageWork{"load", "Loading samples in the loader"},
-    StageWork{"collate", "Collating samples in the loader"},
-    StageWork{"pin", "Pinning batches in the loader"},
-    StageWork{"get next", "The loader"},
-    StageWork{"decode", "JPEG decoding"},
-    StageWork{"read", "Reading files"},
-    StageWork{"draw", "Drawing random pixels"},
-    StageWork{"receive", "Receiving messages"},
-    StageWork{"unpack", "Unpacking messages"},
-    StageWork{"copy", "Copying batches to the device"},
-    StageWork{"produce", "The producer outside this run"},
-    StageWork{"carry", "The network between the producer and this run"},
-    StageWork{"send", "The producer or the network, outside this run,"},
-};
+/// In the order of StageRole; empty: reports say the stage's name.
+constexpr std::array<std::string_view, 17> kWorks = {
+    "",
+    "Reading files",
+    "JPEG decoding",
+    "Cropping stored pixels",
+    "Drawing pixels",
+    "Receiving messages",
+    "Unpacking messages",
+    "Copying batches to the device",
+    "Loading samples in the loader",
+    "Collating samples in the loader",
+    "Pinning batches in the loader",
+    "The loader",
+    "",
+    "The producer outside this run",
+    "",
+    "The network between the producer and this run",
+    "The producer or the network, outside this run,"};
 
 /// Workers that are idle for more than half of their time are no bottleneck.
 constexpr double kBusyPercent = 50;
@@ -64,9 +65,9 @@ std::int32_t threads_of(const std::vector<StageUse>& stages, const std::string& 
   return threads;
 }
 
-/// The stage whose work may wait for storage. The wall time of copies belongs to the device.
-bool reads(const StageUse& stage) { return stage.name == "read"; }
-bool copies(const StageUse& stage) { return stage.workers == "stager"; }
+/// Only reading may wait for storage. The wall time of copies belongs to the device.
+bool reads(const StageUse& stage) { return stage.role == StageRole::reads_storage; }
+bool copies(const StageUse& stage) { return stage.role == StageRole::copies; }
 
 /// Time in a stage without computing: waiting for a core or for storage.
 double idle_s(const StageUse& stage) { return std::max(0.0, stage.wall_s - stage.cpu_s); }
@@ -144,7 +145,8 @@ double capacity(const StageUse& stage, const WorkSum& work) {
 }
 
 StageFinding finding_of(const StageUse& stage, const WorkSum& work) {
-  StageFinding finding{.name = stage.name, .workers = stage.workers};
+  StageFinding finding{
+      .name = stage.name, .workers = stage.workers, .role = stage.role, .threads = stage.threads};
   const double bound = capacity(stage, work);
   if (bound < kUnbounded) finding.capacity_img_per_s = bound;
   if (const double all = threads_of(work.stages, stage.workers) * work.window_s; all > 0) {
@@ -228,7 +230,7 @@ std::optional<std::size_t> busiest(const std::vector<StageFinding>& stages, bool
 /// The stage that copies batches to devices.
 std::optional<std::size_t> copying(const std::vector<StageFinding>& stages) {
   for (std::size_t i = stages.size(); i-- > 0;) {
-    if (stages[i].workers == "stager") return i;
+    if (stages[i].role == StageRole::copies) return i;
   }
   return std::nullopt;
 }
@@ -273,7 +275,7 @@ void blame_producer(const WorkSum& work, const InputCostFinding& cost, Diagnosis
   find_next(work, std::nullopt, cost, diagnosis);
   if (diagnosis.next_bottleneck) ++*diagnosis.next_bottleneck;
   const StageUse& receiver = work.stages.front();
-  StageFinding producer{.name = "produce", .workers = "producer"};
+  StageFinding producer{.name = "produce", .workers = "producer", .role = StageRole::produces};
   producer.capacity_img_per_s =
       work.window_s > 0 ? static_cast<double>(receiver.images) / work.window_s : 0;
   producer.utilisation_percent = 100 - diagnosis.stages.front().waits_out_percent;
@@ -311,15 +313,14 @@ Diagnosis diagnose(const DiagnosisInput& input) {
   return diagnosis;
 }
 
-bool is_outside(const StageFinding& stage) {
-  return stage.workers == "producer" || stage.workers == "network";
+const StageFinding* find_stage(const Diagnosis& diagnosis, StageRole role) {
+  const auto found = std::ranges::find(diagnosis.stages, role, &StageFinding::role);
+  return found == diagnosis.stages.end() ? nullptr : &*found;
 }
 
 std::string work_of_stage(const StageFinding& stage) {
-  for (const StageWork& known : kStageWorks) {
-    if (known.stage == stage.name) return std::string(known.work);
-  }
-  return fmt::format("The stage '{}'", stage.name);
+  const std::string_view work = kWorks[static_cast<std::size_t>(stage.role)];
+  return work.empty() ? fmt::format("The stage '{}'", stage.name) : std::string(work);
 }
 
 }  // namespace penstock::analysis

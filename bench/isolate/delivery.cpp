@@ -92,9 +92,9 @@ RunDelivery delivery_of(const RunResult& result) {
   run.holding = fact(result, "socket_wait_window_mean_s");
   run.way = fact(result, "hand_off_window_mean_s");
   for (const StageUse& stage : result.stages) {
-    if (stage.workers == "stager" || !(messages > 0)) continue;
+    if (stage.role == StageRole::copies || !(messages > 0)) continue;
     // A receiver processes a message alone; decode threads share its images.
-    const bool shares = stage.workers != "receiver";
+    const bool shares = stage.workers != run.receiver.workers;
     run.taking += stage.wall_s / (shares ? threads_of(result, stage.workers) : 1) / messages;
   }
   if (!result.queues.empty()) {
@@ -190,10 +190,12 @@ void add_rungs(DeliveryFinding& found, const std::vector<RungFinding>& ladder, b
 void rename_outside(const DeliveryFinding& found, analysis::StageFinding& stage) {
   if (found.blame == Blame::network) {
     stage.name = "carry";
+    stage.role = StageRole::carries;
     stage.workers = "network";
     stage.capacity_img_per_s = found.came_img_per_s;
   } else if (found.blame == Blame::producer_or_network) {
     stage.name = "send";
+    stage.role = StageRole::sends;
   } else if (found.making_percent) {
     stage.utilisation_percent = stage.busy_percent = *found.making_percent;
   }
@@ -320,10 +322,10 @@ std::optional<DeliveryFinding> find_delivery(const Row& coupled,
   add_rungs(found, ladder, has_wire(coupled.config.fake_location));
   if (diagnosis.bottleneck) {
     analysis::StageFinding& stage = diagnosis.stages[*diagnosis.bottleneck];
-    if (analysis::is_outside(stage)) {
+    if (is_outside(stage.role)) {
       found.blame = outside_blame(found);
       rename_outside(found, stage);
-    } else if (stage.workers != "stager") {
+    } else if (stage.role != StageRole::copies) {
       found.blame = Blame::consumer;
     }
   }

@@ -108,8 +108,8 @@ class DeliveryRecommendations {
     if (has("credit") || has("encoded")) return;  // one thread; decoding has --feeder-threads
     double receiving_us = 0, copying_us = 0;
     for (const analysis::StageFinding& stage : ground_.diagnosis.stages) {
-      if (stage.workers != "receiver") continue;
-      (stage.name == "receive" ? receiving_us : copying_us) += stage.wall_us_per_image;
+      if (stage.role == StageRole::receives) receiving_us += stage.wall_us_per_image;
+      if (stage.role == StageRole::unpacks) copying_us += stage.wall_us_per_image;
     }
     if (!(receiving_us + copying_us > 0)) return;
     const double transport =

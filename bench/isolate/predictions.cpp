@@ -90,8 +90,10 @@ class Predictor {
   double replayed_ = 0, explained_ = 0, scale_ = 0;
 };
 
-/// The workers of a DataLoader, whose number is an argument of the user's loader.
-constexpr std::string_view kLoaderWorkers = "loader workers", kLoad = "load", kCollate = "collate";
+/// Work that more workers of a user's loader share.
+bool is_shared(const analysis::StageFinding& stage) {
+  return stage.role == StageRole::loads || stage.role == StageRole::collates;
+}
 
 std::string brings(double img_per_s, double now) {
   return fmt::format("about {:.0f} img/s, now {:.0f}", img_per_s, now);
@@ -108,7 +110,7 @@ class RecommendationList {
     if (evidence_.cost.verdict != statistics::Verdict::slower) return {};
     if (!diagnosis.bottleneck) {
       add_calmer_feeding();
-    } else if (analysis::is_outside(diagnosis.stages[*diagnosis.bottleneck])) {
+    } else if (is_outside(diagnosis.stages[*diagnosis.bottleneck].role)) {
       add_delivery();
     } else {
       add_delivery();
@@ -150,13 +152,16 @@ class RecommendationList {
   void add_workers() {
     const analysis::Diagnosis& diagnosis = evidence_.diagnosis;
     const analysis::StageFinding& narrow = diagnosis.stages[*diagnosis.bottleneck];
-    if (narrow.name != kLoad && narrow.name != kCollate) return;
-    const bool has_workers = narrow.workers == kLoaderWorkers;  // else the process that asks
-    const std::int32_t now = has_workers ? threads_of(narrow.workers) : 0;
+    if (!is_shared(narrow)) return;
+    // Without workers, the process that asks for batches does this work.
+    const analysis::StageFinding* const asks = analysis::find_stage(diagnosis, StageRole::asks);
+    const bool has_workers = asks == nullptr || asks->workers != narrow.workers;
+    const std::int32_t now = has_workers ? narrow.threads : 0;
     double seconds = 0;  // of one worker, for an image
     for (const analysis::StageFinding& stage : diagnosis.stages) {
-      const bool moves = stage.name == kLoad || stage.name == kCollate;
-      if (moves && stage.workers == narrow.workers) seconds += stage.wall_us_per_image / 1e6;
+      if (is_shared(stage) && stage.workers == narrow.workers) {
+        seconds += stage.wall_us_per_image / 1e6;
+      }
     }
     if (!(seconds > 0)) return;
     const double needed = std::ceil(predictor_.demand() * seconds);
@@ -168,14 +173,6 @@ class RecommendationList {
     add(rate, fmt::format("{} (now {})", change, now));
     recommendations_.back().change = change;
     recommendations_.back().config = settings_of(change, predictor_.config()).back().config;
-  }
-  std::int32_t threads_of(const std::string& workers) const {
-    for (const Repetition& repetition : evidence_.coupled.repetitions) {
-      for (const StageUse& stage : repetition.result.stages) {
-        if (stage.workers == workers) return stage.threads;
-      }
-    }
-    return 0;
   }
 
   /// Suggests another measured number of threads: the fewest that are about as good as the best.
@@ -217,7 +214,7 @@ class RecommendationList {
   void add_cheaper_stage() {
     const analysis::Diagnosis& diagnosis = evidence_.diagnosis;
     const analysis::StageFinding& stage = diagnosis.stages[*diagnosis.bottleneck];
-    const std::string means = stage.name == "decode"
+    const std::string means = stage.role == StageRole::decodes
                                   ? " (smaller files, queue:upsampling=plain, decoded beforehand)"
                                   : "";
     const double bound = predictor_.now() * diagnosis.gain_until_next;

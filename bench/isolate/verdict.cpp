@@ -118,7 +118,7 @@ std::string split_sentence(const analysis::InputCostFinding& cost) {
 std::string cause_sentence(const analysis::Diagnosis& found) {
   const analysis::StageFinding& stage = found.stages[*found.bottleneck];
   std::string text;
-  if (analysis::is_outside(stage)) {
+  if (is_outside(stage.role)) {
     text = fmt::format(
         "Its receiver waited for messages {:.0f} % of the time and had room for "
         "more: {:.0f} img/s came",
@@ -211,25 +211,22 @@ std::optional<double> mean_fact(const Row& row, const std::string& name) {
 
 /// What a loader's workers do, and which devices it would be fast enough for.
 std::string loader_sentence(const Isolation& found) {
-  const auto share = [&](std::string_view name) -> std::optional<double> {
-    for (const analysis::StageFinding& stage : found.diagnosis.stages) {
-      if (stage.name == name) return stage.utilisation_percent;
-    }
-    return std::nullopt;
-  };
+  const auto stage = [&](StageRole role) { return analysis::find_stage(found.diagnosis, role); };
   std::string text;
-  const std::optional<double> load = share("load"), collate = share("collate");
-  if (load && collate) {
+  const auto *const load = stage(StageRole::loads), *const collate = stage(StageRole::collates);
+  if (load != nullptr && collate != nullptr) {
     text = fmt::format("Of their time, {:.0f} % is loading samples and {:.0f} % collating them. ",
-                       *load, *collate);
+                       load->utilisation_percent, collate->utilisation_percent);
   }
   const Row& coupled = found.measurement.coupled();
   if (const auto queue_s = mean_fact(coupled, "worker_queue_window_mean_s")) {
-    const std::optional<double> pin = share("pin");
-    text += fmt::format(
-        "A batch took {} ms from its worker to the process that asks for it{}. ",
-        format_fixed(1e3 * *queue_s, 1),
-        pin ? fmt::format(", and pinning took {:.0f} % of its thread's time", *pin) : "");
+    const analysis::StageFinding* const pin = stage(StageRole::pins);
+    text +=
+        fmt::format("A batch took {} ms from its worker to the process that asks for it{}. ",
+                    format_fixed(1e3 * *queue_s, 1),
+                    pin == nullptr ? ""
+                                   : fmt::format(", and pinning took {:.0f} % of its thread's time",
+                                                 pin->utilisation_percent));
   }
   text += fmt::format("Alone it supplies {} img/s: a device that trains less does not wait.",
                       format_estimate(*found.supply_img_per_s, 0));

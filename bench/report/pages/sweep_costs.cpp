@@ -142,7 +142,7 @@ std::vector<Limit> limits_of(const SweepResult& sweep) {
     if (diagnosis && diagnosis->bottleneck) {
       const analysis::StageFinding& stage = diagnosis->stages[*diagnosis->bottleneck];
       limit.work = analysis::work_of_stage(stage);
-      limit.on_cores = !analysis::is_outside(stage) && stage.workers != "stager";
+      limit.on_cores = !is_outside(stage.role) && stage.role != StageRole::copies;
     }
     auto same = std::find_if(limits.begin(), limits.end(),
                              [&](const Limit& known) { return known.work == limit.work; });

@@ -31,10 +31,11 @@ struct Feed {
   std::string feeder = "zmq-consume:endpoint=ipc://feed";
 };
 
-StageUse stage(const char* name, const char* workers, double batches, double ms) {
+StageUse stage(const char* name, const char* workers, StageRole role, double batches, double ms) {
   const auto items = static_cast<std::int64_t>(batches);
   return {.name = name,
           .workers = workers,
+          .role = role,
           .images = items * kBatch,
           .items = items,
           .timed_items = items,
@@ -51,9 +52,9 @@ Row row_of(const Feed& feed) {
   result.window_s = kWindow;
   result.img_per_s = feed.batches_per_s * kBatch;
   result.step_ms.assign(100, 1e3 / feed.batches_per_s);
-  result.stages = {stage("receive", "receiver", batches, feed.receiving),
-                   stage("unpack", "receiver", batches, feed.unpacking),
-                   stage("copy", "stager", batches, 0.1)};
+  result.stages = {stage("receive", "receiver", StageRole::receives, batches, feed.receiving),
+                   stage("unpack", "receiver", StageRole::unpacks, batches, feed.unpacking),
+                   stage("copy", "stager", StageRole::copies, batches, 0.1)};
   result.stages[0].wait_in_s = feed.waits_in * kWindow;
   result.stages[1].wait_out_s = feed.waits_out * kWindow;
   QueueUse ring;
