@@ -45,9 +45,9 @@ class Warnings {
   }
 
   void few_blocks() {
-    if (found_.measurement.blocks >= kMinBlocks) return;
+    if (found_.blocks >= kMinBlocks) return;
     add(fmt::format("{}: fewer than {} support no verdict; give --budget about {:.0f}s",
-                    blocks_text(found_.measurement), kMinBlocks, wanted_budget_s()));
+                    blocks_text(found_), kMinBlocks, wanted_budget_s()));
   }
 
   void few_steps() {
@@ -186,6 +186,17 @@ class Warnings {
     }
   }
 
+  void few_ladder_blocks() {
+    if (found_.ladder.empty()) return;
+    const auto ceiling = found_.measurement.rungs.front().row;
+    const std::size_t blocks =
+        ceiling ? found_.measurement.sweep.rows[*ceiling].repetitions.size() : 0;
+    if (blocks >= kMinBlocks) return;
+    add(fmt::format(
+        "the ladder has {} block{}: fewer than {} are inconclusive; raise --ladder-budget", blocks,
+        blocks == 1 ? "" : "s", kMinBlocks));
+  }
+
   std::vector<std::string> take() { return std::move(sentences_); }
 
  private:
@@ -206,7 +217,7 @@ class Warnings {
 
   /// A budget that would probably suffice for enough blocks.
   double wanted_budget_s() const {
-    const auto blocks = static_cast<double>(std::max<std::size_t>(found_.measurement.blocks, 1));
+    const auto blocks = static_cast<double>(std::max<std::size_t>(found_.blocks, 1));
     return std::ceil(seconds(plan_.budget) * 1.3 * static_cast<double>(kWantedBlocks) / blocks);
   }
 
@@ -228,6 +239,7 @@ std::vector<std::string> find_warnings(const Isolation& found, const IsolatePlan
   warnings.unlike_runs();
   warnings.noise();
   warnings.inconsistencies();
+  warnings.few_ladder_blocks();
   return warnings.take();
 }
 
@@ -252,7 +264,62 @@ std::vector<const Row*> supplies_of(const Measurement& measurement) {
   return supplies;
 }
 
+EpochEdges epochs_of(const Row& row) {
+  std::vector<const RunResult*> runs;
+  for (const Repetition& repetition : row.repetitions) {
+    if (analysis::is_usable(repetition.result)) runs.push_back(&repetition.result);
+  }
+  return epoch_edges(runs);
+}
+
+/// Adds what causes the cost, and what would help.
+void add_causes(Isolation& found, const IsolatePlan& plan) {
+  const Row& coupled = found.measurement.coupled();
+  found.diagnosis = analysis::diagnose({.coupled = coupled,
+                                        .cost = *found.cost,
+                                        .has_producer = plan.has_producer,
+                                        .crowded = is_crowded(found.measurement)});
+  if (plan.has_producer) found.delivery = find_delivery(coupled, found.ladder, found.diagnosis);
+  found.predictions = predict({.ceiling = found.measurement.ceiling(),
+                               .coupled = coupled,
+                               .supplies = supplies_of(found.measurement),
+                               .cost = *found.cost,
+                               .diagnosis = found.diagnosis,
+                               .delivery = found.delivery,
+                               .margin = plan.targets.margin,
+                               .cores = plan.cores,
+                               .threads_matter = plan.threads_matter,
+                               .seed = plan.config.seed});
+}
+
+/// Adds what the settings and the verification show. The best setting replaces predicted changes,
+/// because the user did not ask for them.
+void add_trials(Isolation& found, const IsolatePlan& plan) {
+  const Measurement& measurement = found.measurement;
+  const double now = found.cost->coupled_img_per_s.value, margin = plan.targets.margin;
+  if (!measurement.settings.empty()) {
+    found.variation = find_variation(measurement.sweep, measurement.settings, now, margin);
+    std::vector<Recommendation>& recommendations = found.predictions.recommendations;
+    std::erase_if(recommendations, &can_be_tried);
+    if (auto best = recommendation_of(*found.variation, measurement.settings, now, margin)) {
+      recommendations.insert(recommendations.begin(), std::move(*best));
+    }
+  }
+  if (measurement.trial) {
+    found.verification = verification_of(measurement.sweep.rows[measurement.trial->before_row],
+                                         measurement.sweep.rows[measurement.trial->after_row], now,
+                                         measurement.trial->tried);
+  }
+}
+
 }  // namespace
+
+std::vector<BlockNoise> noise_of_blocks(const Measurement& measurement) {
+  std::vector<BlockNoise> noise = measurement.noise;
+  std::erase_if(noise,
+                [&](const BlockNoise& each) { return each.block >= measurement.measured_blocks; });
+  return noise;
+}
 
 bool is_crowded(const Measurement& measurement) {
   constexpr double kCrowdedPercent = 10;
@@ -263,47 +330,34 @@ bool is_crowded(const Measurement& measurement) {
   return 2 * crowded > static_cast<std::ptrdiff_t>(noise.size());
 }
 
-void analyse(Isolation& found, const IsolatePlan& plan) {
-  Measurement& measurement = found.measurement;
-  const Row& ceiling = measurement.ceiling();
-  const Row& coupled = measurement.coupled();
-  const std::vector<analysis::BlockPair> blocks = analysis::pair_blocks(ceiling, coupled);
-  measurement.blocks = blocks.size();
-  found.cost = analysis::find_cost(blocks, images_per_step(coupled), plan.targets);
-  if (measurement.waiting_row) {
-    const Row& waiting = measurement.sweep.rows[*measurement.waiting_row];
-    found.cost_if_waiting = analysis::find_cost(analysis::pair_blocks(ceiling, waiting),
-                                                images_per_step(waiting), plan.targets);
-  }
-  std::vector<const RunResult*> runs;
-  for (const Repetition& repetition : coupled.repetitions) {
-    if (analysis::is_usable(repetition.result)) runs.push_back(&repetition.result);
-  }
-  found.epochs = epoch_edges(runs);
+Isolation analyse(const Measurement& measurement, const IsolatePlan& plan) {
+  Isolation found;
+  found.measurement = measurement;
+  const SweepResult& sweep = measurement.sweep;
+  const Row &ceiling = measurement.ceiling(), &coupled = measurement.coupled();
+  const auto cost_of = [&](const Row& row) {
+    return analysis::find_cost(analysis::pair_blocks(ceiling, row), images_per_step(row),
+                               plan.targets);
+  };
+  found.blocks = analysis::pair_blocks(ceiling, coupled).size();
+  found.cost = cost_of(coupled);
+  if (measurement.waiting_row)
+    found.cost_if_waiting = cost_of(sweep.rows[*measurement.waiting_row]);
+  found.epochs = epochs_of(coupled);
   if (measurement.supply_row) {
-    found.supply_img_per_s = analysis::supply_of(measurement.sweep.rows[*measurement.supply_row]);
+    found.supply_img_per_s = analysis::supply_of(sweep.rows[*measurement.supply_row]);
+  }
+  if (!measurement.rungs.empty()) {
+    found.ladder = find_rungs(sweep, measurement.rungs, plan.targets);
+    found.ladder.front().row = measurement.ceiling_row;  // the same configuration, in other blocks
   }
   if (found.cost) {
-    found.diagnosis = analysis::diagnose({.coupled = coupled,
-                                          .cost = *found.cost,
-                                          .has_producer = plan.has_producer,
-                                          .crowded = is_crowded(measurement)});
-    if (plan.has_producer) {
-      found.delivery = find_delivery(coupled, found.ladder, found.diagnosis);
-    }
-    found.predictions = predict({.ceiling = ceiling,
-                                 .coupled = coupled,
-                                 .supplies = supplies_of(measurement),
-                                 .cost = *found.cost,
-                                 .diagnosis = found.diagnosis,
-                                 .delivery = found.delivery,
-                                 .margin = plan.targets.margin,
-                                 .cores = plan.cores,
-                                 .threads_matter = plan.threads_matter,
-                                 .seed = plan.config.seed});
+    add_causes(found, plan);
+    add_trials(found, plan);
   }
   found.warnings = find_warnings(found, plan);
   found.verdict = verdict_of(found, plan);
+  return found;
 }
 
 }  // namespace penstock::isolate

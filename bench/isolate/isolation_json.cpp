@@ -181,7 +181,7 @@ Json to_json(const Isolation& found) {
               {"verdict", found.verdict},
               {"doubts", found.warnings},
               {"cures", texts_of(found.predictions.recommendations)},
-              {"blocks", found.measurement.blocks},
+              {"blocks", found.blocks},
               {"measured_blocks", found.measurement.measured_blocks},
               {"stopped_because", found.measurement.stopped_because},
               {"ceiling_row", found.measurement.ceiling_row},

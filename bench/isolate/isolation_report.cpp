@@ -253,7 +253,7 @@ Document method(const Isolation& found) {
   std::string text = fmt::format(
       "{} of fresh processes in random order; ended because {}. Warm-up (MSER-5): {} of {} steps "
       "left out.",
-      blocks_text(found.measurement), found.measurement.stopped_because, dropped, kept + dropped);
+      blocks_text(found), found.measurement.stopped_because, dropped, kept + dropped);
   double steal = 0, foreign = 0;
   const std::vector<BlockNoise> noises = noise_of_blocks(found.measurement);
   for (const BlockNoise& noise : noises) {
@@ -313,7 +313,7 @@ Tiles rates_of(const Isolation& isolation) {
 }
 
 std::string basis_of(const Isolation& isolation) {
-  std::string text = blocks_text(isolation.measurement) + " of fresh processes in random order";
+  std::string text = blocks_text(isolation) + " of fresh processes in random order";
   if (!isolation.measurement.stopped_because.empty()) {
     text += "; ended because " + isolation.measurement.stopped_because;
   }

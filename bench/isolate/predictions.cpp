@@ -377,10 +377,4 @@ std::string sentence_of(const Verification& verification) {
       verification.error_percent);
 }
 
-std::string why_unverified(bool anything_helps, bool interrupted) {
-  if (interrupted) return "Nothing was tried: the measurement was interrupted.";
-  if (!anything_helps) return "Nothing was tried: no remedy is predicted to help.";
-  return "Nothing was tried: no remedy is possible on this machine.";
-}
-
 }  // namespace penstock::isolate

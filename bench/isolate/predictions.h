@@ -44,6 +44,10 @@ struct Recommendation {
   RunConfig config;      ///< the configuration with these flags
   double img_per_s = 0;  ///< predicted
 };
+/// Can it be tried on this machine?
+inline bool can_be_tried(const Recommendation& recommendation) {
+  return !recommendation.change.empty();
+}
 
 struct Predictions {
   std::vector<statistics::ScalingPoint> supply_curve;  ///< threads and their unconsumed rates
@@ -89,8 +93,5 @@ std::optional<Verification> verification_of(const Row& before, const Row& after,
                                             const Recommendation& recommendation);
 
 std::string sentence_of(const Verification& verification);
-
-/// Why no cure was tried. `anything_helps`: a recommendation was predicted.
-std::string why_unverified(bool anything_helps, bool interrupted);
 
 }  // namespace penstock::isolate

@@ -255,10 +255,26 @@ std::string crowded_sentence(const Measurement& measurement) {
       most);
 }
 
+/// What trying a recommendation showed, or why none was tried. Empty: the best of the user's
+/// settings is the present one.
+std::string trial_sentence(const Isolation& found) {
+  const Measurement& measurement = found.measurement;
+  if (found.verification) return sentence_of(*found.verification);
+  if (const auto& trial = measurement.trial) {
+    return fmt::format("Trying {} failed: {}.", trial->tried.change,
+                       measurement.sweep.rows[trial->after_row].reason);
+  }
+  if (measurement.interrupted) return "Nothing was tried: the measurement was interrupted.";
+  if (found.variation) return {};
+  return found.predictions.recommendations.empty()
+             ? "Nothing was tried: no remedy is predicted to help."
+             : "Nothing was tried: no remedy is possible on this machine.";
+}
+
 }  // namespace
 
-std::string blocks_text(const Measurement& found) {
-  const std::size_t all = std::max(found.measured_blocks, found.blocks);
+std::string blocks_text(const Isolation& found) {
+  const std::size_t all = std::max(found.measurement.measured_blocks, found.blocks);
   const std::string of_all = fmt::format("{} block{}", all, all == 1 ? "" : "s");
   return found.blocks == all ? of_all : fmt::format("{} of {}", found.blocks, of_all);
 }
@@ -310,6 +326,11 @@ std::vector<std::string> verdict_of(const Isolation& found, const IsolatePlan& p
   if (found.predictions.cores_per_device) {
     sentences.push_back(cores_sentence(found.predictions, found.cost->ceiling_img_per_s.value,
                                        plan.config.num_gpus));
+  }
+  if (found.variation) sentences.push_back(sentence_of(*found.variation, plan.targets.margin));
+  if (!plan.verify && plan.settings.empty()) return sentences;
+  if (std::string trial = trial_sentence(found); !trial.empty()) {
+    sentences.push_back(std::move(trial));
   }
   return sentences;
 }

@@ -202,7 +202,7 @@ inline isolate::Isolation make_isolation() {
   sweep.rows.push_back(make_long_row("queue", 27.55));
   summarise(sweep);
   isolation.measurement.coupled_row = 1;
-  isolation.measurement.blocks = isolation.measurement.measured_blocks = 5;
+  isolation.blocks = isolation.measurement.measured_blocks = 5;
   isolation.measurement.stopped_because = "the interval of the cost is within 1 % of the ceiling";
   for (std::size_t block = 0; block < 5; ++block) {
     isolate::BlockNoise noise;

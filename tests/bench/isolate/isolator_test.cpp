@@ -202,7 +202,7 @@ TEST_F(IsolatorTest, StopsOnceTheIntervalIsNarrowAndFiveBlocksAreThere) {
   machine_.noise = 0.001;
   plan_.budget = 10min;
   const isolate::Isolation& found = isolate();
-  EXPECT_EQ(found.measurement.blocks, isolate::kWantedBlocks);
+  EXPECT_EQ(found.blocks, isolate::kWantedBlocks);
   EXPECT_EQ(found.measurement.stopped_because, "the interval is within 1 %");
   EXPECT_LT(elapsed_s(), 60);
   EXPECT_EQ(found.measurement.noise.size(), isolate::kWantedBlocks);
@@ -216,7 +216,7 @@ TEST_F(IsolatorTest, KeepsToItsBudgetAndStillHasThreeBlocks) {
   };
   const isolate::Isolation& found = isolate();
   EXPECT_EQ(found.measurement.stopped_because, "the budget of 45 s ended");
-  EXPECT_GE(found.measurement.blocks, isolate::kMinBlocks);
+  EXPECT_GE(found.blocks, isolate::kMinBlocks);
   EXPECT_LE(elapsed_s(), 45 * 1.1);
 }
 
@@ -242,7 +242,7 @@ TEST_F(IsolatorTest, AStopKeepsTheBlocksThatAreThere) {
   stop_after_ = 3 + 5 * 4 + 2;  // a pilot, four blocks, and part of a block
   const isolate::Isolation& found = isolate();
   EXPECT_EQ(found.measurement.stopped_because, "it was interrupted");
-  EXPECT_GE(found.measurement.blocks, 4U);
+  EXPECT_GE(found.blocks, 4U);
   EXPECT_TRUE(found.cost);
 }
 
@@ -342,7 +342,7 @@ TEST_F(IsolatorTest, DamagedStepTimesAreNotUsed) {
     if (ran_.size() > 12) result.step_ms.front() = -1;
   };
   const isolate::Isolation& found = isolate();
-  EXPECT_LT(found.measurement.blocks, isolate::kMinBlocks);
+  EXPECT_LT(found.blocks, isolate::kMinBlocks);
   EXPECT_TRUE(mentions(found.warnings, "support no verdict"));
 }
 
