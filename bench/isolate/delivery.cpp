@@ -115,21 +115,21 @@ double mean_over(const std::vector<RunDelivery>& runs, const Value& value) {
 }
 
 template <typename Value>
-void add_part(DeliveryFinding& found, std::string name, std::string side,
+void add_part(DeliveryFinding& found, std::string name, Side side,
               const std::vector<RunDelivery>& runs, const Value& value) {
   std::vector<double> ms;
   for (const RunDelivery& run : runs) ms.push_back(1e3 * value(run));
-  found.parts.push_back({std::move(name), std::move(side), statistics::summarise_rounds(ms), 0});
+  found.parts.push_back({std::move(name), side, statistics::summarise_rounds(ms), 0});
 }
 
 void add_parts(DeliveryFinding& found, const std::vector<RunDelivery>& runs, bool begun) {
   if (found.timed) {
-    if (begun) add_part(found, "made", "producer", runs, [](auto& run) { return run.making; });
-    add_part(found, "ready, not sent", "producer", runs, [](auto& run) { return run.holding; });
-    add_part(found, "on its way", "network", runs, [](auto& run) { return run.way; });
+    if (begun) add_part(found, "made", Side::producer, runs, [](auto& run) { return run.making; });
+    add_part(found, "ready, not sent", Side::producer, runs, [](auto& run) { return run.holding; });
+    add_part(found, "on its way", Side::network, runs, [](auto& run) { return run.way; });
   }
-  add_part(found, "checked and copied", "consumer", runs, [](auto& run) { return run.taking; });
-  add_part(found, "in the ring", "consumer", runs, [](auto& run) { return run.in_ring; });
+  add_part(found, "checked and copied", Side::consumer, runs, [](auto& run) { return run.taking; });
+  add_part(found, "in the ring", Side::consumer, runs, [](auto& run) { return run.in_ring; });
   double whole = 0;
   for (const DeliveryPart& part : found.parts) whole += part.ms.value;
   for (DeliveryPart& part : found.parts) {
@@ -181,9 +181,9 @@ void add_rungs(DeliveryFinding& found, const std::vector<RungFinding>& ladder, b
   for (const RungFinding& rung : ladder) {
     if (!rung.unavailable.empty() || !rung.supply_img_per_s) continue;
     const bool is_theirs = !has_wire || !rung.own_producer;
-    if (rung.part == "network" && is_theirs)
+    if (rung.part == Side::network && is_theirs)
       found.transport_img_per_s = rung.supply_img_per_s->value;
-    if (rung.part == "consumer") found.consumer_img_per_s = rung.supply_img_per_s->value;
+    if (rung.part == Side::consumer) found.consumer_img_per_s = rung.supply_img_per_s->value;
   }
 }
 

@@ -41,8 +41,8 @@ constexpr std::string_view to_string(Blame blame) noexcept {
 
 /// What one side adds to the time from the start of work on a batch until a device takes it.
 struct DeliveryPart {
-  std::string name;         ///< "made"
-  std::string side;         ///< "producer", "network", "consumer"
+  std::string name;  ///< "made"
+  Side side = Side::none;
   statistics::Estimate ms;  ///< per batch, mean over the window
   double percent = 0;       ///< share of all parts
 };

@@ -114,11 +114,13 @@ document::Figure split_of(const Isolation& isolation) {
         split.starvation_ms, split.transfer_ms, split.interference_ms, split.residual_ms}});
 }
 
-/// Gives each part a style, so that neighbours differ.
-std::string_view looks_of(const DeliveryPart& part) {
-  if (part.side == "network") return "transfer";
-  if (part.side == "producer") return part.name == "made" ? "device" : "interference";
-  return part.name == "in the ring" ? "residual" : "gain";
+/// Gives part `i` a style, so that neighbours differ.
+std::string_view look_of(const std::vector<DeliveryPart>& parts, std::size_t i) {
+  const Side side = parts[i].side;
+  const bool is_last = i + 1 == parts.size() || parts[i + 1].side != side;  // of its side
+  if (side == Side::network) return "transfer";
+  if (side == Side::producer) return is_last ? "interference" : "device";
+  return is_last ? "residual" : "gain";
 }
 
 document::Figure delivery_of(const std::optional<DeliveryFinding>& found) {
@@ -126,9 +128,10 @@ document::Figure delivery_of(const std::optional<DeliveryFinding>& found) {
   if (!found) return figure;
   const DeliveryFinding& delivery = *found;
   std::vector<report::TimeShare> shares;
-  for (const DeliveryPart& part : delivery.parts) {
-    shares.push_back(
-        {fmt::format("{} ({})", part.name, part.side), part.ms, std::string(looks_of(part))});
+  for (std::size_t i = 0; i < delivery.parts.size(); ++i) {
+    const DeliveryPart& part = delivery.parts[i];
+    shares.push_back({fmt::format("{} ({})", part.name, to_string(part.side)), part.ms,
+                      std::string(look_of(delivery.parts, i))});
   }
   figure.caption = fmt::format(
       "What a batch went through, on average{}. A batch waits for the stage after it: that stage "

@@ -40,8 +40,8 @@ Table delivery_table(const std::optional<DeliveryFinding>& delivery) {
   if (!delivery || delivery->parts.empty()) return table;
   table.columns[2].name = fmt::format("ms ({})", ends_of(delivery->parts.front().ms));
   for (const DeliveryPart& part : delivery->parts) {
-    table.rows.push_back(
-        {part.name, part.side, format_estimate(part.ms, 2), format_fixed(part.percent, 0)});
+    table.rows.push_back({part.name, std::string(to_string(part.side)), format_estimate(part.ms, 2),
+                          format_fixed(part.percent, 0)});
   }
   return table;
 }

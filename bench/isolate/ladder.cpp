@@ -259,13 +259,8 @@ std::vector<RungFinding> find_rungs(const SweepResult& sweep, std::span<const La
   const Row* before = ceiling;
   for (const LadderRung& rung : rungs) {
     RungFinding& finding = findings.emplace_back();
-    finding.name = rung.name;
-    finding.adds = rung.adds;
-    finding.branch = rung.branch;
-    finding.part = rung.part;
-    finding.own_producer = rung.own_producer;
+    static_cast<RungFacts&>(finding) = rung;
     finding.row = rung.row.value_or(0);
-    finding.unavailable = rung.unavailable;
     const Row* const row = row_of(sweep, rung.row);
     if (finding.unavailable.empty() && row == nullptr) finding.unavailable = kBudgetEnded;
     if (finding.unavailable.empty()) finding.unavailable = why_not(rung, *row);

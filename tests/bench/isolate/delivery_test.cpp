@@ -97,7 +97,7 @@ class DeliveryTest : public testing::Test {
                                                           .cores = 2});
     return found_;
   }
-  void add_rung(const char* part, double img_per_s) {
+  void add_rung(isolate::Side part, double img_per_s) {
     isolate::RungFinding& rung = ladder_.emplace_back();
     rung.part = part;
     rung.supply_img_per_s = statistics::Estimate{img_per_s, img_per_s, img_per_s, 3};
@@ -141,7 +141,7 @@ TEST_F(DeliveryTest, PartsAreMeansOfABatchAndDepthsFollowByLittle) {
   EXPECT_NEAR(found.parts[0].ms.value, 90, 1e-9);
   EXPECT_NEAR(found.parts[1].ms.value, 5, 1e-9);
   EXPECT_NEAR(found.parts[2].ms.value, 10, 1e-9);
-  EXPECT_EQ(found.parts[2].side, "network");
+  EXPECT_EQ(found.parts[2].side, isolate::Side::network);
   EXPECT_NEAR(found.parts[3].ms.value, 1.92, 1e-9);  // received and copied
   EXPECT_NEAR(found.parts[4].ms.value, 25, 1e-9);    // 0.5 batches at 20 a second
   double percent = 0;
@@ -152,7 +152,7 @@ TEST_F(DeliveryTest, PartsAreMeansOfABatchAndDepthsFollowByLittle) {
 }
 
 TEST_F(DeliveryTest, ALinkThatIsTooSlowIsToBlameWhereProducersHaveBatchesReady) {
-  add_rung("consumer", 9000);
+  add_rung(isolate::Side::consumer, 9000);
   const isolate::DeliveryFinding& found =
       find({.producers = 1, .making = 5, .holding = 100, .way = 150, .bound_us = 35});
   EXPECT_EQ(found.blame, isolate::Blame::network);
@@ -221,10 +221,10 @@ TEST_F(DeliveryTest, WithoutTimesTheTransportsOwnRateMayTell) {
   EXPECT_TRUE(says(said(), "use the format framed"));
   EXPECT_EQ(bottleneck().name, "send");
   EXPECT_EQ(found_.parts.size(), 2U) << "what this process sees itself";
-  add_rung("network", 1.5 * 1280);
+  add_rung(isolate::Side::network, 1.5 * 1280);
   EXPECT_EQ(find({.timed = false}).blame, isolate::Blame::producer_or_network);
   ladder_.clear();
-  add_rung("network", 5 * 1280);
+  add_rung(isolate::Side::network, 5 * 1280);
   EXPECT_EQ(find({.timed = false}).blame, isolate::Blame::producer);
   EXPECT_TRUE(says(said(), "the transport alone carries 6400"));
   ASSERT_FALSE(recommendations_.empty());
@@ -234,7 +234,7 @@ TEST_F(DeliveryTest, WithoutTimesTheTransportsOwnRateMayTell) {
 
 TEST_F(DeliveryTest, ATransportWithoutTheirWireTellsNothingOfTheProducers) {
   const Feed feed{.timed = false, .feeder = "zmq-consume:endpoint=tcp://0.0.0.0:5555"};
-  add_rung("network", 5 * 1280);
+  add_rung(isolate::Side::network, 5 * 1280);
   EXPECT_EQ(find(feed).blame, isolate::Blame::producer);
   ladder_.back().own_producer = true;
   EXPECT_EQ(find(feed).blame, isolate::Blame::producer_or_network);
