@@ -16,4 +16,9 @@ std::string_view to_string(StageRole role) {
   return kNames[static_cast<std::size_t>(role)];
 }
 
+std::optional<double> fact_of(const RunResult& result, const std::string& name) {
+  const auto found = result.facts.find(name);
+  return found == result.facts.end() ? std::nullopt : std::optional(found->second);
+}
+
 }  // namespace penstock

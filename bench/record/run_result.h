@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -144,5 +145,8 @@ struct RunResult {
   double process_cpu_s = 0, staging_cpu_s = 0;  ///< CPU time spent in the window
   RankSteps rank_steps;                         ///< of this process; not in records
 };
+
+/// A fact of the run; none: the run does not have it.
+std::optional<double> fact_of(const RunResult& result, const std::string& name);
 
 }  // namespace penstock
