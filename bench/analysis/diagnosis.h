@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/analysis/cost.h"
@@ -62,6 +63,13 @@ struct DiagnosisInput {
 /// more than half of their time. If the receiver waits for messages more than it works or waits for
 /// room, its producer is the bottleneck, and the producer becomes an additional first stage.
 Diagnosis diagnose(const DiagnosisInput& input);
+
+/// Shares of the time of some workers, over all their stages, in per cent.
+struct WorkersUse {
+  double works = 0;
+  double waits_in = 0, waits_out = 0;  ///< no input from upstream; no room downstream
+};
+WorkersUse use_of(const std::vector<StageFinding>& stages, std::string_view workers);
 
 /// The first stage with this role; null: there is none.
 const StageFinding* find_stage(const Diagnosis& diagnosis, StageRole role);
