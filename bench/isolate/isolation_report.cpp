@@ -280,7 +280,6 @@ std::string_view tone_of(const std::optional<analysis::InputCostFinding>& cost) 
 Verdict answer_of(const Isolation& found) {
   Verdict verdict{.answers = true};
   for (const std::string& sentence : found.verdict) verdict.lines.push_back({"open", sentence});
-  if (verdict.lines.empty()) verdict.lines.push_back({"open", "Nothing could be concluded."});
   verdict.lines.front().tone = tone_of(found.cost);
   return verdict;
 }

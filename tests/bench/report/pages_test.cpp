@@ -251,13 +251,6 @@ TEST(IsolationPage, ShowsWhatRungsLackAndThatSomeTakeLess) {
   EXPECT_TRUE(says(page, "class=\"gain\""));
 }
 
-TEST(IsolationPage, DoesWithNothing) {
-  const std::string page = page_of(isolate::Isolation{});
-  EXPECT_TRUE(says(page, "Nothing could be concluded."));
-  EXPECT_EQ(count(page, "<svg"), 0U);
-  EXPECT_TRUE(page.ends_with("</html>\n"));
-}
-
 TEST(IsolationPage, HasNoNan) {
   isolate::Isolation isolation = make_isolation();
   isolation.cost->split.total_ms.high = std::numeric_limits<double>::infinity();
