@@ -179,24 +179,30 @@ std::size_t Isolator::append(const Phase& phase, IsolateListener& listener,
   return first_row;
 }
 
-const SweepResult& Isolator::pilot(std::span<const PlannedRun> runs, double budget_s,
-                                   IsolateListener& listener, const std::stop_token& stop) {
+Isolator::Pilot Isolator::pilot(std::span<const PlannedRun> runs, double budget_s,
+                                IsolateListener& listener, const std::stop_token& stop) {
+  const Time began = clock_.now();
   Phase phase{.name = "pilot", .configs = {}, .seconds = budget_s, .blocks = 1, .kept = false};
   for (const PlannedRun& run : runs) {
     phase.configs.push_back(with_steps(run.config, kPilotSteps, kPilotWarmup));
   }
-  return measure(phase, listener, stop);
+  Pilot pilot{.sweep = measure(phase, listener, stop), .times = {}};
+  for (std::size_t i = 0; i < pilot.sweep.rows.size(); ++i) {
+    const Row& row = pilot.sweep.rows[i];
+    pilot.times.push_back(has_rate(row) ? pilot_time(row.repetitions.front().result, wall_s_[i])
+                                        : PilotTime{});
+  }
+  pilot.left_s = std::max(0.0, budget_s - seconds(clock_.now() - began));
+  return pilot;
 }
 
-/// Returns zeros for rows that did not run or did not end.
-std::vector<PilotTime> Isolator::times_of(const SweepResult& pilot) const {
-  std::vector<PilotTime> times;
-  for (std::size_t i = 0; i < pilot.rows.size(); ++i) {
-    times.push_back(has_rate(pilot.rows[i])
-                        ? pilot_time(pilot.rows[i].repetitions.front().result, wall_s_[i])
-                        : PilotTime{});
+void Isolator::add_runs(Phase& phase, std::span<const PlannedRun> runs,
+                        std::span<const PilotTime> times) const {
+  const std::vector<std::int64_t> steps = plan_steps(runs, times, phase.seconds);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const std::int64_t window = plan_.steps > 0 ? plan_.steps : steps[i];
+    phase.configs.push_back(with_steps(runs[i].config, window, kWarmupSteps));
   }
-  return times;
 }
 
 void Isolator::measure_blocks(IsolateListener& listener, const std::stop_token& stop) {
@@ -205,32 +211,25 @@ void Isolator::measure_blocks(IsolateListener& listener, const std::stop_token& 
   const bool waits = runs.size() > 3 && runs[3].rung == Rung::waiting;
   const std::size_t piloted = waits ? 4 : 3;
   const double budget_s = seconds(plan_.budget);
-  const Time began = clock_.now();
   measured_.ceiling_row = 0;
   measured_.coupled_row = 1;
-  const SweepResult& first = pilot(std::span(runs).first(piloted), budget_s, listener, stop);
-  if (!has_rate(first.rows[0]) || !has_rate(first.rows[1])) {
-    append_sweep(measured_.sweep, first);  // the pilot's runs say why
+  Pilot first = pilot(std::span(runs).first(piloted), budget_s, listener, stop);
+  if (!has_rate(first.sweep.rows[0]) || !has_rate(first.sweep.rows[1])) {
+    append_sweep(measured_.sweep, first.sweep);  // the pilot's runs say why
     measured_.stopped_because = stop.stop_requested() ? "it was interrupted" : "a run failed";
     return;
   }
-  std::vector<PilotTime> times = times_of(first);
   for (std::size_t i = piloted; i < runs.size(); ++i) {
-    PilotTime time = times[2];
+    PilotTime time = first.times[2];
     time.step_s *=
         static_cast<double>(runs[2].config.feeder_threads) / runs[i].config.feeder_threads;
-    times.push_back(time);
+    first.times.push_back(time);
   }
-  const double left_s = std::max(0.0, budget_s - seconds(clock_.now() - began));
-  const std::vector<std::int64_t> steps = plan_steps(runs, times, left_s);
   Phase phase{.name = "blocks",
               .configs = {},
-              .seconds = left_s,
+              .seconds = first.left_s,
               .enough = [this](const SweepResult& sweep) { return enough(sweep); }};
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    const std::int64_t window = plan_.steps > 0 ? plan_.steps : steps[i];
-    phase.configs.push_back(with_steps(runs[i].config, window, kWarmupSteps));
-  }
+  add_runs(phase, runs, first.times);
   append(phase, listener, stop);
   measured_.measured_blocks = measured_.sweep.rounds.size();
   measured_.supply_row = 2;
@@ -274,16 +273,13 @@ void Isolator::climb(IsolateListener& listener, const std::stop_token& stop) {
     rung.row = plan_run(rung.config, Rung::step);
     if (!rung.is_ceiling) rung.supply_row = plan_run(supply_config(rung.config), Rung::supply);
   }
-  const double budget_s = seconds(plan_.ladder_budget);
-  const Time began = clock_.now();
-  const SweepResult& first = pilot(runs, budget_s, listener, stop);
+  const Pilot first = pilot(runs, seconds(plan_.ladder_budget), listener, stop);
   if (stop.stop_requested()) return;
-  const double left_s = std::max(0.0, budget_s - seconds(clock_.now() - began));
-  std::vector<std::int64_t> steps = plan_steps(runs, times_of(first), left_s);
-  Phase phase{.name = "ladder", .configs = {}, .seconds = left_s};
+  const std::vector<std::int64_t> steps = plan_steps(runs, first.times, first.left_s);
+  Phase phase{.name = "ladder", .configs = {}, .seconds = first.left_s};
   for (LadderRung& rung : rungs) {
     if (!rung.row) continue;
-    const Row& piloted = first.rows[*rung.row];
+    const Row& piloted = first.sweep.rows[*rung.row];
     if (!has_rate(piloted)) {
       rung.unavailable = piloted.repetitions.empty() && piloted.unavailable.empty()
                              ? kBudgetEnded
@@ -310,29 +306,22 @@ void Isolator::vary(IsolateListener& listener, const std::stop_token& stop) {
   std::vector<PlannedRun> runs;
   for (const Setting& setting : settings) runs.push_back({setting.config, Rung::coupled});
   const double budget_s = (1 - kVerifyVaryShare) * seconds(plan_.vary_budget);
-  const Time began = clock_.now();
-  const SweepResult& first = pilot(runs, budget_s, listener, stop);
+  const Pilot first = pilot(runs, budget_s, listener, stop);
   if (stop.stop_requested()) return;
-  const double left_s = std::max(0.0, budget_s - seconds(clock_.now() - began));
-  const std::vector<PilotTime> times = times_of(first);
   std::vector<PlannedRun> possible;
   std::vector<PilotTime> times_of_possible;
   for (std::size_t i = 0; i < settings.size(); ++i) {
-    if (has_rate(first.rows[i])) {
+    const Row& row = first.sweep.rows[i];
+    if (has_rate(row)) {
       settings[i].row = measured_.sweep.rows.size() + possible.size();
       possible.push_back(runs[i]);
-      times_of_possible.push_back(times[i]);
+      times_of_possible.push_back(first.times[i]);
     } else {
-      const Row& row = first.rows[i];
       settings[i].unavailable = row.repetitions.empty() ? kBudgetEnded : row.reason;
     }
   }
-  const std::vector<std::int64_t> steps = plan_steps(possible, times_of_possible, left_s);
-  Phase phase{.name = "settings", .configs = {}, .seconds = left_s};
-  for (std::size_t i = 0; i < possible.size(); ++i) {
-    const std::int64_t window = plan_.steps > 0 ? plan_.steps : steps[i];
-    phase.configs.push_back(with_steps(possible[i].config, window, kWarmupSteps));
-  }
+  Phase phase{.name = "settings", .configs = {}, .seconds = first.left_s};
+  add_runs(phase, possible, times_of_possible);
   append(phase, listener, stop);
   for (Setting& setting : settings) {
     if (setting.row) setting.config = measured_.sweep.rows[*setting.row].config;

@@ -52,10 +52,18 @@ class Isolator {
   /// Measures the phase and appends its rows to those of earlier phases. Returns the index of the
   /// first.
   std::size_t append(const Phase& phase, IsolateListener& listener, const std::stop_token& stop);
-  /// Makes short runs, which are no results. Returns their sweep, in the order of `runs`.
-  const SweepResult& pilot(std::span<const PlannedRun> runs, double budget_s,
-                           IsolateListener& listener, const std::stop_token& stop);
-  std::vector<PilotTime> times_of(const SweepResult& pilot) const;
+  /// Short runs, which are no results. Rows and times are in the order of the runs; times are zeros
+  /// for runs without a rate.
+  struct Pilot {
+    const SweepResult& sweep;
+    std::vector<PilotTime> times;
+    double left_s = 0;  ///< of the budget
+  };
+  Pilot pilot(std::span<const PlannedRun> runs, double budget_s, IsolateListener& listener,
+              const std::stop_token& stop);
+  /// Adds the runs to the phase, with windows that fit into its time.
+  void add_runs(Phase& phase, std::span<const PlannedRun> runs,
+                std::span<const PilotTime> times) const;
   void measure_blocks(IsolateListener& listener, const std::stop_token& stop);
   bool enough(const SweepResult& sweep);
   void climb(IsolateListener& listener, const std::stop_token& stop);

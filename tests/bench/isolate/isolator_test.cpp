@@ -193,8 +193,7 @@ TEST_F(IsolatorTest, FourThreadCountsTellThatADemandIsNotReachable) {
   EXPECT_TRUE(mentions(found.verdict, "not reachable with any number of cores"));
 }
 
-// ---- budget and stop rules
-// ------------------------------------------------------------------------
+// ---- budget and stop rules ----------------------------------------------------------------------
 
 TEST_F(IsolatorTest, StopsOnceTheIntervalIsNarrowAndFiveBlocksAreThere) {
   machine_.device_ms = 5;
@@ -254,8 +253,7 @@ TEST_F(IsolatorTest, AStopInThePilotLeavesNoAnswer) {
   EXPECT_NE(found.verdict.front().find("There is no answer"), std::string::npos);
 }
 
-// Isolating a simulated machine: verification of a recommendation, and runs that fail or do not
-// compare.
+// ---- verification, and runs that fail or do not compare -----------------------------------------
 
 TEST_F(IsolatorTest, VerifyTriesMoreThreadsAndAgrees) {
   plan_.verify = true;
