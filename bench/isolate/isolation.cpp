@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 #include <string_view>
@@ -51,28 +52,21 @@ class Warnings {
   }
 
   void few_steps() {
-    for (const Row* each : {&found_.measurement.ceiling(), &coupled()}) {
-      const Row& row = *each;
+    for (const Row* row : both()) {
       std::size_t least = kFewSteps;
-      for (const Repetition& repetition : row.repetitions) {
-        if (analysis::is_usable(repetition.result)) {
-          least = std::min(least, analysis::steady_state(repetition.result).steps);
-        }
-      }
+      for (const auto& run : analysis::steady_runs(*row)) least = std::min(least, run.steps);
       if (least >= kFewSteps) continue;
       add(
           fmt::format("runs of {} kept only {} steps after warm-up; expected at least {}: give "
                       "--budget more, or --num-batches",
-                      feeder_label(row.config), least, kFewSteps));
+                      feeder_label(row->config), least, kFewSteps));
     }
   }
 
   void reserves() {
     constexpr double kMatters = 0.02;
     double hidden = 0;
-    for (const Repetition& repetition : coupled().repetitions) {
-      if (!analysis::is_usable(repetition.result)) continue;
-      const analysis::SteadyRun run = analysis::steady_state(repetition.result);
+    for (const analysis::SteadyRun& run : analysis::steady_runs(coupled())) {
       hidden = std::max(hidden, run.kept_up_ms / run.step_ms - 1);
     }
     if (hidden <= kMatters) return;
@@ -84,35 +78,29 @@ class Warnings {
   }
 
   void drift() {
-    for (const Row* each : {&found_.measurement.ceiling(), &coupled()}) {
-      const Row& row = *each;
-      std::size_t drifting = 0, runs = 0;
+    for (const Row* row : both()) {
+      const std::vector<analysis::SteadyRun> runs = analysis::steady_runs(*row);
+      std::size_t drifting = 0;
       double most = 0;
-      for (const Repetition& repetition : row.repetitions) {
-        if (!analysis::is_usable(repetition.result)) continue;
-        const analysis::SteadyRun run = analysis::steady_state(repetition.result);
-        ++runs;
-        drifting += run.drifting ? 1 : 0;
-        if (run.drifting && std::abs(run.drift_percent) > std::abs(most)) most = run.drift_percent;
+      for (const analysis::SteadyRun& run : runs) {
+        if (!run.drifting) continue;
+        ++drifting;
+        if (std::abs(run.drift_percent) > std::abs(most)) most = run.drift_percent;
       }
-      if (2 * drifting <= runs) continue;
+      if (2 * drifting <= runs.size()) continue;
       add(
           fmt::format("step times of {} still drifted ({:+.1f} % over a window) in {} of {} runs: "
                       "a steady state was not reached; measure longer (--num-batches)",
-                      feeder_label(row.config), most, drifting, runs));
+                      feeder_label(row->config), most, drifting, runs.size()));
     }
   }
 
   void split() {
-    const bool known = std::all_of(coupled().repetitions.begin(), coupled().repetitions.end(),
-                                   [](const Repetition& each) {
-                                     return !analysis::is_usable(each.result) ||
-                                            analysis::steady_state(each.result).split_known;
-                                   });
-    if (!known) {
-      add("runs did not record what their devices waited for: starvation and transfer are in the "
-          "residual");
+    if (std::ranges::all_of(analysis::steady_runs(coupled()), &analysis::SteadyRun::split_known)) {
+      return;
     }
+    add("runs did not record what their devices waited for: starvation and transfer are in the "
+        "residual");
   }
 
   void unlike_runs() {
@@ -201,6 +189,7 @@ class Warnings {
 
  private:
   const Row& coupled() const { return found_.measurement.coupled(); }
+  std::array<const Row*, 2> both() const { return {&found_.measurement.ceiling(), &coupled()}; }
 
   /// The cost in quiet blocks, if there are enough of them.
   std::string without(const std::vector<std::size_t>& noisy) const {
@@ -243,35 +232,6 @@ std::vector<std::string> find_warnings(const Isolation& found, const IsolatePlan
   return warnings.take();
 }
 
-/// Returns the rows of the coupled row's feeder without a trainer, by threads, ascending; one row
-/// for each number of threads, the first in the sweep.
-std::vector<const Row*> supplies_of(const Measurement& measurement) {
-  const RunConfig& coupled = measurement.coupled().config;
-  std::vector<const Row*> supplies;
-  for (const Row& row : measurement.sweep.rows) {
-    RunConfig like = supply_config(coupled);
-    like.feeder_threads = row.config.feeder_threads;
-    like.num_batches = row.config.num_batches;
-    like.num_warmup_batches = row.config.num_warmup_batches;
-    if (row.config == like && analysis::supply_of(row)) supplies.push_back(&row);
-  }
-  const auto threads = [](const Row* row) { return row->config.feeder_threads; };
-  std::stable_sort(supplies.begin(), supplies.end(),
-                   [&](const Row* a, const Row* b) { return threads(a) < threads(b); });
-  const auto repeated = std::unique(supplies.begin(), supplies.end(),
-                                    [&](auto* a, auto* b) { return threads(a) == threads(b); });
-  supplies.erase(repeated, supplies.end());
-  return supplies;
-}
-
-EpochEdges epochs_of(const Row& row) {
-  std::vector<const RunResult*> runs;
-  for (const Repetition& repetition : row.repetitions) {
-    if (analysis::is_usable(repetition.result)) runs.push_back(&repetition.result);
-  }
-  return epoch_edges(runs);
-}
-
 /// Adds what causes the cost, and what would help.
 void add_causes(Isolation& found, const IsolatePlan& plan) {
   const Row& coupled = found.measurement.coupled();
@@ -280,16 +240,7 @@ void add_causes(Isolation& found, const IsolatePlan& plan) {
                                         .has_producer = plan.has_producer,
                                         .crowded = is_crowded(found.measurement)});
   if (plan.has_producer) found.delivery = find_delivery(coupled, found.ladder, found.diagnosis);
-  found.predictions = predict({.ceiling = found.measurement.ceiling(),
-                               .coupled = coupled,
-                               .supplies = supplies_of(found.measurement),
-                               .cost = *found.cost,
-                               .diagnosis = found.diagnosis,
-                               .delivery = found.delivery,
-                               .margin = plan.targets.margin,
-                               .cores = plan.cores,
-                               .threads_matter = plan.threads_matter,
-                               .seed = plan.config.seed});
+  found.predictions = predict(found, plan);
 }
 
 /// Adds what the settings and the verification show. The best setting replaces predicted changes,
@@ -343,7 +294,7 @@ Isolation analyse(const Measurement& measurement, const IsolatePlan& plan) {
   found.cost = cost_of(coupled);
   if (measurement.waiting_row)
     found.cost_if_waiting = cost_of(sweep.rows[*measurement.waiting_row]);
-  found.epochs = epochs_of(coupled);
+  found.epochs = epoch_edges(analysis::usable_runs(coupled));
   if (measurement.supply_row) {
     found.supply_img_per_s = analysis::supply_of(sweep.rows[*measurement.supply_row]);
   }

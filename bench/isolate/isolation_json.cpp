@@ -99,7 +99,7 @@ Json to_json(const RungFinding& rung) {
               {"added_ms", or_null(rung.added_ms)},
               {"supply_img_per_s", or_null(rung.supply_img_per_s)},
               {"unavailable", rung.unavailable},
-              {"part", to_string(rung.part)},
+              {"part", rung.part == Side::none ? "" : to_string(rung.part)},
               {"branch", rung.branch}};
 }
 

@@ -42,10 +42,12 @@ std::vector<std::pair<std::string, std::string>> decoding_options(const RunConfi
 /// meanwhile.
 LadderData ladder_data(const RunConfig& config, const std::stop_token& stop = {});
 
-/// A side of a feeder that receives from other processes.
-enum class Side : unsigned char { none, producer, network, consumer };
+/// A side of a feeder that receives from other processes. producer_or_network: batches carry no
+/// times that would tell.
+enum class Side : unsigned char { none, producer, network, consumer, producer_or_network };
 constexpr std::string_view to_string(Side side) noexcept {
-  constexpr std::string_view kNames[] = {"", "producer", "network", "consumer"};
+  constexpr std::string_view kNames[] = {"nobody", "producer", "network", "consumer",
+                                         "producer or network"};
   return kNames[static_cast<std::size_t>(side)];
 }
 

@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
 #include <optional>
 
 #include "bench/config/training_loop.h"
 #include "bench/isolate/delivery.h"
 #include "bench/record/report_text.h"
 #include "bench/record/statistics.h"
+#include "bench/statistics/series.h"
 #include "dataflow/entry.h"
 #include "dataflow/options.h"
 #include "trainer/model.h"
@@ -199,14 +199,11 @@ std::string cores_sentence(const Predictions& predictions, double ceiling_img_pe
 /// Over the usable runs that have the fact; none: no run has it.
 std::optional<double> mean_fact(const Row& row, const std::string& name) {
   std::vector<double> values;
-  for (const Repetition& repetition : row.repetitions) {
-    const auto fact = repetition.result.facts.find(name);
-    if (analysis::is_usable(repetition.result) && fact != repetition.result.facts.end()) {
-      values.push_back(fact->second);
-    }
+  for (const RunResult* run : analysis::usable_runs(row)) {
+    if (const auto fact = fact_of(*run, name)) values.push_back(*fact);
   }
   if (values.empty()) return std::nullopt;
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  return statistics::mean(values);
 }
 
 /// What a loader's workers do, and which devices it would be fast enough for.

@@ -120,7 +120,7 @@ class DeliveryTest : public testing::Test {
 
 TEST_F(DeliveryTest, ProducersThatAreAlwaysBusyAreToBlame) {
   const isolate::DeliveryFinding& found = find({});  // two producers of 10 batches a second each
-  EXPECT_EQ(found.blame, isolate::Blame::producer);
+  EXPECT_EQ(found.blame, isolate::Side::producer);
   EXPECT_NEAR(*found.making_percent, 100, 1e-9);
   EXPECT_NEAR(*found.held_percent, 0, 1e-9);
   EXPECT_NEAR(found.came_img_per_s, 1280, 1e-9);
@@ -155,7 +155,7 @@ TEST_F(DeliveryTest, ALinkThatIsTooSlowIsToBlameWhereProducersHaveBatchesReady) 
   add_rung(isolate::Side::consumer, 9000);
   const isolate::DeliveryFinding& found =
       find({.producers = 1, .making = 5, .holding = 100, .way = 150, .bound_us = 35});
-  EXPECT_EQ(found.blame, isolate::Blame::network);
+  EXPECT_EQ(found.blame, isolate::Side::network);
   EXPECT_NEAR(*found.making_percent, 10, 1e-9);
   EXPECT_NEAR(*found.held_percent, 100, 1e-9);
   EXPECT_NEAR(*found.ready, 2, 1e-9);
@@ -174,14 +174,14 @@ TEST_F(DeliveryTest, ALinkThatIsTooSlowIsToBlameWhereProducersHaveBatchesReady) 
 
 TEST_F(DeliveryTest, AProducerThatMakesBatchesAheadIsNotToBlame) {
   // The producers are busy with the next batches all the time, while one batch is always ready.
-  EXPECT_EQ(find({.producers = 1, .making = 200, .holding = 60}).blame, isolate::Blame::network);
+  EXPECT_EQ(find({.producers = 1, .making = 200, .holding = 60}).blame, isolate::Side::network);
 }
 
 TEST_F(DeliveryTest, WithoutABeginReadyBatchesTell) {
-  EXPECT_EQ(find({.holding = 1, .begun = false}).blame, isolate::Blame::producer);
+  EXPECT_EQ(find({.holding = 1, .begun = false}).blame, isolate::Side::producer);
   EXPECT_FALSE(found_.making_percent);
   EXPECT_FALSE(found_.producers_img_per_s);
-  EXPECT_EQ(find({.holding = 80, .begun = false}).blame, isolate::Blame::network);
+  EXPECT_EQ(find({.holding = 80, .begun = false}).blame, isolate::Side::network);
 }
 
 TEST_F(DeliveryTest, AReceiverThatIsAlwaysBusyIsToBlameAndMoreOfThemHelp) {
@@ -192,7 +192,7 @@ TEST_F(DeliveryTest, AReceiverThatIsAlwaysBusyIsToBlameAndMoreOfThemHelp) {
                                                 .unpacking = 37.5,
                                                 .waits_in = 0,
                                                 .feeder = "zmq-consume:endpoint='ipc://a,b'"});
-  EXPECT_EQ(found.blame, isolate::Blame::consumer);
+  EXPECT_EQ(found.blame, isolate::Side::consumer);
   EXPECT_NEAR(found.receiving_percent, 100, 1e-9);
   ASSERT_EQ(recommendations_.size(), 1U);
   EXPECT_NEAR(recommendations_.front().img_per_s, 2 * 1280, 1e-6);
@@ -211,21 +211,21 @@ TEST_F(DeliveryTest, MoreReceiversTakeNoMoreThanOneThreadReceives) {
 TEST_F(DeliveryTest, NoPartIsToBlameIfTheTrainerIsSaturated) {
   const isolate::DeliveryFinding& found =
       find({.holding = 95, .waits_in = 0, .waits_out = 0.98}, 0.2);
-  EXPECT_EQ(found.blame, isolate::Blame::nobody);
+  EXPECT_EQ(found.blame, isolate::Side::none);
   EXPECT_TRUE(says(said(), "Neither the producer"));
   EXPECT_TRUE(recommendations_.empty());
 }
 
 TEST_F(DeliveryTest, WithoutTimesTheTransportsOwnRateMayTell) {
-  EXPECT_EQ(find({.timed = false}).blame, isolate::Blame::producer_or_network);
+  EXPECT_EQ(find({.timed = false}).blame, isolate::Side::producer_or_network);
   EXPECT_TRUE(says(said(), "use the format framed"));
   EXPECT_EQ(bottleneck().name, "send");
   EXPECT_EQ(found_.parts.size(), 2U) << "what this process sees itself";
   add_rung(isolate::Side::network, 1.5 * 1280);
-  EXPECT_EQ(find({.timed = false}).blame, isolate::Blame::producer_or_network);
+  EXPECT_EQ(find({.timed = false}).blame, isolate::Side::producer_or_network);
   ladder_.clear();
   add_rung(isolate::Side::network, 5 * 1280);
-  EXPECT_EQ(find({.timed = false}).blame, isolate::Blame::producer);
+  EXPECT_EQ(find({.timed = false}).blame, isolate::Side::producer);
   EXPECT_TRUE(says(said(), "the transport alone carries 6400"));
   ASSERT_FALSE(recommendations_.empty());
   EXPECT_NEAR(recommendations_.front().img_per_s, 6400, 1e-6)
@@ -235,9 +235,9 @@ TEST_F(DeliveryTest, WithoutTimesTheTransportsOwnRateMayTell) {
 TEST_F(DeliveryTest, ATransportWithoutTheirWireTellsNothingOfTheProducers) {
   const Feed feed{.timed = false, .feeder = "zmq-consume:endpoint=tcp://0.0.0.0:5555"};
   add_rung(isolate::Side::network, 5 * 1280);
-  EXPECT_EQ(find(feed).blame, isolate::Blame::producer);
+  EXPECT_EQ(find(feed).blame, isolate::Side::producer);
   ladder_.back().own_producer = true;
-  EXPECT_EQ(find(feed).blame, isolate::Blame::producer_or_network);
+  EXPECT_EQ(find(feed).blame, isolate::Side::producer_or_network);
 }
 
 TEST_F(DeliveryTest, UnknownClocksAreReported) {
