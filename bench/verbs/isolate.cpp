@@ -158,10 +158,10 @@ void complete(Arguments& wanted, const Invocation& invocation) {
   plan.has_loader = components.feeder->describe_batches != nullptr;
   plan.threads_matter = components.feeder->reads_files;
   plan.command = command_text("isolate", invocation.arguments);
-  if (const std::string reason = unavailable_reason(plan.config); !reason.empty()) {
+  if (const std::string reason = unavailable_reason(wanted.config); !reason.empty()) {
     throw Unavailable(reason);
   }
-  dataset::ensure_data_of(plan.config, *components.feeder, invocation.stop);
+  dataset::ensure_data_of(wanted.config, *components.feeder, invocation.stop);
   if (!wanted.vary.empty()) plan.settings = isolate::settings_of(wanted.vary, plan.config);
   if (!wanted.constant_endpoint.empty() && !(plan.ladder && plan.has_producer)) {
     throw ConfigError(
