@@ -80,17 +80,38 @@ class WaitTime {
   std::int64_t ns_ = 0;  // for waits in progress, holds minus their start times
 };
 
+/// What a stage does with a batch. Reports and the diagnosis use it; they never compare names.
+enum class StageRole : std::uint8_t {
+  other,          ///< reports say its name
+  reads_storage,  ///< its threads may wait for storage
+  decodes,        ///< JPEG images
+  crops,          ///< stored pixels
+  draws,          ///< pixels, without any input
+  receives,       ///< messages from other processes
+  unpacks,        ///< messages: checks them, and copies them into slots
+  copies,         ///< to a device, which measures its wall time
+  // In the user's own loader, by its workers or by the process that asks it for batches:
+  loads,
+  collates,
+  pins,
+  asks,  ///< waits until the loader yields the next batch
+  // Outside this process. Batches carry these times, and no local thread is charged:
+  queues,    ///< from a loader's worker to the process that asks for the batch
+  produces,  ///< a producer works on the batch
+  holds,     ///< the batch waits for the producer's socket
+  carries,   ///< the network, with both sockets' buffers
+  sends      ///< the producer or the network: it is not known which
+};
+constexpr bool is_outside(StageRole role) noexcept { return role >= StageRole::queues; }
+
 /// Identifies a stage of a feeder: its name, and the threads that run it.
 struct StageName {
   std::string_view name;     ///< "decode"; a literal
   std::string_view workers;  ///< "decode threads"; a literal. Stages of the same workers share time
   std::int32_t threads = 1;  ///< how many of the workers may run it at once
+  StageRole role = StageRole::other;
   bool operator==(const StageName&) const = default;
 };
-
-/// The workers of stages that run in other processes, or of the network between. The batches carry
-/// these stages' times. The workers run outside this process, so no local thread is charged.
-inline constexpr std::string_view kOutside = "outside";
 
 /// Running sums of one stage, in nanoseconds. Items are what the stage takes at once: images or
 /// batches. CPU and wall time are sums over the timed items alone; waits are sums over all items. A

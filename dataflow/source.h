@@ -84,6 +84,7 @@ struct SourceEntry {
   bool in_memory = false;  ///< holds the samples of another source in memory
   /// Reads directory/<class>/<image>: each sample is a whole file.
   bool class_folders = false;
+  std::string_view dataset = "imagenet";  ///< its data set's name in tf_cnn_benchmarks
   /// Throws ConfigError with the path if there is no such data. Throws Error if the plan's stop is
   /// requested before the initial reading ends.
   std::unique_ptr<Source> (*make)(const DataPlan&, const Options&) = nullptr;

@@ -2,7 +2,7 @@
 // Keeps the counters of one stage (probe.h) for one of the threads that run it. It counts every
 // item, and times every n-th one, always the same ones. If stages are not timed it does nothing.
 //
-//   StageTimer timer(probe.stage({"draw", "feeder thread"}), clock);
+//   StageTimer timer(probe.stage({"draw", "feeder thread", 1, StageRole::draws}), clock);
 //   { const auto wait = timer.wait_out(); ... }
 //   StageTimer::Item item(timer); ...; item.done(images, bytes);
 //

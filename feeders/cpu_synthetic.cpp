@@ -18,7 +18,7 @@ class CpuSynthetic final : public Feeder {
   explicit CpuSynthetic(const FeederContext& context)
       : pixels_(context.options),
         marks_(context.marks),
-        timer_(context.probe.stage({"draw", "feeder thread"}), context.clock),
+        timer_(context.probe.stage({"draw", "feeder thread", 1, StageRole::draws}), context.clock),
         seed_(context.seed),
         first_(context.data.first_sample / static_cast<std::uint64_t>(context.spec.images)) {}
 

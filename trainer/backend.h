@@ -209,6 +209,7 @@ struct BackendEntry {
   bool computes_on_host = false;
   /// Steps take a prescribed time: their rate is an input of the run, not a measurement.
   bool emulates = false;
+  bool preferred = false;  ///< `--device auto` chooses it on a machine that has such a device
   /// Backend::make_group() handles ExchangeSpec. Otherwise gradients are in host memory, where
   /// algorithms over links exchange them.
   bool exchanges_gradients = false;

@@ -27,7 +27,8 @@ struct ModelEntry {
   /// Training rate on one Tesla P100 in TensorFlow's benchmarks of 2017 (synthetic data, batch 64,
   /// AlexNet 512; tensorflow.org/performance/benchmarks). 0: no net of its family is listed there.
   double p100_img_per_s = 0;
-  bool computes = true;  ///< false: the graph has no nodes, so that only the feeder is measured
+  bool residual = false;  ///< tf_cnn_benchmarks has a schedule of learning rates for such nets
+  bool computes = true;   ///< false: the graph has no nodes, so that only the feeder is measured
   /// Adds the nodes. A graph without nodes computes nothing and takes no time. Callers should use
   /// build_graph() instead.
   void (*build)(Graph&, std::int32_t classes) = nullptr;

@@ -36,10 +36,9 @@ double dlio_compute_ms(double step_ms, double idle_ms, double oversleep_ms) {
 }
 
 void add_accelerator_utilisation(RunResult& result) {
-  const auto computation = result.facts.find("emulated_step_ms");
-  if (computation == result.facts.end() || result.step_ms.size() < 2) return;
-  const auto oversleep = result.facts.find("oversleep_us_mean");
-  const double late_ms = oversleep == result.facts.end() ? 0 : oversleep->second / 1e3;
+  const auto computation = fact_of(result, "emulated_step_ms");
+  if (!computation || result.step_ms.size() < 2) return;
+  const double late_ms = fact_of(result, "oversleep_us_mean").value_or(0) / 1e3;
   std::vector<double> compute_ms(result.step_ms.size());
   for (std::size_t i = 0; i < compute_ms.size(); ++i) {
     const bool exchanged = i < result.exchange_exposed_ms.size();
@@ -47,7 +46,7 @@ void add_accelerator_utilisation(RunResult& result) {
     compute_ms[i] = dlio_compute_ms(result.step_ms[i], result.device_idle_ms[i] + waited, late_ms);
   }
   result.facts["au_percent_rule"] =
-      au_percent_rule(result.step_ms, computation->second, result.device_idle_ms.front());
+      au_percent_rule(result.step_ms, *computation, result.device_idle_ms.front());
   result.facts["au_percent_dlio"] = au_percent_dlio(result.step_ms, compute_ms);
   result.facts["au_pass_line_percent"] = kAuPassPercent;
 }

@@ -109,11 +109,9 @@ std::optional<InputCostFinding> find_cost(std::span<const BlockPair> blocks, dou
 
 std::vector<double> supply_rates(const Row& row) {
   std::vector<double> rates;
-  for (const Repetition& repetition : row.repetitions) {
-    if (!is_usable(repetition.result)) continue;
-    const SteadyRun run = steady_state(repetition.result);
-    if (!(run.step_ms > 0)) continue;
-    rates.push_back(1e3 * static_cast<double>(repetition.result.images_per_step) / run.step_ms);
+  for (const RunResult* run : usable_runs(row)) {
+    const double step_ms = steady_state(*run).step_ms;
+    if (step_ms > 0) rates.push_back(1e3 * static_cast<double>(run->images_per_step) / step_ms);
   }
   return rates;
 }

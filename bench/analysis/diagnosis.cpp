@@ -4,32 +4,30 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
+#include <utility>
 
 #include "bench/analysis/cost.h"
 
 namespace penstock::analysis {
 namespace {
 
-struct StageWork {
-  std::string_view stage, work;
-};
-constexpr std::array kStageWorks = {
-    StageWork{"load", "Loading samples in the loader"},
-    StageWork{"collate", "Collating samples in the loader"},
-    StageWork{"pin", "Pinning batches in the loader"},
-    StageWork{"get next", "The loader"},
-    StageWork{"decode", "JPEG decoding"},
-    StageWork{"read", "Reading files"},
-    StageWork{"draw", "Drawing random pixels"},
-    StageWork{"receive", "Receiving messages"},
-    StageWork{"unpack", "Unpacking messages"},
-    StageWork{"copy", "Copying batches to the device"},
-    StageWork{"produce", "The producer outside this run"},
-    StageWork{"carry", "The network between the producer and this run"},
-    StageWork{"send", "The producer or the network, outside this run,"},
-};
+/// The work of stages, as the beginning of a sentence.
+constexpr std::pair<StageRole, std::string_view> kWorks[] = {
+    {StageRole::reads_storage, "Reading files"},
+    {StageRole::decodes, "JPEG decoding"},
+    {StageRole::crops, "Cropping stored pixels"},
+    {StageRole::draws, "Drawing pixels"},
+    {StageRole::receives, "Receiving messages"},
+    {StageRole::unpacks, "Unpacking messages"},
+    {StageRole::copies, "Copying batches to the device"},
+    {StageRole::loads, "Loading samples in the loader"},
+    {StageRole::collates, "Collating samples in the loader"},
+    {StageRole::pins, "Pinning batches in the loader"},
+    {StageRole::asks, "The loader"},
+    {StageRole::produces, "The producer outside this run"},
+    {StageRole::carries, "The network between the producer and this run"},
+    {StageRole::sends, "The producer or the network, outside this run,"}};
 
 /// Workers that are idle for more than half of their time are no bottleneck.
 constexpr double kBusyPercent = 50;
@@ -64,9 +62,9 @@ std::int32_t threads_of(const std::vector<StageUse>& stages, const std::string& 
   return threads;
 }
 
-/// The stage whose work may wait for storage. The wall time of copies belongs to the device.
-bool reads(const StageUse& stage) { return stage.name == "read"; }
-bool copies(const StageUse& stage) { return stage.workers == "stager"; }
+/// Only reading may wait for storage. The wall time of copies belongs to the device.
+bool reads(const StageUse& stage) { return stage.role == StageRole::reads_storage; }
+bool copies(const StageUse& stage) { return stage.role == StageRole::copies; }
 
 /// Time in a stage without computing: waiting for a core or for storage.
 double idle_s(const StageUse& stage) { return std::max(0.0, stage.wall_s - stage.cpu_s); }
@@ -90,14 +88,14 @@ void fit_to_window(WorkSum& work, const std::string& workers) {
 
 WorkSum work_of(const Row& row) {
   WorkSum work;
-  for (const Repetition& repetition : row.repetitions) {
-    const RunResult& result = repetition.result;
-    if (!is_usable(result) || result.stages.empty()) continue;
+  for (const RunResult* run : usable_runs(row)) {
+    const RunResult& result = *run;
+    if (result.stages.empty()) continue;
     work.window_s += result.window_s;
     work.instrumentation_s += result.instrumentation_s;
-    const auto core_wait = result.facts.find("waited_for_core_s");
-    work.knows_core_wait = work.knows_core_wait && core_wait != result.facts.end();
-    if (work.knows_core_wait) work.core_wait_s += core_wait->second;
+    const auto core_wait = fact_of(result, "waited_for_core_s");
+    work.knows_core_wait = work.knows_core_wait && core_wait;
+    work.core_wait_s += core_wait.value_or(0);
     for (const StageUse& stage : result.stages) {
       const auto same = [&](const StageUse& known) {
         return known.name == stage.name && known.workers == stage.workers;
@@ -144,7 +142,8 @@ double capacity(const StageUse& stage, const WorkSum& work) {
 }
 
 StageFinding finding_of(const StageUse& stage, const WorkSum& work) {
-  StageFinding finding{.name = stage.name, .workers = stage.workers};
+  StageFinding finding{
+      .name = stage.name, .workers = stage.workers, .role = stage.role, .threads = stage.threads};
   const double bound = capacity(stage, work);
   if (bound < kUnbounded) finding.capacity_img_per_s = bound;
   if (const double all = threads_of(work.stages, stage.workers) * work.window_s; all > 0) {
@@ -162,15 +161,6 @@ StageFinding finding_of(const StageUse& stage, const WorkSum& work) {
     }
   }
   return finding;
-}
-
-/// The utilisation of a stage's workers, over all their stages.
-double group_utilisation(const std::vector<StageFinding>& stages, const std::string& workers) {
-  double percent = 0;
-  for (const StageFinding& stage : stages) {
-    if (stage.workers == workers) percent += stage.utilisation_percent;
-  }
-  return percent;
 }
 
 /// The rate of a group if its stage `without` costs nothing. It is limited by the time of its
@@ -194,13 +184,13 @@ void add_busy(const WorkSum& work, bool crowded, std::vector<StageFinding>& stag
     const StageUse& stage = work.stages[i];
     const double own_s = crowded ? 0 : stage.threads * work.window_s;
     const double own = own_s > 0 ? 100 * service_s(stage, work) / own_s : 0;
-    stages[i].busy_percent = std::max(group_utilisation(stages, stages[i].workers), own);
+    stages[i].busy_percent = std::max(use_of(stages, stages[i].workers).works, own);
   }
 }
 
 /// Is this stage limited to some of its workers, and are these busier than the whole group?
 bool is_narrow(const std::vector<StageFinding>& stages, const StageFinding& stage) {
-  return stage.busy_percent > group_utilisation(stages, stage.workers);
+  return stage.busy_percent > use_of(stages, stage.workers).works;
 }
 
 /// Does stage `a` limit the rate more than `b`? Its workers are busier; within one group, fewer
@@ -228,7 +218,7 @@ std::optional<std::size_t> busiest(const std::vector<StageFinding>& stages, bool
 /// The stage that copies batches to devices.
 std::optional<std::size_t> copying(const std::vector<StageFinding>& stages) {
   for (std::size_t i = stages.size(); i-- > 0;) {
-    if (stages[i].workers == "stager") return i;
+    if (stages[i].role == StageRole::copies) return i;
   }
   return std::nullopt;
 }
@@ -237,14 +227,8 @@ std::optional<std::size_t> copying(const std::vector<StageFinding>& stages) {
 /// work?
 bool waits_for_producer(const std::vector<StageFinding>& stages) {
   if (stages.empty()) return false;
-  const std::string& receiver = stages.front().workers;
-  double waits_in = 0, waits_out = 0;
-  for (const StageFinding& stage : stages) {
-    if (stage.workers != receiver) continue;
-    waits_in += stage.waits_in_percent;
-    waits_out += stage.waits_out_percent;
-  }
-  return waits_in > waits_out && waits_in > group_utilisation(stages, receiver);
+  const WorkersUse use = use_of(stages, stages.front().workers);
+  return use.waits_in > use.waits_out && use.waits_in > use.works;
 }
 
 /// Finds the next bottleneck and the rate there. `stages` has no producer in front.
@@ -273,7 +257,7 @@ void blame_producer(const WorkSum& work, const InputCostFinding& cost, Diagnosis
   find_next(work, std::nullopt, cost, diagnosis);
   if (diagnosis.next_bottleneck) ++*diagnosis.next_bottleneck;
   const StageUse& receiver = work.stages.front();
-  StageFinding producer{.name = "produce", .workers = "producer"};
+  StageFinding producer{.name = "produce", .workers = "producer", .role = StageRole::produces};
   producer.capacity_img_per_s =
       work.window_s > 0 ? static_cast<double>(receiver.images) / work.window_s : 0;
   producer.utilisation_percent = 100 - diagnosis.stages.front().waits_out_percent;
@@ -311,13 +295,25 @@ Diagnosis diagnose(const DiagnosisInput& input) {
   return diagnosis;
 }
 
-bool is_outside(const StageFinding& stage) {
-  return stage.workers == "producer" || stage.workers == "network";
+WorkersUse use_of(const std::vector<StageFinding>& stages, std::string_view workers) {
+  WorkersUse use;
+  for (const StageFinding& stage : stages) {
+    if (stage.workers != workers) continue;
+    use.works += stage.utilisation_percent;
+    use.waits_in += stage.waits_in_percent;
+    use.waits_out += stage.waits_out_percent;
+  }
+  return use;
+}
+
+const StageFinding* find_stage(const Diagnosis& diagnosis, StageRole role) {
+  const auto found = std::ranges::find(diagnosis.stages, role, &StageFinding::role);
+  return found == diagnosis.stages.end() ? nullptr : &*found;
 }
 
 std::string work_of_stage(const StageFinding& stage) {
-  for (const StageWork& known : kStageWorks) {
-    if (known.stage == stage.name) return std::string(known.work);
+  for (const auto& [role, work] : kWorks) {
+    if (role == stage.role) return std::string(work);
   }
   return fmt::format("The stage '{}'", stage.name);
 }

@@ -11,8 +11,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/analysis/cost.h"
@@ -23,6 +25,8 @@ namespace penstock::analysis {
 struct StageFinding {
   std::string name;     ///< "decode", "receive"
   std::string workers;  ///< what runs it: "decode threads", "receiver", "stager", "producer"
+  StageRole role = StageRole::other;
+  std::int32_t threads = 0;  ///< threads that may run it at once; 0: it is outside this process
   double capacity_img_per_s = 0;   ///< rate if nothing else limited it; 0: not known
   double utilisation_percent = 0;  ///< share of its workers' time spent on this stage
   /// The higher of two shares: the time that its workers work on all their stages; or, if only some
@@ -60,10 +64,17 @@ struct DiagnosisInput {
 /// room, its producer is the bottleneck, and the producer becomes an additional first stage.
 Diagnosis diagnose(const DiagnosisInput& input);
 
-/// Is this stage outside the run's receivers: a producer, or the network?
-bool is_outside(const StageFinding& stage);
+/// Shares of the time of some workers, over all their stages, in per cent.
+struct WorkersUse {
+  double works = 0;
+  double waits_in = 0, waits_out = 0;  ///< no input from upstream; no room downstream
+};
+WorkersUse use_of(const std::vector<StageFinding>& stages, std::string_view workers);
 
-/// The work of a stage, as the beginning of a sentence: "JPEG decoding".
+/// The first stage with this role; null: there is none.
+const StageFinding* find_stage(const Diagnosis& diagnosis, StageRole role);
+
+/// The work of a stage, as the beginning of a sentence: "JPEG decoding", "The stage 'resize'".
 std::string work_of_stage(const StageFinding& stage);
 
 }  // namespace penstock::analysis

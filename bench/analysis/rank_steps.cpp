@@ -160,12 +160,12 @@ void add_steps(const RankSteps& steps, RunResult& result) {
 }
 
 void note_steps_outside(RunResult& result) {
-  const auto outside = result.facts.find(kStepsOutside);
-  if (outside == result.facts.end() || outside->second == 0) return;
+  const double outside = fact_of(result, kStepsOutside).value_or(0);
+  if (outside == 0) return;
   result.notes.push_back(fmt::format(
       "ranks do not wait for each other: the rate is that of the {:.2f} s in which all of them "
       "train; {:.0f} steps of slower ranks came later and do not count in it",
-      result.window_s, outside->second));
+      result.window_s, outside));
 }
 
 }  // namespace penstock

@@ -4,11 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <numeric>
 #include <vector>
 
 #include "bench/record/epoch_edges.h"
-#include "bench/record/sweep_result.h"
 #include "bench/statistics/series.h"
 
 namespace penstock::analysis {
@@ -16,11 +14,6 @@ namespace {
 
 /// The floor keeps this share of a window, whatever was ready before it.
 constexpr std::size_t kKeptAtLeast = 2;  // a half
-
-double mean(std::span<const double> values) {
-  if (values.empty()) return 0;
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
 
 statistics::WarmUp warm_up_of(const RunResult& result) {
   const double devices = std::max(1, result.config.num_gpus);
@@ -36,7 +29,7 @@ statistics::WarmUp warm_up_of(const RunResult& result) {
 double kept_mean(const RunResult& result, const std::vector<double>& series, std::size_t dropped) {
   if (series.size() != result.step_ms.size()) return 0;
   const std::vector<double> steady = without_edges(result, series);
-  return with_edges(result, series, mean(std::span(steady).subspan(dropped)));
+  return with_edges(result, series, statistics::mean(std::span(steady).subspan(dropped)));
 }
 
 }  // namespace
@@ -77,6 +70,20 @@ SteadyRun steady_state(const RunResult& result) {
 std::span<const double> kept_steps(const RunResult& result) {
   const std::size_t dropped = std::min(warm_up_of(result).steps, result.step_ms.size());
   return std::span(result.step_ms).subspan(dropped);
+}
+
+std::vector<const RunResult*> usable_runs(const Row& row) {
+  std::vector<const RunResult*> runs;
+  for (const Repetition& repetition : row.repetitions) {
+    if (is_usable(repetition.result)) runs.push_back(&repetition.result);
+  }
+  return runs;
+}
+
+std::vector<SteadyRun> steady_runs(const Row& row) {
+  std::vector<SteadyRun> runs;
+  for (const RunResult* run : usable_runs(row)) runs.push_back(steady_state(*run));
+  return runs;
 }
 
 }  // namespace penstock::analysis

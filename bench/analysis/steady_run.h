@@ -5,8 +5,10 @@
 
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include "bench/record/run_result.h"
+#include "bench/record/sweep_result.h"
 
 namespace penstock::analysis {
 
@@ -39,5 +41,9 @@ SteadyRun steady_state(const RunResult& result);
 
 /// Returns the step times after the warm-up.
 std::span<const double> kept_steps(const RunResult& result);
+
+/// The usable runs of a row, in the order of blocks; and their steady states.
+std::vector<const RunResult*> usable_runs(const Row& row);
+std::vector<SteadyRun> steady_runs(const Row& row);
 
 }  // namespace penstock::analysis

@@ -194,8 +194,7 @@ bool uses_resnet_schedule(const RunConfig& config, const ModelEntry& model) {
   const bool stated =
       config.init_learning_rate > 0 || !config.piecewise_learning_rate_schedule.empty();
   return !stated && config.resnet_base_lr > 0 &&
-         (model.image.height >= 224 || is_cifar(model.image)) &&
-         (model.name.starts_with("resnet") || model.name.starts_with("official_resnet"));
+         (model.image.height >= 224 || is_cifar(model.image)) && model.residual;
 }
 
 LearningRatePlan learning_rate_plan(const RunConfig& config, const ModelEntry& model,

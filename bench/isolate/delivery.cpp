@@ -19,10 +19,7 @@ constexpr double kMostly = 0.5;
 constexpr double kAmple = 2;
 constexpr std::string_view kTcp = "tcp://";
 
-double fact(const RunResult& result, const char* name) {
-  const auto found = result.facts.find(name);
-  return found == result.facts.end() ? 0 : found->second;
-}
+double fact(const RunResult& result, const char* name) { return fact_of(result, name).value_or(0); }
 
 double counter(const RunResult& result, const char* name) {
   const auto found = result.counters.find(name);
@@ -40,12 +37,8 @@ double producers_of(const RunResult& result) {
   return seen > ended ? seen - ended : seen;
 }
 
-/// Use of the most upstream workers.
-struct ReceiverUse {
-  std::string workers;
-  double busy = 0, waits_in = 0, waits_out = 0;  // shares of their time
-  double images = 0;
-};
+/// The most upstream workers.
+const std::string& receiver_of(const RunResult& result) { return result.stages.front().workers; }
 
 std::int32_t threads_of(const RunResult& result, const std::string& workers) {
   std::int32_t threads = 1;
@@ -55,19 +48,6 @@ std::int32_t threads_of(const RunResult& result, const std::string& workers) {
   return threads;
 }
 
-ReceiverUse receiver_of(const RunResult& result) {
-  ReceiverUse use{.workers = result.stages.front().workers,
-                  .images = static_cast<double>(result.stages.front().images)};
-  const double all = threads_of(result, use.workers) * result.window_s;
-  for (const StageUse& stage : result.stages) {
-    if (stage.workers != use.workers || !(all > 0)) continue;
-    use.busy += stage.wall_s / all;
-    use.waits_in += stage.wait_in_s / all;
-    use.waits_out += stage.wait_out_s / all;
-  }
-  return use;
-}
-
 /// One run. Times are in seconds per message.
 struct RunDelivery {
   double messages_per_s = 0, producers = 0;
@@ -75,26 +55,24 @@ struct RunDelivery {
   bool timed = false, begun = false;
   double ring = 0, slots = 0;
   double images = 0;  // of a message
-  ReceiverUse receiver;
 };
 
 RunDelivery delivery_of(const RunResult& result) {
   RunDelivery run;
-  run.receiver = receiver_of(result);
   run.producers = producers_of(result);
   const double timed = fact(result, "batches_timed_in_window");
   run.timed = timed > 0;
   run.begun = result.facts.contains("producing_window_mean_s");
   const auto messages = static_cast<double>(result.stages.front().items);
   run.messages_per_s = messages / result.window_s;
-  run.images = messages > 0 ? run.receiver.images / messages : 0;
+  run.images = messages > 0 ? static_cast<double>(result.stages.front().images) / messages : 0;
   run.making = fact(result, "producing_window_mean_s");
   run.holding = fact(result, "socket_wait_window_mean_s");
   run.way = fact(result, "hand_off_window_mean_s");
   for (const StageUse& stage : result.stages) {
-    if (stage.workers == "stager" || !(messages > 0)) continue;
+    if (stage.role == StageRole::copies || !(messages > 0)) continue;
     // A receiver processes a message alone; decode threads share its images.
-    const bool shares = stage.workers != "receiver";
+    const bool shares = stage.workers != receiver_of(result);
     run.taking += stage.wall_s / (shares ? threads_of(result, stage.workers) : 1) / messages;
   }
   if (!result.queues.empty()) {
@@ -115,21 +93,21 @@ double mean_over(const std::vector<RunDelivery>& runs, const Value& value) {
 }
 
 template <typename Value>
-void add_part(DeliveryFinding& found, std::string name, std::string side,
+void add_part(DeliveryFinding& found, std::string name, Side side,
               const std::vector<RunDelivery>& runs, const Value& value) {
   std::vector<double> ms;
   for (const RunDelivery& run : runs) ms.push_back(1e3 * value(run));
-  found.parts.push_back({std::move(name), std::move(side), statistics::summarise_rounds(ms), 0});
+  found.parts.push_back({std::move(name), side, statistics::summarise_rounds(ms), 0});
 }
 
 void add_parts(DeliveryFinding& found, const std::vector<RunDelivery>& runs, bool begun) {
   if (found.timed) {
-    if (begun) add_part(found, "made", "producer", runs, [](auto& run) { return run.making; });
-    add_part(found, "ready, not sent", "producer", runs, [](auto& run) { return run.holding; });
-    add_part(found, "on its way", "network", runs, [](auto& run) { return run.way; });
+    if (begun) add_part(found, "made", Side::producer, runs, [](auto& run) { return run.making; });
+    add_part(found, "ready, not sent", Side::producer, runs, [](auto& run) { return run.holding; });
+    add_part(found, "on its way", Side::network, runs, [](auto& run) { return run.way; });
   }
-  add_part(found, "checked and copied", "consumer", runs, [](auto& run) { return run.taking; });
-  add_part(found, "in the ring", "consumer", runs, [](auto& run) { return run.in_ring; });
+  add_part(found, "checked and copied", Side::consumer, runs, [](auto& run) { return run.taking; });
+  add_part(found, "in the ring", Side::consumer, runs, [](auto& run) { return run.in_ring; });
   double whole = 0;
   for (const DeliveryPart& part : found.parts) whole += part.ms.value;
   for (DeliveryPart& part : found.parts) {
@@ -154,15 +132,15 @@ void add_clocks(DeliveryFinding& found, const RunResult& last) {
 }
 
 /// Decides between producer and network when receivers wait for messages.
-Blame outside_blame(const DeliveryFinding& found) {
+Side outside_blame(const DeliveryFinding& found) {
   if (found.timed) {
     const bool held = found.held_percent.value_or(0) >= 100 * kMostly;
     const bool busy = found.making_percent.value_or(100) >= 100 * kMostly;
-    return busy && !held ? Blame::producer : Blame::network;
+    return busy && !held ? Side::producer : Side::network;
   }
-  if (!found.transport_img_per_s) return Blame::producer_or_network;
+  if (!found.transport_img_per_s) return Side::producer_or_network;
   const double times = *found.transport_img_per_s / std::max(1e-9, found.came_img_per_s);
-  return times >= kAmple ? Blame::producer : Blame::producer_or_network;
+  return times >= kAmple ? Side::producer : Side::producer_or_network;
 }
 
 /// Do the endpoints say that batches come over TCP from other machines?
@@ -181,19 +159,21 @@ void add_rungs(DeliveryFinding& found, const std::vector<RungFinding>& ladder, b
   for (const RungFinding& rung : ladder) {
     if (!rung.unavailable.empty() || !rung.supply_img_per_s) continue;
     const bool is_theirs = !has_wire || !rung.own_producer;
-    if (rung.part == "network" && is_theirs)
+    if (rung.part == Side::network && is_theirs)
       found.transport_img_per_s = rung.supply_img_per_s->value;
-    if (rung.part == "consumer") found.consumer_img_per_s = rung.supply_img_per_s->value;
+    if (rung.part == Side::consumer) found.consumer_img_per_s = rung.supply_img_per_s->value;
   }
 }
 
 void rename_outside(const DeliveryFinding& found, analysis::StageFinding& stage) {
-  if (found.blame == Blame::network) {
+  if (found.blame == Side::network) {
     stage.name = "carry";
+    stage.role = StageRole::carries;
     stage.workers = "network";
     stage.capacity_img_per_s = found.came_img_per_s;
-  } else if (found.blame == Blame::producer_or_network) {
+  } else if (found.blame == Side::producer_or_network) {
     stage.name = "send";
+    stage.role = StageRole::sends;
   } else if (found.making_percent) {
     stage.utilisation_percent = stage.busy_percent = *found.making_percent;
   }
@@ -218,7 +198,7 @@ std::string depths_sentence(const DeliveryFinding& found) {
 std::string blame_sentence(const DeliveryFinding& found) {
   const std::string who = count_of(found.producers);
   switch (found.blame) {
-    case Blame::producer:
+    case Side::producer:
       if (!found.timed) {
         return fmt::format(
             "The producer's share is too slow: {:.0f} img/s came, and the transport alone carries "
@@ -233,7 +213,7 @@ std::string blame_sentence(const DeliveryFinding& found) {
               ? fmt::format(", busy for {:.0f} % of the time", *found.making_percent)
               : std::string(),
           found.held_percent.value_or(0));
-    case Blame::network:
+    case Side::network:
       return fmt::format(
           "The network's share is too slow: {}{} had a batch ready that was not sent for {:.0f} % "
           "of the time, while the receiver waited for messages for {:.0f} %.",
@@ -243,17 +223,17 @@ std::string blame_sentence(const DeliveryFinding& found) {
                             *found.making_percent)
               : std::string(),
           found.held_percent.value_or(0), found.waits_in_percent);
-    case Blame::consumer:
+    case Side::consumer:
       return fmt::format(
           "The consumer's share is too slow: its receivers worked for {:.0f} % of the time, and "
           "waited for messages for {:.0f} %.",
           found.receiving_percent, found.waits_in_percent);
-    case Blame::producer_or_network:
+    case Side::producer_or_network:
       return fmt::format(
           "The producer or the network is too slow: the receiver waited for messages for {:.0f} % "
           "of the time.",
           found.waits_in_percent);
-    case Blame::nobody:
+    case Side::none:
       break;
   }
   return fmt::format(
@@ -279,23 +259,23 @@ std::optional<DeliveryFinding> find_delivery(const Row& coupled,
                                              const std::vector<RungFinding>& ladder,
                                              analysis::Diagnosis& diagnosis) {
   std::vector<RunDelivery> runs;
-  const RunResult* last = nullptr;
-  for (const Repetition& repetition : coupled.repetitions) {
-    const RunResult& result = repetition.result;
-    if (!analysis::is_usable(result) || result.stages.empty() || !(result.window_s > 0)) continue;
-    runs.push_back(delivery_of(result));
-    last = &result;
-  }
-  if (runs.empty()) return std::nullopt;
+  std::vector<const RunResult*> results = analysis::usable_runs(coupled);
+  std::erase_if(results, [](const RunResult* result) {
+    return result->stages.empty() || !(result->window_s > 0);
+  });
+  if (results.empty()) return std::nullopt;
+  for (const RunResult* result : results) runs.push_back(delivery_of(*result));
   const auto mean = [&](const auto& value) { return mean_over(runs, value); };
   DeliveryFinding found;
   found.timed = std::ranges::all_of(runs, &RunDelivery::timed);
   const bool begun = std::ranges::all_of(runs, &RunDelivery::begun);
   found.producers = mean([](auto& run) { return run.producers; });
   found.came_img_per_s = mean([](auto& run) { return run.messages_per_s * run.images; });
-  found.receiving_percent = 100 * mean([](auto& run) { return run.receiver.busy; });
-  found.waits_in_percent = 100 * mean([](auto& run) { return run.receiver.waits_in; });
-  found.waits_out_percent = 100 * mean([](auto& run) { return run.receiver.waits_out; });
+  const analysis::WorkersUse receiver =
+      analysis::use_of(diagnosis.stages, receiver_of(*results.back()));
+  found.receiving_percent = receiver.works;
+  found.waits_in_percent = receiver.waits_in;
+  found.waits_out_percent = receiver.waits_out;
   found.in_ring = mean([](auto& run) { return run.ring; });
   found.ring_slots = mean([](auto& run) { return run.slots; });
   if (found.timed) {
@@ -303,7 +283,7 @@ std::optional<DeliveryFinding> find_delivery(const Row& coupled,
     found.ready = mean([](auto& run) { return run.messages_per_s * run.holding; });
     found.under_way = mean([](auto& run) { return run.messages_per_s * run.way; });
     found.held_percent = std::min(100.0, 100 * *found.ready / producers);
-    add_clocks(found, *last);
+    add_clocks(found, *results.back());
     if (const double making = mean([](auto& run) { return run.making; }); begun && making > 0) {
       const double busy = mean([](auto& run) { return run.messages_per_s * run.making; });
       found.making_percent = std::min(100.0, 100 * busy / producers);
@@ -320,11 +300,11 @@ std::optional<DeliveryFinding> find_delivery(const Row& coupled,
   add_rungs(found, ladder, has_wire(coupled.config.fake_location));
   if (diagnosis.bottleneck) {
     analysis::StageFinding& stage = diagnosis.stages[*diagnosis.bottleneck];
-    if (analysis::is_outside(stage)) {
+    if (is_outside(stage.role)) {
       found.blame = outside_blame(found);
       rename_outside(found, stage);
-    } else if (stage.workers != "stager") {
-      found.blame = Blame::consumer;
+    } else if (stage.role != StageRole::copies) {
+      found.blame = Side::consumer;
     }
   }
   return found;

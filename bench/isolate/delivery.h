@@ -21,35 +21,17 @@
 
 namespace penstock::isolate {
 
-/// Who holds batches up. producer_or_network: the batches carry no timestamps that would tell.
-enum class Blame : unsigned char { nobody, producer, network, consumer, producer_or_network };
-constexpr std::string_view to_string(Blame blame) noexcept {
-  switch (blame) {
-    case Blame::nobody:
-      return "nobody";
-    case Blame::producer:
-      return "producer";
-    case Blame::network:
-      return "network";
-    case Blame::consumer:
-      return "consumer";
-    case Blame::producer_or_network:
-      return "producer or network";
-  }
-  return "";
-}
-
 /// What one side adds to the time from the start of work on a batch until a device takes it.
 struct DeliveryPart {
-  std::string name;         ///< "made"
-  std::string side;         ///< "producer", "network", "consumer"
+  std::string name;  ///< "made"
+  Side side = Side::none;
   statistics::Estimate ms;  ///< per batch, mean over the window
   double percent = 0;       ///< share of all parts
 };
 
 struct DeliveryFinding {
-  Blame blame = Blame::nobody;
-  bool timed = false;  ///< batches carried the times when they were begun, ready and sent
+  Side blame = Side::none;  ///< the side that holds batches up
+  bool timed = false;       ///< batches carried the times when they were begun, ready and sent
   std::string clocks;  ///< how both ends' clocks compare: "one clock", "within 35 us of each other"
   std::string not_known;  ///< what the data cannot tell apart, and how to find out; empty: nothing
   std::vector<DeliveryPart> parts;  ///< upstream first; without timestamps, the consumer's parts

@@ -25,17 +25,17 @@ class DeliveryRecommendations {
 
   std::vector<Recommendation> make() {
     switch (delivery_.blame) {
-      case Blame::producer:
-      case Blame::producer_or_network:
+      case Side::producer:
+      case Side::producer_or_network:
         add_producers();
         break;
-      case Blame::network:
+      case Side::network:
         add_other_ways();
         break;
-      case Blame::consumer:
+      case Side::consumer:
         add_receivers();
         break;
-      case Blame::nobody:
+      case Side::none:
         break;
     }
     return std::move(recommendations_);
@@ -75,7 +75,7 @@ class DeliveryRecommendations {
         all, producers == 1 ? std::string("this one") : fmt::format("these {:.0f}", producers),
         all - producers, all, most, carries_less ? ", what the transport carries" : "",
         ground_.now);
-    if (delivery_.blame == Blame::producer_or_network) text += "; if the network is not the limit";
+    if (delivery_.blame == Side::producer_or_network) text += "; if the network is not the limit";
     add(std::move(text), most);
   }
 
@@ -108,8 +108,8 @@ class DeliveryRecommendations {
     if (has("credit") || has("encoded")) return;  // one thread; decoding has --feeder-threads
     double receiving_us = 0, copying_us = 0;
     for (const analysis::StageFinding& stage : ground_.diagnosis.stages) {
-      if (stage.workers != "receiver") continue;
-      (stage.name == "receive" ? receiving_us : copying_us) += stage.wall_us_per_image;
+      if (stage.role == StageRole::receives) receiving_us += stage.wall_us_per_image;
+      if (stage.role == StageRole::unpacks) copying_us += stage.wall_us_per_image;
     }
     if (!(receiving_us + copying_us > 0)) return;
     const double transport =

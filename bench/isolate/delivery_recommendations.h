@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What would help a feeder that receives from other processes.
+// What would help a feeder that receives from other processes: more producers, a faster transport,
+// more receivers. Pure functions.
+//
+// Only one of n receivers takes messages at a time, for r seconds per image. It then checks and
+// copies for u seconds per image. So n receivers take at most min(1 / r, n / (r + u)).
 #pragma once
 
 #include <cstdint>

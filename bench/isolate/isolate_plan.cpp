@@ -127,8 +127,7 @@ PilotTime pilot_time(const RunResult& result, double wall_s) {
                         static_cast<double>(kPilotSteps + kPilotWarmup);
   time.overhead_s = std::max(0.0, wall_s - seen_s);
   time.reserve = result.reserve_start / std::max(1, result.config.num_gpus);
-  const auto epoch = result.facts.find("loader_steps_per_epoch");
-  if (epoch != result.facts.end()) time.steps_per_epoch = epoch->second;
+  time.steps_per_epoch = fact_of(result, "loader_steps_per_epoch").value_or(0);
   return time;
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 #include <string_view>
@@ -45,34 +46,27 @@ class Warnings {
   }
 
   void few_blocks() {
-    if (found_.measurement.blocks >= kMinBlocks) return;
+    if (found_.blocks >= kMinBlocks) return;
     add(fmt::format("{}: fewer than {} support no verdict; give --budget about {:.0f}s",
-                    blocks_text(found_.measurement), kMinBlocks, wanted_budget_s()));
+                    blocks_text(found_), kMinBlocks, wanted_budget_s()));
   }
 
   void few_steps() {
-    for (const Row* each : {&found_.measurement.ceiling(), &coupled()}) {
-      const Row& row = *each;
+    for (const Row* row : both()) {
       std::size_t least = kFewSteps;
-      for (const Repetition& repetition : row.repetitions) {
-        if (analysis::is_usable(repetition.result)) {
-          least = std::min(least, analysis::steady_state(repetition.result).steps);
-        }
-      }
+      for (const auto& run : analysis::steady_runs(*row)) least = std::min(least, run.steps);
       if (least >= kFewSteps) continue;
       add(
           fmt::format("runs of {} kept only {} steps after warm-up; expected at least {}: give "
                       "--budget more, or --num-batches",
-                      feeder_label(row.config), least, kFewSteps));
+                      feeder_label(row->config), least, kFewSteps));
     }
   }
 
   void reserves() {
     constexpr double kMatters = 0.02;
     double hidden = 0;
-    for (const Repetition& repetition : coupled().repetitions) {
-      if (!analysis::is_usable(repetition.result)) continue;
-      const analysis::SteadyRun run = analysis::steady_state(repetition.result);
+    for (const analysis::SteadyRun& run : analysis::steady_runs(coupled())) {
       hidden = std::max(hidden, run.kept_up_ms / run.step_ms - 1);
     }
     if (hidden <= kMatters) return;
@@ -84,35 +78,29 @@ class Warnings {
   }
 
   void drift() {
-    for (const Row* each : {&found_.measurement.ceiling(), &coupled()}) {
-      const Row& row = *each;
-      std::size_t drifting = 0, runs = 0;
+    for (const Row* row : both()) {
+      const std::vector<analysis::SteadyRun> runs = analysis::steady_runs(*row);
+      std::size_t drifting = 0;
       double most = 0;
-      for (const Repetition& repetition : row.repetitions) {
-        if (!analysis::is_usable(repetition.result)) continue;
-        const analysis::SteadyRun run = analysis::steady_state(repetition.result);
-        ++runs;
-        drifting += run.drifting ? 1 : 0;
-        if (run.drifting && std::abs(run.drift_percent) > std::abs(most)) most = run.drift_percent;
+      for (const analysis::SteadyRun& run : runs) {
+        if (!run.drifting) continue;
+        ++drifting;
+        if (std::abs(run.drift_percent) > std::abs(most)) most = run.drift_percent;
       }
-      if (2 * drifting <= runs) continue;
+      if (2 * drifting <= runs.size()) continue;
       add(
           fmt::format("step times of {} still drifted ({:+.1f} % over a window) in {} of {} runs: "
                       "a steady state was not reached; measure longer (--num-batches)",
-                      feeder_label(row.config), most, drifting, runs));
+                      feeder_label(row->config), most, drifting, runs.size()));
     }
   }
 
   void split() {
-    const bool known = std::all_of(coupled().repetitions.begin(), coupled().repetitions.end(),
-                                   [](const Repetition& each) {
-                                     return !analysis::is_usable(each.result) ||
-                                            analysis::steady_state(each.result).split_known;
-                                   });
-    if (!known) {
-      add("runs did not record what their devices waited for: starvation and transfer are in the "
-          "residual");
+    if (std::ranges::all_of(analysis::steady_runs(coupled()), &analysis::SteadyRun::split_known)) {
+      return;
     }
+    add("runs did not record what their devices waited for: starvation and transfer are in the "
+        "residual");
   }
 
   void unlike_runs() {
@@ -186,10 +174,22 @@ class Warnings {
     }
   }
 
+  void few_ladder_blocks() {
+    if (found_.ladder.empty()) return;
+    const auto ceiling = found_.measurement.rungs.front().row;
+    const std::size_t blocks =
+        ceiling ? found_.measurement.sweep.rows[*ceiling].repetitions.size() : 0;
+    if (blocks >= kMinBlocks) return;
+    add(fmt::format(
+        "the ladder has {} block{}: fewer than {} are inconclusive; raise --ladder-budget", blocks,
+        blocks == 1 ? "" : "s", kMinBlocks));
+  }
+
   std::vector<std::string> take() { return std::move(sentences_); }
 
  private:
   const Row& coupled() const { return found_.measurement.coupled(); }
+  std::array<const Row*, 2> both() const { return {&found_.measurement.ceiling(), &coupled()}; }
 
   /// The cost in quiet blocks, if there are enough of them.
   std::string without(const std::vector<std::size_t>& noisy) const {
@@ -206,7 +206,7 @@ class Warnings {
 
   /// A budget that would probably suffice for enough blocks.
   double wanted_budget_s() const {
-    const auto blocks = static_cast<double>(std::max<std::size_t>(found_.measurement.blocks, 1));
+    const auto blocks = static_cast<double>(std::max<std::size_t>(found_.blocks, 1));
     return std::ceil(seconds(plan_.budget) * 1.3 * static_cast<double>(kWantedBlocks) / blocks);
   }
 
@@ -228,31 +228,49 @@ std::vector<std::string> find_warnings(const Isolation& found, const IsolatePlan
   warnings.unlike_runs();
   warnings.noise();
   warnings.inconsistencies();
+  warnings.few_ladder_blocks();
   return warnings.take();
 }
 
-/// Returns the rows of the coupled row's feeder without a trainer, by threads, ascending; one row
-/// for each number of threads, the first in the sweep.
-std::vector<const Row*> supplies_of(const Measurement& measurement) {
-  const RunConfig& coupled = measurement.coupled().config;
-  std::vector<const Row*> supplies;
-  for (const Row& row : measurement.sweep.rows) {
-    RunConfig like = supply_config(coupled);
-    like.feeder_threads = row.config.feeder_threads;
-    like.num_batches = row.config.num_batches;
-    like.num_warmup_batches = row.config.num_warmup_batches;
-    if (row.config == like && analysis::supply_of(row)) supplies.push_back(&row);
+/// Adds what causes the cost, and what would help.
+void add_causes(Isolation& found, const IsolatePlan& plan) {
+  const Row& coupled = found.measurement.coupled();
+  found.diagnosis = analysis::diagnose({.coupled = coupled,
+                                        .cost = *found.cost,
+                                        .has_producer = plan.has_producer,
+                                        .crowded = is_crowded(found.measurement)});
+  if (plan.has_producer) found.delivery = find_delivery(coupled, found.ladder, found.diagnosis);
+  found.predictions = predict(found, plan);
+}
+
+/// Adds what the settings and the verification show. The best setting replaces predicted changes,
+/// because the user did not ask for them.
+void add_trials(Isolation& found, const IsolatePlan& plan) {
+  const Measurement& measurement = found.measurement;
+  const double now = found.cost->coupled_img_per_s.value, margin = plan.targets.margin;
+  if (!measurement.settings.empty()) {
+    found.variation = find_variation(measurement.sweep, measurement.settings, now, margin);
+    std::vector<Recommendation>& recommendations = found.predictions.recommendations;
+    std::erase_if(recommendations, &can_be_tried);
+    if (auto best = recommendation_of(*found.variation, measurement.settings, now, margin)) {
+      recommendations.insert(recommendations.begin(), std::move(*best));
+    }
   }
-  const auto threads = [](const Row* row) { return row->config.feeder_threads; };
-  std::stable_sort(supplies.begin(), supplies.end(),
-                   [&](const Row* a, const Row* b) { return threads(a) < threads(b); });
-  const auto repeated = std::unique(supplies.begin(), supplies.end(),
-                                    [&](auto* a, auto* b) { return threads(a) == threads(b); });
-  supplies.erase(repeated, supplies.end());
-  return supplies;
+  if (measurement.trial) {
+    found.verification = verification_of(measurement.sweep.rows[measurement.trial->before_row],
+                                         measurement.sweep.rows[measurement.trial->after_row], now,
+                                         measurement.trial->tried);
+  }
 }
 
 }  // namespace
+
+std::vector<BlockNoise> noise_of_blocks(const Measurement& measurement) {
+  std::vector<BlockNoise> noise = measurement.noise;
+  std::erase_if(noise,
+                [&](const BlockNoise& each) { return each.block >= measurement.measured_blocks; });
+  return noise;
+}
 
 bool is_crowded(const Measurement& measurement) {
   constexpr double kCrowdedPercent = 10;
@@ -263,47 +281,34 @@ bool is_crowded(const Measurement& measurement) {
   return 2 * crowded > static_cast<std::ptrdiff_t>(noise.size());
 }
 
-void analyse(Isolation& found, const IsolatePlan& plan) {
-  Measurement& measurement = found.measurement;
-  const Row& ceiling = measurement.ceiling();
-  const Row& coupled = measurement.coupled();
-  const std::vector<analysis::BlockPair> blocks = analysis::pair_blocks(ceiling, coupled);
-  measurement.blocks = blocks.size();
-  found.cost = analysis::find_cost(blocks, images_per_step(coupled), plan.targets);
-  if (measurement.waiting_row) {
-    const Row& waiting = measurement.sweep.rows[*measurement.waiting_row];
-    found.cost_if_waiting = analysis::find_cost(analysis::pair_blocks(ceiling, waiting),
-                                                images_per_step(waiting), plan.targets);
-  }
-  std::vector<const RunResult*> runs;
-  for (const Repetition& repetition : coupled.repetitions) {
-    if (analysis::is_usable(repetition.result)) runs.push_back(&repetition.result);
-  }
-  found.epochs = epoch_edges(runs);
+Isolation analyse(const Measurement& measurement, const IsolatePlan& plan) {
+  Isolation found;
+  found.measurement = measurement;
+  const SweepResult& sweep = measurement.sweep;
+  const Row &ceiling = measurement.ceiling(), &coupled = measurement.coupled();
+  const auto cost_of = [&](const Row& row) {
+    return analysis::find_cost(analysis::pair_blocks(ceiling, row), images_per_step(row),
+                               plan.targets);
+  };
+  found.blocks = analysis::pair_blocks(ceiling, coupled).size();
+  found.cost = cost_of(coupled);
+  if (measurement.waiting_row)
+    found.cost_if_waiting = cost_of(sweep.rows[*measurement.waiting_row]);
+  found.epochs = epoch_edges(analysis::usable_runs(coupled));
   if (measurement.supply_row) {
-    found.supply_img_per_s = analysis::supply_of(measurement.sweep.rows[*measurement.supply_row]);
+    found.supply_img_per_s = analysis::supply_of(sweep.rows[*measurement.supply_row]);
+  }
+  if (!measurement.rungs.empty()) {
+    found.ladder = find_rungs(sweep, measurement.rungs, plan.targets);
+    found.ladder.front().row = measurement.ceiling_row;  // the same configuration, in other blocks
   }
   if (found.cost) {
-    found.diagnosis = analysis::diagnose({.coupled = coupled,
-                                          .cost = *found.cost,
-                                          .has_producer = plan.has_producer,
-                                          .crowded = is_crowded(measurement)});
-    if (plan.has_producer) {
-      found.delivery = find_delivery(coupled, found.ladder, found.diagnosis);
-    }
-    found.predictions = predict({.ceiling = ceiling,
-                                 .coupled = coupled,
-                                 .supplies = supplies_of(measurement),
-                                 .cost = *found.cost,
-                                 .diagnosis = found.diagnosis,
-                                 .delivery = found.delivery,
-                                 .margin = plan.targets.margin,
-                                 .cores = plan.cores,
-                                 .threads_matter = plan.threads_matter,
-                                 .seed = plan.config.seed});
+    add_causes(found, plan);
+    add_trials(found, plan);
   }
   found.warnings = find_warnings(found, plan);
   found.verdict = verdict_of(found, plan);
+  return found;
 }
 
 }  // namespace penstock::isolate

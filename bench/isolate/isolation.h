@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The findings of `penstock isolate`: what one feeder costs one trainer, where the cost arises,
-// what would remove it, and how sure these answers are. Every report is a view of these findings
-// and of the sweep of runs behind them. Times per step are of all devices together, as in step
-// tables.
-//
-// Derives all findings from the measured rows: cost, cause, recommendations, doubts, and the
-// verdict in words. A pure function.
+// What `penstock isolate` measured, and what follows from it: what one feeder costs one trainer,
+// where the cost arises, what would remove it, and how sure these answers are. Every report is a
+// view of an Isolation, which analyse() derives from a Measurement alone. Times per step are of all
+// devices together, as in step tables.
 #pragma once
 
 #include <cstddef>
@@ -26,16 +23,28 @@
 
 namespace penstock::isolate {
 
-/// What was measured: the runs, and what happened around them.
+/// What was measured, by phase. Rows of all phases are rows of one sweep.
 struct Measurement {
   SweepResult sweep;  ///< every run, with its steps
+  std::vector<BlockNoise> noise;
+  bool interrupted = false;
+
+  // The blocks.
   std::size_t ceiling_row = 0, coupled_row = 0;
   std::optional<std::size_t> supply_row;
   std::optional<std::size_t> waiting_row;  ///< the loader in a loop that waits for each step
-  std::size_t blocks = 0;                  ///< in which both the ceiling and the feeder ended well
   std::size_t measured_blocks = 0;  ///< in which every row ran; the first rounds of the sweep
   std::string stopped_because;      ///< "the interval is within 1 %", "the budget of 45 s ended"
-  std::vector<BlockNoise> noise;
+
+  std::vector<LadderRung> rungs;  ///< empty: no ladder was measured
+  std::vector<Setting> settings;  ///< empty: no settings were measured
+
+  /// The verification: a recommendation beside the present configuration, in new blocks.
+  struct Trial {
+    Recommendation tried;
+    std::size_t before_row = 0, after_row = 0;
+  };
+  std::optional<Trial> trial;
 
   const Row& ceiling() const { return sweep.rows[ceiling_row]; }
   const Row& coupled() const { return sweep.rows[coupled_row]; }
@@ -43,16 +52,17 @@ struct Measurement {
 
 struct Isolation {
   Measurement measurement;
+  std::size_t blocks = 0;  ///< in which both the ceiling and the feeder ended well
   std::optional<analysis::InputCostFinding> cost;
   std::optional<statistics::Estimate> supply_img_per_s;
   EpochEdges epochs;  ///< of a loader
   /// The cost in a loop that waits for each step, if the measured loop runs ahead.
   std::optional<analysis::InputCostFinding> cost_if_waiting;
+  std::vector<RungFinding> ladder;          ///< empty unless it was measured
   std::optional<DeliveryFinding> delivery;  ///< of a feeder that receives from other processes
   analysis::Diagnosis diagnosis;
   Predictions predictions;
-  std::vector<RungFinding> ladder;            ///< empty unless asked for
-  std::optional<VariationFinding> variation;  ///< none unless asked for
+  std::optional<VariationFinding> variation;  ///< none unless settings were measured
   std::optional<Verification> verification;
   std::vector<std::string> verdict;   ///< the answer in sentences, the first is the headline
   std::vector<std::string> warnings;  ///< why the figures may mislead, and what to do; empty: none
@@ -64,8 +74,8 @@ std::vector<BlockNoise> noise_of_blocks(const Measurement& measurement);
 /// Whether other programs or guests took processor time in most blocks.
 bool is_crowded(const Measurement& measurement);
 
-/// Fills in everything that follows from `found.measurement`, and its `blocks`. Unknown results
-/// stay empty.
-void analyse(Isolation& found, const IsolatePlan& plan);
+/// Derives everything that follows from the measurement. Unknown results stay empty. A pure
+/// function.
+Isolation analyse(const Measurement& measurement, const IsolatePlan& plan);
 
 }  // namespace penstock::isolate

@@ -18,26 +18,17 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-const Row* row_at(const Measurement& measurement, std::size_t index) {
-  return index < measurement.sweep.rows.size() ? &measurement.sweep.rows[index] : nullptr;
-}
-
-std::string label_at(const Measurement& measurement, std::size_t index) {
-  const Row* const row = row_at(measurement, index);
-  return row == nullptr ? "the feeder" : row->config.fake_location;
+const std::string& feeder_of(const Isolation& isolation) {
+  return isolation.measurement.coupled().config.fake_location;
 }
 
 /// The time per step of the device alone, from its rate.
 std::optional<statistics::Estimate> ceiling_ms(const Isolation& isolation) {
-  const Row* const row = row_at(isolation.measurement, isolation.measurement.ceiling_row);
-  const double images = row == nullptr ? 0 : images_per_step(*row);
+  const double images = images_per_step(isolation.measurement.ceiling());
   if (!isolation.cost || images <= 0) return std::nullopt;
   const statistics::Estimate& rate = isolation.cost->ceiling_img_per_s;
   if (!(rate.value > 0)) return std::nullopt;
-  const auto ms = [images](double img_per_s) { return 1e3 * images / img_per_s; };
-  return statistics::Estimate{ms(rate.value), ms(rate.high),
-                              rate.low > 0 ? ms(rate.low) : kInfinity, rate.samples,
-                              rate.is_spread};
+  return analysis::rate_of(rate, images);  // it divides, so it converts both ways
 }
 
 /// Stacks the rungs on top of the device's own time.
@@ -47,8 +38,7 @@ report::Waterfall waterfall_of_ladder(const Isolation& isolation,
   double level = ceiling.value;
   waterfall.bars.push_back({.label = "device alone", .added_ms = ceiling, .whole = true});
   for (const RungFinding& rung : isolation.ladder) {
-    const Row* const row = row_at(isolation.measurement, rung.row);
-    if (rung.unavailable.empty() && row != nullptr && row->is_ceiling) continue;
+    if (rung.unavailable.empty() && isolation.measurement.sweep.rows[rung.row].is_ceiling) continue;
     const bool from_ceiling = rung.branch || waterfall.bars.size() == 1;
     report::WaterfallBar bar{.label = rung.branch ? rung.name + " (on its own)" : rung.name,
                              .from_ms = from_ceiling ? ceiling.value : level};
@@ -84,7 +74,7 @@ report::Waterfall waterfall_of_split(const Isolation& isolation,
   add("residual", {split.residual_ms, -kInfinity, kInfinity, split.total_ms.samples});
   const statistics::Estimate& total = split.total_ms;
   waterfall.bars.push_back(
-      {.label = "with " + label_at(isolation.measurement, isolation.measurement.coupled_row),
+      {.label = "with " + feeder_of(isolation),
        .added_ms = statistics::Estimate{ceiling.value + total.value, ceiling.value + total.low,
                                         ceiling.value + total.high, total.samples, total.is_spread},
        .whole = true});
@@ -109,16 +99,17 @@ document::Figure waterfall_of(const Isolation& isolation) {
 document::Figure split_of(const Isolation& isolation) {
   if (!isolation.cost) return report::cost_split_of({});
   const analysis::CostSplit& split = isolation.cost->split;
-  return report::cost_split_of(
-      {{label_at(isolation.measurement, isolation.measurement.coupled_row), split.total_ms,
-        split.starvation_ms, split.transfer_ms, split.interference_ms, split.residual_ms}});
+  return report::cost_split_of({{feeder_of(isolation), split.total_ms, split.starvation_ms,
+                                 split.transfer_ms, split.interference_ms, split.residual_ms}});
 }
 
-/// Gives each part a style, so that neighbours differ.
-std::string_view looks_of(const DeliveryPart& part) {
-  if (part.side == "network") return "transfer";
-  if (part.side == "producer") return part.name == "made" ? "device" : "interference";
-  return part.name == "in the ring" ? "residual" : "gain";
+/// Gives part `i` a style, so that neighbours differ.
+std::string_view look_of(const std::vector<DeliveryPart>& parts, std::size_t i) {
+  const Side side = parts[i].side;
+  const bool is_last = i + 1 == parts.size() || parts[i + 1].side != side;  // of its side
+  if (side == Side::network) return "transfer";
+  if (side == Side::producer) return is_last ? "interference" : "device";
+  return is_last ? "residual" : "gain";
 }
 
 document::Figure delivery_of(const std::optional<DeliveryFinding>& found) {
@@ -126,9 +117,10 @@ document::Figure delivery_of(const std::optional<DeliveryFinding>& found) {
   if (!found) return figure;
   const DeliveryFinding& delivery = *found;
   std::vector<report::TimeShare> shares;
-  for (const DeliveryPart& part : delivery.parts) {
-    shares.push_back(
-        {fmt::format("{} ({})", part.name, part.side), part.ms, std::string(looks_of(part))});
+  for (std::size_t i = 0; i < delivery.parts.size(); ++i) {
+    const DeliveryPart& part = delivery.parts[i];
+    shares.push_back({fmt::format("{} ({})", part.name, to_string(part.side)), part.ms,
+                      std::string(look_of(delivery.parts, i))});
   }
   figure.caption = fmt::format(
       "What a batch went through, on average{}. A batch waits for the stage after it: that stage "
@@ -163,10 +155,7 @@ document::Figure supply_demand_of(const Isolation& isolation) {
   report::SupplyDemand data;
   data.measured = isolation.predictions.supply_curve;
   data.needed = isolation.predictions.cores_per_device;
-  std::int32_t devices = 1;
-  if (const Row* const row = row_at(isolation.measurement, isolation.measurement.coupled_row)) {
-    devices = std::max(1, row->config.num_gpus);
-  }
+  const std::int32_t devices = std::max(1, isolation.measurement.coupled().config.num_gpus);
   if (isolation.cost) data.demand_img_per_s = isolation.cost->ceiling_img_per_s.value / devices;
   const double to = threads_to_draw(isolation.predictions);
   for (int i = -1; isolation.predictions.law && i <= kPoints; ++i) {
@@ -188,16 +177,13 @@ void add_flow(const Isolation& isolation, IsolationFigures& figures) {
   figures.pipeline.file = "pipeline.svg";
   figures.supply.file = "supply.svg";
   figures.curve.file = "bottleneck.svg";
-  const Row* const row = row_at(isolation.measurement, isolation.measurement.coupled_row);
-  if (row == nullptr || !isolation.cost) return;
+  if (!isolation.cost) return;
   const double demand = isolation.cost->ceiling_img_per_s.value;
-  figures.pipeline =
-      report::pipeline_of(*row, isolation.diagnosis.stages, isolation.diagnosis.bottleneck,
-                          isolation.cost->verdict == statistics::Verdict::equal, demand);
+  figures.pipeline = report::pipeline_of(
+      isolation.measurement.coupled(), isolation.diagnosis.stages, isolation.diagnosis.bottleneck,
+      isolation.cost->verdict == statistics::Verdict::equal, demand);
   if (!isolation.supply_img_per_s) return;
-  const report::FeederSupply supply{
-      label_at(isolation.measurement, isolation.measurement.coupled_row),
-      *isolation.supply_img_per_s};
+  const report::FeederSupply supply{feeder_of(isolation), *isolation.supply_img_per_s};
   figures.supply =
       report::supply_bars_of({supply}, demand, "What the feeder supplies when nothing is trained.");
   figures.curve = report::bottleneck_curve_of({supply}, demand, {});
@@ -212,13 +198,9 @@ IsolationFigures figures_of(const Isolation& isolation) {
   figures.split = split_of(isolation);
   figures.delivery = delivery_of(isolation.delivery);
   figures.supply_demand = supply_demand_of(isolation);
-  figures.steps.file = "steps.svg";
-  figures.queues.file = "queues.svg";
-  if (const Row* const row = row_at(isolation.measurement, isolation.measurement.coupled_row)) {
-    figures.steps = report::step_times_of(
-        *row, row_at(isolation.measurement, isolation.measurement.ceiling_row), "block");
-    figures.queues = report::queue_occupancy_of(*row, "block");
-  }
+  const Row& coupled = isolation.measurement.coupled();
+  figures.steps = report::step_times_of(coupled, &isolation.measurement.ceiling(), "block");
+  figures.queues = report::queue_occupancy_of(coupled, "block");
   figures.steps.heading = "Every step";
   figures.queues.heading = "The queues between";
   return figures;

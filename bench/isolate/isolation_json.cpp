@@ -99,13 +99,13 @@ Json to_json(const RungFinding& rung) {
               {"added_ms", or_null(rung.added_ms)},
               {"supply_img_per_s", or_null(rung.supply_img_per_s)},
               {"unavailable", rung.unavailable},
-              {"part", rung.part},
+              {"part", rung.part == Side::none ? "" : to_string(rung.part)},
               {"branch", rung.branch}};
 }
 
 Json to_json(const DeliveryPart& part) {
   return Json{{"name", part.name},
-              {"side", part.side},
+              {"side", to_string(part.side)},
               {"ms", to_json(part.ms)},
               {"percent", part.percent}};
 }
@@ -181,7 +181,7 @@ Json to_json(const Isolation& found) {
               {"verdict", found.verdict},
               {"doubts", found.warnings},
               {"cures", texts_of(found.predictions.recommendations)},
-              {"blocks", found.measurement.blocks},
+              {"blocks", found.blocks},
               {"measured_blocks", found.measurement.measured_blocks},
               {"stopped_because", found.measurement.stopped_because},
               {"ceiling_row", found.measurement.ceiling_row},

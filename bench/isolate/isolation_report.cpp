@@ -40,8 +40,8 @@ Table delivery_table(const std::optional<DeliveryFinding>& delivery) {
   if (!delivery || delivery->parts.empty()) return table;
   table.columns[2].name = fmt::format("ms ({})", ends_of(delivery->parts.front().ms));
   for (const DeliveryPart& part : delivery->parts) {
-    table.rows.push_back(
-        {part.name, part.side, format_estimate(part.ms, 2), format_fixed(part.percent, 0)});
+    table.rows.push_back({part.name, std::string(to_string(part.side)), format_estimate(part.ms, 2),
+                          format_fixed(part.percent, 0)});
   }
   return table;
 }
@@ -205,14 +205,11 @@ Table stage_table(const analysis::Diagnosis& diagnosis) {
 
 /// Queue levels of the last usable coupled run.
 Table queue_table(const Row& coupled) {
-  const RunResult* last = nullptr;
-  for (const Repetition& repetition : coupled.repetitions) {
-    if (analysis::is_usable(repetition.result)) last = &repetition.result;
-  }
+  const std::vector<const RunResult*> runs = analysis::usable_runs(coupled);
   Table table{
       {{"queue"}, {"slots", true}, {"mean filled", true}, {"empty %", true}, {"full %", true}}, {}};
-  if (last == nullptr) return table;
-  for (const QueueUse& queue : last->queues) {
+  if (runs.empty()) return table;
+  for (const QueueUse& queue : runs.back()->queues) {
     table.rows.push_back({queue.name, std::to_string(queue.slots),
                           format_fixed(queue.mean_filled, 2), percent(queue.empty_percent),
                           percent(queue.full_percent)});
@@ -243,9 +240,7 @@ Table narrow_ladder_table(const std::vector<RungFinding>& ladder) {
 Document method(const Isolation& found) {
   std::size_t kept = 0, dropped = 0;
   for (const Row* row : {&found.measurement.ceiling(), &found.measurement.coupled()}) {
-    for (const Repetition& repetition : row->repetitions) {
-      if (!analysis::is_usable(repetition.result)) continue;
-      const analysis::SteadyRun run = analysis::steady_state(repetition.result);
+    for (const analysis::SteadyRun& run : analysis::steady_runs(*row)) {
       kept += run.steps;
       dropped += run.dropped;
     }
@@ -253,7 +248,7 @@ Document method(const Isolation& found) {
   std::string text = fmt::format(
       "{} of fresh processes in random order; ended because {}. Warm-up (MSER-5): {} of {} steps "
       "left out.",
-      blocks_text(found.measurement), found.measurement.stopped_because, dropped, kept + dropped);
+      blocks_text(found), found.measurement.stopped_because, dropped, kept + dropped);
   double steal = 0, foreign = 0;
   const std::vector<BlockNoise> noises = noise_of_blocks(found.measurement);
   for (const BlockNoise& noise : noises) {
@@ -285,7 +280,6 @@ std::string_view tone_of(const std::optional<analysis::InputCostFinding>& cost) 
 Verdict answer_of(const Isolation& found) {
   Verdict verdict{.answers = true};
   for (const std::string& sentence : found.verdict) verdict.lines.push_back({"open", sentence});
-  if (verdict.lines.empty()) verdict.lines.push_back({"open", "Nothing could be concluded."});
   verdict.lines.front().tone = tone_of(found.cost);
   return verdict;
 }
@@ -313,7 +307,7 @@ Tiles rates_of(const Isolation& isolation) {
 }
 
 std::string basis_of(const Isolation& isolation) {
-  std::string text = blocks_text(isolation.measurement) + " of fresh processes in random order";
+  std::string text = blocks_text(isolation) + " of fresh processes in random order";
   if (!isolation.measurement.stopped_because.empty()) {
     text += "; ended because " + isolation.measurement.stopped_because;
   }
@@ -330,19 +324,6 @@ Section settings_of(const std::optional<VariationFinding>& variation) {
            soft(fmt::format("From {} blocks of all settings. The best one was then measured again "
                             "beside the present one, in other blocks.",
                             variation->blocks))}};
-}
-
-Section verification_of(const std::optional<Verification>& verification) {
-  if (!verification) return {};
-  const Verification& check = *verification;
-  return {"Predicted and tried",
-          {Paragraphs{
-              {fmt::format("With {}: predicted {}, achieved {}. The prediction was {} % {}: {}.",
-                           check.change, report::quantity_text(check.predicted_img_per_s, "img/s"),
-                           report::estimate_text(check.achieved_img_per_s, "img/s", 0),
-                           report::number_text(std::abs(check.error_percent), 2),
-                           check.error_percent < 0 ? "too low" : "too high",
-                           check.agrees ? "they agree" : "they do not agree")}}}};
 }
 
 Section ladder_of(const std::vector<RungFinding>& ladder) {
@@ -480,7 +461,6 @@ void write_isolation_page(const Isolation& isolation, std::ostream& out) {
                 std::move(figures.supply),
                 Section{"What would help", {List{"", texts_of(predictions.recommendations)}}},
                 settings_of(isolation.variation),
-                verification_of(isolation.verification),
                 std::move(figures.curve),
                 device_table(isolation),
                 std::move(figures.waterfall),

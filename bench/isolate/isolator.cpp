@@ -118,38 +118,26 @@ class Isolator::Watch final : public SweepListener {
 Isolator::Isolator(IsolatePlan plan, SweepRunner::Run run, NoiseMeter meter, Clock& clock)
     : plan_(std::move(plan)), run_(std::move(run)), meter_(std::move(meter)), clock_(clock) {}
 
-const Isolation& Isolator::run(IsolateListener& listener, const std::stop_token& stop) {
+Isolation Isolator::run(IsolateListener& listener, const std::stop_token& stop) {
   measure_blocks(listener, stop);
-  analyse(found_, plan_);
-  if (plan_.ladder && found_.cost) {
-    const std::size_t known = found_.warnings.size();
-    climb(listener, stop);
-    if (found_.delivery) {  // its rungs say more precisely which side is too slow
-      const std::vector<std::string> of_ladder(
-          found_.warnings.begin() + static_cast<std::ptrdiff_t>(known), found_.warnings.end());
-      analyse(found_, plan_);
-      found_.warnings.insert(found_.warnings.end(), of_ladder.begin(), of_ladder.end());
-    }
+  if (!analysis::pair_blocks(measured_.ceiling(), measured_.coupled()).empty()) {
+    if (plan_.ladder) climb(listener, stop);
+    if (!plan_.settings.empty()) vary(listener, stop);
+    if (plan_.verify || !plan_.settings.empty()) verify(listener, stop);
   }
-  const bool varies = !plan_.settings.empty() && found_.cost;
-  if (varies) vary(listener, stop);
-  if ((plan_.verify || varies) && found_.cost) {
-    verify(varies ? kVerifyVaryShare * seconds(plan_.vary_budget)
-                  : kVerifyShare * seconds(plan_.budget),
-           listener, stop);
-  }
-  return found_;
+  measured_.interrupted = stop.stop_requested();
+  return analyse(measured_, plan_);
 }
 
 const SweepResult& Isolator::measure(const Phase& phase, IsolateListener& listener,
                                      const std::stop_token& stop) {
   listener.phase_begins(phase.name, phase.seconds);
-  const std::size_t first_block = found_.measurement.sweep.rounds.size();
+  const std::size_t first_block = measured_.sweep.rounds.size();
   NoiseReading before;
   const auto on_round = [&](std::int32_t round, bool ended) {
     if (!ended) before = meter_();
     if (!ended || !phase.kept) return;
-    found_.measurement.noise.push_back(
+    measured_.noise.push_back(
         noise_between(before, meter_(), first_block + static_cast<std::size_t>(round)));
   };
   SweepPlan sweep{
@@ -174,41 +162,47 @@ const SweepResult& Isolator::measure(const Phase& phase, IsolateListener& listen
     return result;
   };
   runner_.emplace(std::move(sweep), timed, clock_);
-  Watch watch(found_.measurement.sweep, listener, phase.kept);
+  Watch watch(measured_.sweep, listener, phase.kept);
   return runner_->run(watch, stop);
 }
 
 std::size_t Isolator::append(const Phase& phase, IsolateListener& listener,
                              const std::stop_token& stop) {
-  const std::size_t first_row = found_.measurement.sweep.rows.size();
-  const std::size_t first_round = found_.measurement.sweep.rounds.size();
+  const std::size_t first_row = measured_.sweep.rows.size();
+  const std::size_t first_round = measured_.sweep.rounds.size();
   SweepResult sweep = measure(phase, listener, stop);
   drop_incomplete_round(sweep);
-  append_sweep(found_.measurement.sweep, sweep);
-  std::erase_if(found_.measurement.noise, [&](const BlockNoise& noise) {
+  append_sweep(measured_.sweep, sweep);
+  std::erase_if(measured_.noise, [&](const BlockNoise& noise) {
     return noise.block >= first_round + sweep.rounds.size();
   });
   return first_row;
 }
 
-const SweepResult& Isolator::pilot(std::span<const PlannedRun> runs, double budget_s,
-                                   IsolateListener& listener, const std::stop_token& stop) {
+Isolator::Pilot Isolator::pilot(std::span<const PlannedRun> runs, double budget_s,
+                                IsolateListener& listener, const std::stop_token& stop) {
+  const Time began = clock_.now();
   Phase phase{.name = "pilot", .configs = {}, .seconds = budget_s, .blocks = 1, .kept = false};
   for (const PlannedRun& run : runs) {
     phase.configs.push_back(with_steps(run.config, kPilotSteps, kPilotWarmup));
   }
-  return measure(phase, listener, stop);
+  Pilot pilot{.sweep = measure(phase, listener, stop), .times = {}};
+  for (std::size_t i = 0; i < pilot.sweep.rows.size(); ++i) {
+    const Row& row = pilot.sweep.rows[i];
+    pilot.times.push_back(has_rate(row) ? pilot_time(row.repetitions.front().result, wall_s_[i])
+                                        : PilotTime{});
+  }
+  pilot.left_s = std::max(0.0, budget_s - seconds(clock_.now() - began));
+  return pilot;
 }
 
-/// Returns zeros for rows that did not run or did not end.
-std::vector<PilotTime> Isolator::times_of(const SweepResult& pilot) const {
-  std::vector<PilotTime> times;
-  for (std::size_t i = 0; i < pilot.rows.size(); ++i) {
-    times.push_back(has_rate(pilot.rows[i])
-                        ? pilot_time(pilot.rows[i].repetitions.front().result, wall_s_[i])
-                        : PilotTime{});
+void Isolator::add_runs(Phase& phase, std::span<const PlannedRun> runs,
+                        std::span<const PilotTime> times) const {
+  const std::vector<std::int64_t> steps = plan_steps(runs, times, phase.seconds);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const std::int64_t window = plan_.steps > 0 ? plan_.steps : steps[i];
+    phase.configs.push_back(with_steps(runs[i].config, window, kWarmupSteps));
   }
-  return times;
 }
 
 void Isolator::measure_blocks(IsolateListener& listener, const std::stop_token& stop) {
@@ -217,57 +211,49 @@ void Isolator::measure_blocks(IsolateListener& listener, const std::stop_token& 
   const bool waits = runs.size() > 3 && runs[3].rung == Rung::waiting;
   const std::size_t piloted = waits ? 4 : 3;
   const double budget_s = seconds(plan_.budget);
-  const Time began = clock_.now();
-  found_.measurement.ceiling_row = 0;
-  found_.measurement.coupled_row = 1;
-  const SweepResult& first = pilot(std::span(runs).first(piloted), budget_s, listener, stop);
-  if (!has_rate(first.rows[0]) || !has_rate(first.rows[1])) {
-    append_sweep(found_.measurement.sweep, first);  // the pilot's runs say why
-    found_.measurement.stopped_because =
-        stop.stop_requested() ? "it was interrupted" : "a run failed";
+  measured_.ceiling_row = 0;
+  measured_.coupled_row = 1;
+  Pilot first = pilot(std::span(runs).first(piloted), budget_s, listener, stop);
+  if (!has_rate(first.sweep.rows[0]) || !has_rate(first.sweep.rows[1])) {
+    append_sweep(measured_.sweep, first.sweep);  // the pilot's runs say why
+    measured_.stopped_because = stop.stop_requested() ? "it was interrupted" : "a run failed";
     return;
   }
-  std::vector<PilotTime> times = times_of(first);
   for (std::size_t i = piloted; i < runs.size(); ++i) {
-    PilotTime time = times[2];
+    PilotTime time = first.times[2];
     time.step_s *=
         static_cast<double>(runs[2].config.feeder_threads) / runs[i].config.feeder_threads;
-    times.push_back(time);
+    first.times.push_back(time);
   }
-  const double left_s = std::max(0.0, budget_s - seconds(clock_.now() - began));
-  const std::vector<std::int64_t> steps = plan_steps(runs, times, left_s);
   Phase phase{.name = "blocks",
               .configs = {},
-              .seconds = left_s,
+              .seconds = first.left_s,
               .enough = [this](const SweepResult& sweep) { return enough(sweep); }};
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    const std::int64_t window = plan_.steps > 0 ? plan_.steps : steps[i];
-    phase.configs.push_back(with_steps(runs[i].config, window, kWarmupSteps));
-  }
+  add_runs(phase, runs, first.times);
   append(phase, listener, stop);
-  found_.measurement.measured_blocks = found_.measurement.sweep.rounds.size();
-  found_.measurement.supply_row = 2;
-  if (waits) found_.measurement.waiting_row = 3;
+  measured_.measured_blocks = measured_.sweep.rounds.size();
+  measured_.supply_row = 2;
+  if (waits) measured_.waiting_row = 3;
   if (stop.stop_requested()) {
-    found_.measurement.stopped_because = "it was interrupted";
-  } else if (found_.measurement.stopped_because.empty()) {
-    found_.measurement.stopped_because = fmt::format("the budget of {:.0f} s ended", budget_s);
+    measured_.stopped_because = "it was interrupted";
+  } else if (measured_.stopped_because.empty()) {
+    measured_.stopped_because = fmt::format("the budget of {:.0f} s ended", budget_s);
   }
 }
 
 /// Sets stopped_because if it returns true.
 bool Isolator::enough(const SweepResult& sweep) {
   constexpr std::size_t kFailures = 2;
-  const Row& ceiling = sweep.rows[found_.measurement.ceiling_row];
-  const Row& coupled = sweep.rows[found_.measurement.coupled_row];
+  const Row& ceiling = sweep.rows[measured_.ceiling_row];
+  const Row& coupled = sweep.rows[measured_.coupled_row];
   if (has_failed(ceiling, kFailures) || has_failed(coupled, kFailures)) {
-    found_.measurement.stopped_because = "runs kept failing";
+    measured_.stopped_because = "runs kept failing";
     return true;
   }
   const std::vector<analysis::BlockPair> blocks = analysis::pair_blocks(ceiling, coupled);
   if (blocks.size() < kWantedBlocks) return false;
   if (analysis::ratio_half_width(blocks) > plan_.targets.half_width) return false;
-  found_.measurement.stopped_because =
+  measured_.stopped_because =
       fmt::format("the interval is within {:g} %", 100 * plan_.targets.half_width);
   return true;
 }
@@ -287,16 +273,13 @@ void Isolator::climb(IsolateListener& listener, const std::stop_token& stop) {
     rung.row = plan_run(rung.config, Rung::step);
     if (!rung.is_ceiling) rung.supply_row = plan_run(supply_config(rung.config), Rung::supply);
   }
-  const double budget_s = seconds(plan_.ladder_budget);
-  const Time began = clock_.now();
-  const SweepResult& first = pilot(runs, budget_s, listener, stop);
+  const Pilot first = pilot(runs, seconds(plan_.ladder_budget), listener, stop);
   if (stop.stop_requested()) return;
-  const double left_s = std::max(0.0, budget_s - seconds(clock_.now() - began));
-  std::vector<std::int64_t> steps = plan_steps(runs, times_of(first), left_s);
-  Phase phase{.name = "ladder", .configs = {}, .seconds = left_s};
+  const std::vector<std::int64_t> steps = plan_steps(runs, first.times, first.left_s);
+  Phase phase{.name = "ladder", .configs = {}, .seconds = first.left_s};
   for (LadderRung& rung : rungs) {
     if (!rung.row) continue;
-    const Row& piloted = first.rows[*rung.row];
+    const Row& piloted = first.sweep.rows[*rung.row];
     if (!has_rate(piloted)) {
       rung.unavailable = piloted.repetitions.empty() && piloted.unavailable.empty()
                              ? kBudgetEnded
@@ -308,93 +291,59 @@ void Isolator::climb(IsolateListener& listener, const std::stop_token& stop) {
     const auto add = [&](std::optional<std::size_t>& row) {
       const std::int64_t window = std::min(steps[*row], most.value_or(steps[*row]));
       phase.configs.push_back(with_steps(runs[*row].config, window, kWarmupSteps));
-      row = found_.measurement.sweep.rows.size() + phase.configs.size() - 1;
+      row = measured_.sweep.rows.size() + phase.configs.size() - 1;
     };
     add(rung.row);
     if (rung.supply_row) add(rung.supply_row);
   }
   append(phase, listener, stop);
-  found_.ladder = find_rungs(found_.measurement.sweep, rungs, plan_.targets);
-  const auto ceiling = rungs.front().row;
-  const std::size_t blocks =
-      ceiling ? found_.measurement.sweep.rows[*ceiling].repetitions.size() : 0;
-  if (blocks < kMinBlocks) {
-    found_.warnings.push_back(fmt::format(
-        "the ladder has {} block{}: fewer than {} are inconclusive; raise --ladder-budget", blocks,
-        blocks == 1 ? "" : "s", kMinBlocks));
-  }
-  // The same configuration, in other blocks.
-  found_.ladder.front().row = found_.measurement.ceiling_row;
+  measured_.rungs = std::move(rungs);
 }
 
-/// Measures all settings in the same blocks, and recommends the best one.
+/// Measures all settings in the same blocks.
 void Isolator::vary(IsolateListener& listener, const std::stop_token& stop) {
   std::vector<Setting> settings = plan_.settings;
   std::vector<PlannedRun> runs;
   for (const Setting& setting : settings) runs.push_back({setting.config, Rung::coupled});
   const double budget_s = (1 - kVerifyVaryShare) * seconds(plan_.vary_budget);
-  const Time began = clock_.now();
-  const SweepResult& first = pilot(runs, budget_s, listener, stop);
+  const Pilot first = pilot(runs, budget_s, listener, stop);
   if (stop.stop_requested()) return;
-  const double left_s = std::max(0.0, budget_s - seconds(clock_.now() - began));
-  const std::vector<PilotTime> times = times_of(first);
   std::vector<PlannedRun> possible;
   std::vector<PilotTime> times_of_possible;
   for (std::size_t i = 0; i < settings.size(); ++i) {
-    if (has_rate(first.rows[i])) {
-      settings[i].row = found_.measurement.sweep.rows.size() + possible.size();
+    const Row& row = first.sweep.rows[i];
+    if (has_rate(row)) {
+      settings[i].row = measured_.sweep.rows.size() + possible.size();
       possible.push_back(runs[i]);
-      times_of_possible.push_back(times[i]);
+      times_of_possible.push_back(first.times[i]);
     } else {
-      const Row& row = first.rows[i];
       settings[i].unavailable = row.repetitions.empty() ? kBudgetEnded : row.reason;
     }
   }
-  const std::vector<std::int64_t> steps = plan_steps(possible, times_of_possible, left_s);
-  Phase phase{.name = "settings", .configs = {}, .seconds = left_s};
-  for (std::size_t i = 0; i < possible.size(); ++i) {
-    const std::int64_t window = plan_.steps > 0 ? plan_.steps : steps[i];
-    phase.configs.push_back(with_steps(possible[i].config, window, kWarmupSteps));
-  }
+  Phase phase{.name = "settings", .configs = {}, .seconds = first.left_s};
+  add_runs(phase, possible, times_of_possible);
   append(phase, listener, stop);
   for (Setting& setting : settings) {
-    if (setting.row) setting.config = found_.measurement.sweep.rows[*setting.row].config;
+    if (setting.row) setting.config = measured_.sweep.rows[*setting.row].config;
   }
-  const double now = found_.cost->coupled_img_per_s.value, margin = plan_.targets.margin;
-  found_.variation = find_variation(found_.measurement.sweep, settings, now, margin);
-  found_.verdict.push_back(sentence_of(*found_.variation, margin));
-  // Replayed predictions are not what the user asked to try.
-  std::erase_if(found_.predictions.recommendations,
-                [](const Recommendation& other) { return !other.change.empty(); });
-  if (auto best = recommendation_of(*found_.variation, settings, now, margin)) {
-    found_.predictions.recommendations.insert(found_.predictions.recommendations.begin(),
-                                              std::move(*best));
-  }
+  measured_.settings = std::move(settings);
 }
 
-void Isolator::verify(double budget_s, IsolateListener& listener, const std::stop_token& stop) {
-  const std::vector<Recommendation>& recommendations = found_.predictions.recommendations;
-  const auto applicable = std::find_if(
-      recommendations.begin(), recommendations.end(),
-      [](const Recommendation& recommendation) { return !recommendation.change.empty(); });
-  if (applicable == recommendations.end() || stop.stop_requested()) {
-    if (found_.variation && !stop.stop_requested()) return;  // nothing is better
-    found_.verdict.push_back(why_unverified(!recommendations.empty(), stop.stop_requested()));
-    return;
-  }
-  const RunConfig before = found_.measurement.coupled().config;
+/// Measures the best recommendation beside the present configuration, if it can be tried.
+void Isolator::verify(IsolateListener& listener, const std::stop_token& stop) {
+  if (stop.stop_requested()) return;
+  const double budget_s = plan_.settings.empty() ? kVerifyShare * seconds(plan_.budget)
+                                                 : kVerifyVaryShare * seconds(plan_.vary_budget);
+  const Isolation so_far = analyse(measured_, plan_);
+  const std::vector<Recommendation>& recommendations = so_far.predictions.recommendations;
+  const auto best = std::ranges::find_if(recommendations, can_be_tried);
+  if (best == recommendations.end()) return;
   const std::size_t first = append({.name = "verification",
-                                    .configs = {before, applicable->config},
+                                    .configs = {measured_.coupled().config, best->config},
                                     .seconds = budget_s,
                                     .blocks = static_cast<std::int32_t>(kWantedBlocks)},
                                    listener, stop);
-  const double now = found_.cost->coupled_img_per_s.value;
-  found_.verification = verification_of(found_.measurement.sweep.rows[first],
-                                        found_.measurement.sweep.rows[first + 1], now, *applicable);
-  found_.verdict.push_back(found_.verification
-                               ? sentence_of(*found_.verification)
-                               : fmt::format("Trying {} failed: {}.", applicable->change,
-                                             found_.measurement.sweep.rows[first + 1].reason));
+  measured_.trial = {.tried = *best, .before_row = first, .after_row = first + 1};
 }
 
 }  // namespace penstock::isolate

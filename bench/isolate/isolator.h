@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures what one feeder costs one trainer. A pilot finds out how long runs take. Then blocks of
-// fresh processes run in random order, until the interval is narrow enough or the budget ends.
+// Measures what one feeder costs one trainer, and decides what to measure next. A pilot finds out
+// how long runs take. Then blocks of fresh processes run in random order, until the interval is
+// narrow enough or the budget ends. analyse() (isolation.h) says what the measurement shows.
 //
 // Used by one thread. Waits and measures with the given clock.
 #pragma once
@@ -33,7 +34,7 @@ class Isolator {
 
   /// Call it once. After a stop request, the run under way is the last one, and the results so far
   /// are analysed.
-  const Isolation& run(IsolateListener& listener, const std::stop_token& stop);
+  Isolation run(IsolateListener& listener, const std::stop_token& stop);
 
  private:
   class Watch;
@@ -51,15 +52,23 @@ class Isolator {
   /// Measures the phase and appends its rows to those of earlier phases. Returns the index of the
   /// first.
   std::size_t append(const Phase& phase, IsolateListener& listener, const std::stop_token& stop);
-  /// Makes short runs, which are no results. Returns their sweep, in the order of `runs`.
-  const SweepResult& pilot(std::span<const PlannedRun> runs, double budget_s,
-                           IsolateListener& listener, const std::stop_token& stop);
-  std::vector<PilotTime> times_of(const SweepResult& pilot) const;
+  /// Short runs, which are no results. Rows and times are in the order of the runs; times are zeros
+  /// for runs without a rate.
+  struct Pilot {
+    const SweepResult& sweep;
+    std::vector<PilotTime> times;
+    double left_s = 0;  ///< of the budget
+  };
+  Pilot pilot(std::span<const PlannedRun> runs, double budget_s, IsolateListener& listener,
+              const std::stop_token& stop);
+  /// Adds the runs to the phase, with windows that fit into its time.
+  void add_runs(Phase& phase, std::span<const PlannedRun> runs,
+                std::span<const PilotTime> times) const;
   void measure_blocks(IsolateListener& listener, const std::stop_token& stop);
   bool enough(const SweepResult& sweep);
   void climb(IsolateListener& listener, const std::stop_token& stop);
   void vary(IsolateListener& listener, const std::stop_token& stop);
-  void verify(double budget_s, IsolateListener& listener, const std::stop_token& stop);
+  void verify(IsolateListener& listener, const std::stop_token& stop);
 
   const IsolatePlan plan_;
   const SweepRunner::Run run_;
@@ -67,7 +76,7 @@ class Isolator {
   Clock& clock_;
   std::optional<SweepRunner> runner_;  // of the phase under way
   std::vector<double> wall_s_;         // of the runs of a pilot, by its rows
-  Isolation found_;
+  Measurement measured_;
 };
 
 /// Appends the rows and rounds of `more` to `all`, and summarises it again. Keeps the warnings of

@@ -49,16 +49,11 @@ const Row* row_of(const SweepResult& sweep, std::optional<std::size_t> index) {
 
 /// Why a completed rung does not count; empty: it counts.
 std::string why_not(const LadderRung& rung, const Row& row) {
-  std::size_t usable = 0, proved = 0;
-  for (const Repetition& repetition : row.repetitions) {
-    if (!analysis::is_usable(repetition.result)) continue;
-    ++usable;
-    const auto fact = repetition.result.facts.find(rung.proof);
-    proved += fact != repetition.result.facts.end() && fact->second == 1 ? 1 : 0;
-  }
+  const std::vector<const RunResult*> usable = analysis::usable_runs(row);
+  const auto proves = [&](const RunResult* run) { return fact_of(*run, rung.proof) == 1; };
   if (row.repetitions.empty() && row.unavailable.empty()) return kBudgetEnded;
-  if (usable == 0) return row.reason.empty() ? "no run of it was usable" : row.reason;
-  if (rung.proof.empty() || proved == usable) return "";
+  if (usable.empty()) return row.reason.empty() ? "no run of it was usable" : row.reason;
+  if (rung.proof.empty() || std::ranges::all_of(usable, proves)) return "";
   const auto note = std::ranges::find_if(row.notes, [](const std::string& text) {
     return text.find("page cache, this is no") != std::string::npos;
   });
@@ -259,13 +254,8 @@ std::vector<RungFinding> find_rungs(const SweepResult& sweep, std::span<const La
   const Row* before = ceiling;
   for (const LadderRung& rung : rungs) {
     RungFinding& finding = findings.emplace_back();
-    finding.name = rung.name;
-    finding.adds = rung.adds;
-    finding.branch = rung.branch;
-    finding.part = rung.part;
-    finding.own_producer = rung.own_producer;
+    static_cast<RungFacts&>(finding) = rung;
     finding.row = rung.row.value_or(0);
-    finding.unavailable = rung.unavailable;
     const Row* const row = row_of(sweep, rung.row);
     if (finding.unavailable.empty() && row == nullptr) finding.unavailable = kBudgetEnded;
     if (finding.unavailable.empty()) finding.unavailable = why_not(rung, *row);
@@ -286,10 +276,10 @@ std::vector<RungFinding> find_rungs(const SweepResult& sweep, std::span<const La
 }
 
 std::optional<std::int64_t> longest_window(const LadderRung& rung, const RunResult& pilot) {
-  const auto files = pilot.facts.find("page_cache_files");
-  if (rung.proof != "page_cache_cold" || files == pilot.facts.end()) return std::nullopt;
+  const auto files = fact_of(pilot, "page_cache_files");
+  if (rung.proof != "page_cache_cold" || !files) return std::nullopt;
   const auto images = rung.examples > 0 ? static_cast<std::int64_t>(rung.examples)
-                                        : static_cast<std::int64_t>(files->second);
+                                        : static_cast<std::int64_t>(*files);
   const std::int64_t steps = images / std::max<std::int64_t>(1, pilot.images_per_step);
   return std::max<std::int64_t>(2 * static_cast<std::int64_t>(analysis::kMinKeptSteps),
                                 steps - kWarmupSteps - reserve_steps(rung.config) - 1);

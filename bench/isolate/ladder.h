@@ -13,6 +13,7 @@
 #include <span>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -41,29 +42,36 @@ std::vector<std::pair<std::string, std::string>> decoding_options(const RunConfi
 /// meanwhile.
 LadderData ladder_data(const RunConfig& config, const std::stop_token& stop = {});
 
+/// A side of a feeder that receives from other processes. producer_or_network: batches carry no
+/// times that would tell.
+enum class Side : unsigned char { none, producer, network, consumer, producer_or_network };
+constexpr std::string_view to_string(Side side) noexcept {
+  constexpr std::string_view kNames[] = {"nobody", "producer", "network", "consumer",
+                                         "producer or network"};
+  return kNames[static_cast<std::size_t>(side)];
+}
+
 /// One rung of the ladder.
-struct RungFinding {
-  std::string name;                                ///< "decode, centre crop"
-  std::string adds;                                ///< "JPEG decoding of whole images"
+struct RungFacts {
+  std::string name;           ///< "decode, centre crop"
+  std::string adds;           ///< "JPEG decoding of whole images"
+  bool branch = false;        ///< compared with the ceiling only
+  Side part = Side::none;     ///< that it bounds
+  bool own_producer = false;  ///< served by the ladder on this machine: no network is involved
+  std::string unavailable{};  ///< why it was not measured; empty: it was
+};
+
+struct RungFinding : RungFacts {
   std::size_t row = 0;                             ///< of the sweep: the run coupled to the trainer
   std::optional<analysis::InputCostFinding> cost;  ///< compared with the ceiling
   std::optional<statistics::Estimate> added_ms;  ///< compared with the rung before; may be negative
   std::optional<statistics::Estimate> supply_img_per_s;  ///< unconsumed
-  std::string unavailable;                               ///< why it could not be measured
-  bool branch = false;  ///< compared with the ceiling only (ZeroMQ)
-  std::string part;     ///< the side that it bounds: "consumer", "network", "producer"; empty: none
-  bool own_producer = false;  ///< served by the ladder on this machine: no network is involved
 };
 
-struct LadderRung {
-  std::string name, adds;
+struct LadderRung : RungFacts {
   RunConfig config;
   bool is_ceiling = false;
-  bool branch = false;  ///< compared with the ceiling only
-  std::string part;     ///< this and own_producer are copied to RungFinding
-  bool own_producer = false;
-  std::string proof;        ///< name of a fact that is 1 if the run was what the rung claims
-  std::string unavailable;  ///< why it cannot be measured
+  std::string proof;  ///< name of a fact that is 1 if the run was what the rung claims
   /// Size of the data set that it reads, if samples are not files; 0: the number of files.
   std::uint64_t examples = 0;
 

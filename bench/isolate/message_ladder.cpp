@@ -108,7 +108,7 @@ class MessageRungs {
     add_transport();
     if (value_of(feeder_, "endpoint") || value_of(feeder_, "producer")) {
       add("your producers", "batches that cost something to make", base_.fake_location).part =
-          "producer";
+          Side::producer;
     }
     for (LadderRung& rung : rungs_) complete_rung(rung);
     return std::move(rungs_);
@@ -127,7 +127,7 @@ class MessageRungs {
     }
     LadderRung& rung = add("messages in memory", "the consumer: checks, and the copy into a slot",
                            component_text(memory));
-    rung.part = "consumer";
+    rung.part = Side::consumer;
     if (is_on(feeder_, "encoded")) {
       rung.unavailable = "image files are decoded: measure that with --fake-location queue";
     }
@@ -150,7 +150,7 @@ class MessageRungs {
       adds = "the network: constant batches from " + ladder_.endpoint;
     }
     LadderRung& rung = add("over the transport", std::move(adds), component_text(consumer));
-    rung.part = "network";
+    rung.part = Side::network;
     rung.own_producer = ladder_.endpoint.empty();
   }
 

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "bench/isolate/isolation.h"
 #include "dataflow/machine/kernel_file.h"
 
 namespace penstock::isolate {
@@ -89,13 +88,6 @@ BlockNoise noise_between(const NoiseReading& before, const NoiseReading& after, 
   noise.throttled = growth(before.throttles, after.throttles).value_or(0) > 0;
   noise.mhz_low = after.mhz_low;
   noise.mhz_high = after.mhz_high;
-  return noise;
-}
-
-std::vector<BlockNoise> noise_of_blocks(const Measurement& measurement) {
-  std::vector<BlockNoise> noise = measurement.noise;
-  std::erase_if(noise,
-                [&](const BlockNoise& each) { return each.block >= measurement.measured_blocks; });
   return noise;
 }
 

@@ -11,6 +11,7 @@
 #include "bench/analysis/cost.h"
 #include "bench/config/training_loop.h"
 #include "bench/isolate/delivery_recommendations.h"
+#include "bench/isolate/isolation.h"
 #include "bench/isolate/variation.h"
 #include "bench/record/report_text.h"
 #include "bench/statistics/paired.h"
@@ -24,9 +25,8 @@ constexpr std::array<std::int32_t, 6> kDepths = {1, 2, 4, 8, 16, 32};
 
 std::vector<double> steps_of(const Row& row) {
   std::vector<double> all;
-  for (const Repetition& repetition : row.repetitions) {
-    if (!analysis::is_usable(repetition.result)) continue;
-    const std::span<const double> kept = analysis::kept_steps(repetition.result);
+  for (const RunResult* run : analysis::usable_runs(row)) {
+    const std::span<const double> kept = analysis::kept_steps(*run);
     all.insert(all.end(), kept.begin(), kept.end());
   }
   return all;
@@ -38,15 +38,38 @@ std::size_t slots_of(const RunConfig& config) {
   return static_cast<std::size_t>(std::max(1, between / config.num_gpus));
 }
 
+/// Returns the rows of the coupled row's feeder without a trainer, by threads, ascending; one row
+/// for each number of threads, the first in the sweep.
+std::vector<const Row*> supplies_of(const Measurement& measurement) {
+  const RunConfig& coupled = measurement.coupled().config;
+  std::vector<const Row*> supplies;
+  for (const Row& row : measurement.sweep.rows) {
+    RunConfig like = supply_config(coupled);
+    like.feeder_threads = row.config.feeder_threads;
+    like.num_batches = row.config.num_batches;
+    like.num_warmup_batches = row.config.num_warmup_batches;
+    if (row.config == like && analysis::supply_of(row)) supplies.push_back(&row);
+  }
+  const auto threads = [](const Row* row) { return row->config.feeder_threads; };
+  std::stable_sort(supplies.begin(), supplies.end(),
+                   [&](const Row* a, const Row* b) { return threads(a) < threads(b); });
+  const auto repeated = std::unique(supplies.begin(), supplies.end(),
+                                    [&](auto* a, auto* b) { return threads(a) == threads(b); });
+  supplies.erase(repeated, supplies.end());
+  return supplies;
+}
+
 class Predictor {
  public:
-  explicit Predictor(const Evidence& evidence)
-      : evidence_(evidence),
-        images_(images_per_step(evidence.coupled)),
-        now_(evidence.cost.coupled_img_per_s.value),
-        demand_(evidence.cost.ceiling_img_per_s.value),
-        consumer_ms_(steps_of(evidence.ceiling)) {
-    for (const Row* row : evidence.supplies) {
+  Predictor(const Isolation& found, const IsolatePlan& plan)
+      : coupled_(found.measurement.coupled()),
+        images_(images_per_step(coupled_)),
+        now_(found.cost->coupled_img_per_s.value),
+        demand_(found.cost->ceiling_img_per_s.value),
+        seed_(plan.config.seed),
+        supplies_(supplies_of(found.measurement)),
+        consumer_ms_(steps_of(found.measurement.ceiling())) {
+    for (const Row* row : supplies_) {
       if (row->config.feeder_threads != config().feeder_threads) continue;
       producer_ms_ = steps_of(*row);
       supply_ = analysis::supply_of(*row);
@@ -59,7 +82,9 @@ class Predictor {
 
   bool can_predict() const { return scale_ > 0; }
   double unexplained_share() const { return can_predict() ? 1 - explained_ : 0; }
-  const RunConfig& config() const { return evidence_.coupled.config; }
+  const RunConfig& config() const { return coupled_.config; }
+  /// Unconsumed rows by threads, ascending.
+  const std::vector<const Row*>& supplies() const { return supplies_; }
   double now() const { return now_; }
   double demand() const { return demand_; }
   const std::optional<statistics::Estimate>& supply() const { return supply_; }
@@ -77,38 +102,38 @@ class Predictor {
  private:
   double scaled(double rate) const { return std::min(demand_, rate * scale_); }
   double replay(const std::vector<double>& producer_ms, std::size_t slots) const {
-    const statistics::Replay result = statistics::replay_queue(
-        producer_ms, consumer_ms_, {.slots = slots, .seed = evidence_.seed});
+    const statistics::Replay result =
+        statistics::replay_queue(producer_ms, consumer_ms_, {.slots = slots, .seed = seed_});
     return result.ms_per_batch > 0 ? 1e3 * images_ / result.ms_per_batch : demand_;
   }
 
-  const Evidence& evidence_;
+  const Row& coupled_;
   const double images_, now_, demand_;
+  const std::uint64_t seed_;
+  const std::vector<const Row*> supplies_;
   const std::vector<double> consumer_ms_;
   std::vector<double> producer_ms_;
   std::optional<statistics::Estimate> supply_;
   double replayed_ = 0, explained_ = 0, scale_ = 0;
 };
 
-/// The workers of a DataLoader, whose number is an argument of the user's loader.
-constexpr std::string_view kLoaderWorkers = "loader workers", kLoad = "load", kCollate = "collate";
-
-std::string brings(double img_per_s, double now) {
-  return fmt::format("about {:.0f} img/s, now {:.0f}", img_per_s, now);
+/// Work that more workers of a user's loader share.
+bool is_shared(const analysis::StageFinding& stage) {
+  return stage.role == StageRole::loads || stage.role == StageRole::collates;
 }
 
 class RecommendationList {
  public:
-  RecommendationList(const Evidence& evidence, const Predictor& predictor,
+  RecommendationList(const Isolation& found, const IsolatePlan& plan, const Predictor& predictor,
                      const Predictions& predictions)
-      : evidence_(evidence), predictor_(predictor), predictions_(predictions) {}
+      : found_(found), plan_(plan), predictor_(predictor), predictions_(predictions) {}
 
   std::vector<Recommendation> make() {
-    const analysis::Diagnosis& diagnosis = evidence_.diagnosis;
-    if (evidence_.cost.verdict != statistics::Verdict::slower) return {};
+    const analysis::Diagnosis& diagnosis = found_.diagnosis;
+    if (found_.cost->verdict != statistics::Verdict::slower) return {};
     if (!diagnosis.bottleneck) {
       add_calmer_feeding();
-    } else if (analysis::is_outside(diagnosis.stages[*diagnosis.bottleneck])) {
+    } else if (is_outside(diagnosis.stages[*diagnosis.bottleneck].role)) {
       add_delivery();
     } else {
       add_delivery();
@@ -127,15 +152,18 @@ class RecommendationList {
 
  private:
   bool worthwhile(double img_per_s) const { return img_per_s > kWorthwhile * predictor_.now(); }
-  bool decodes_here() const { return evidence_.threads_matter && !evidence_.supplies.empty(); }
+  bool decodes_here() const { return plan_.threads_matter && !predictor_.supplies().empty(); }
 
   void add(double img_per_s, const std::string& what) {
     if (!worthwhile(img_per_s)) return;
-    recommendations_.push_back(
-        {.text = fmt::format("{}: {}", what, brings(img_per_s, predictor_.now())),
-         .change = {},
-         .config = predictor_.config(),
-         .img_per_s = img_per_s});
+    add_text(img_per_s,
+             fmt::format("{}: about {:.0f} img/s, now {:.0f}", what, img_per_s, predictor_.now()));
+  }
+  void add_text(double img_per_s, std::string text) {
+    recommendations_.push_back({.text = std::move(text),
+                                .change = {},
+                                .config = predictor_.config(),
+                                .img_per_s = img_per_s});
   }
   void add(double img_per_s, std::string_view key, std::int32_t value) {
     if (!worthwhile(img_per_s)) return;
@@ -148,19 +176,22 @@ class RecommendationList {
   /// Suggests as many workers of a DataLoader as the demand takes, but no more than there are
   /// cores.
   void add_workers() {
-    const analysis::Diagnosis& diagnosis = evidence_.diagnosis;
+    const analysis::Diagnosis& diagnosis = found_.diagnosis;
     const analysis::StageFinding& narrow = diagnosis.stages[*diagnosis.bottleneck];
-    if (narrow.name != kLoad && narrow.name != kCollate) return;
-    const bool has_workers = narrow.workers == kLoaderWorkers;  // else the process that asks
-    const std::int32_t now = has_workers ? threads_of(narrow.workers) : 0;
+    if (!is_shared(narrow)) return;
+    // Without workers, the process that asks for batches does this work.
+    const analysis::StageFinding* const asks = analysis::find_stage(diagnosis, StageRole::asks);
+    const bool has_workers = asks == nullptr || asks->workers != narrow.workers;
+    const std::int32_t now = has_workers ? narrow.threads : 0;
     double seconds = 0;  // of one worker, for an image
     for (const analysis::StageFinding& stage : diagnosis.stages) {
-      const bool moves = stage.name == kLoad || stage.name == kCollate;
-      if (moves && stage.workers == narrow.workers) seconds += stage.wall_us_per_image / 1e6;
+      if (is_shared(stage) && stage.workers == narrow.workers) {
+        seconds += stage.wall_us_per_image / 1e6;
+      }
     }
     if (!(seconds > 0)) return;
     const double needed = std::ceil(predictor_.demand() * seconds);
-    const auto wanted = static_cast<std::int32_t>(std::min<double>(needed, evidence_.cores));
+    const auto wanted = static_cast<std::int32_t>(std::min<double>(needed, plan_.cores));
     if (wanted <= now) return;
     const std::string change = fmt::format("num_workers={}", wanted);
     const double rate = std::min(predictor_.demand(), wanted / seconds);
@@ -169,23 +200,15 @@ class RecommendationList {
     recommendations_.back().change = change;
     recommendations_.back().config = settings_of(change, predictor_.config()).back().config;
   }
-  std::int32_t threads_of(const std::string& workers) const {
-    for (const Repetition& repetition : evidence_.coupled.repetitions) {
-      for (const StageUse& stage : repetition.result.stages) {
-        if (stage.workers == workers) return stage.threads;
-      }
-    }
-    return 0;
-  }
 
   /// Suggests another measured number of threads: the fewest that are about as good as the best.
   void add_threads() {
     if (!decodes_here() || !predictor_.can_predict()) return;
     const Row* best = nullptr;
     double best_rate = 0;
-    for (const Row* row : evidence_.supplies) {
+    for (const Row* row : predictor_.supplies()) {
       const std::int32_t threads = row->config.feeder_threads;
-      if (threads == predictor_.config().feeder_threads || threads > evidence_.cores) continue;
+      if (threads == predictor_.config().feeder_threads || threads > plan_.cores) continue;
       const double rate = predictor_.with_supply(*row);
       if (rate <= kWorthwhile * best_rate) continue;
       best = row;
@@ -198,37 +221,30 @@ class RecommendationList {
     const auto& needed = predictions_.cores_per_device;
     if (!needed || !needed->reachable) return;
     const std::int32_t devices = predictor_.config().num_gpus;
-    if (needed->whole * devices <= evidence_.cores) return;
-    const double rate = predictor_.demand() * (1 - evidence_.margin);
+    if (needed->whole * devices <= plan_.cores) return;
+    const double rate = predictor_.demand() * (1 - plan_.targets.margin);
     const std::string what =
         fmt::format("{}{} cores like these for each device (this machine has {} for {})",
-                    needed->known ? "" : "at least ", needed->whole, evidence_.cores,
+                    needed->known ? "" : "at least ", needed->whole, plan_.cores,
                     devices == 1 ? "one" : std::to_string(devices));
     if (needed->known) return add(rate, what);
     if (!worthwhile(rate)) return;
-    recommendations_.push_back(
-        {.text = fmt::format("{}, possibly more: at most {:.0f} img/s, now {:.0f}", what, rate,
-                             predictor_.now()),
-         .change = {},
-         .config = predictor_.config(),
-         .img_per_s = rate});
+    add_text(rate, fmt::format("{}, possibly more: at most {:.0f} img/s, now {:.0f}", what, rate,
+                               predictor_.now()));
   }
 
   void add_cheaper_stage() {
-    const analysis::Diagnosis& diagnosis = evidence_.diagnosis;
+    const analysis::Diagnosis& diagnosis = found_.diagnosis;
     const analysis::StageFinding& stage = diagnosis.stages[*diagnosis.bottleneck];
-    const std::string means = stage.name == "decode"
+    const std::string means = stage.role == StageRole::decodes
                                   ? " (smaller files, queue:upsampling=plain, decoded beforehand)"
                                   : "";
     const double bound = predictor_.now() * diagnosis.gain_until_next;
     if (!worthwhile(bound)) return;
-    recommendations_.push_back(
-        {.text = fmt::format("a cheaper {} stage{}: at most {:.0f} img/s, if it cost "
-                             "nothing; now {:.0f}",
-                             stage.name, means, bound, predictor_.now()),
-         .change = {},
-         .config = predictor_.config(),
-         .img_per_s = std::min(bound, predictor_.demand())});
+    add_text(
+        std::min(bound, predictor_.demand()),
+        fmt::format("a cheaper {} stage{}: at most {:.0f} img/s, if it cost nothing; now {:.0f}",
+                    stage.name, means, bound, predictor_.now()));
   }
 
   /// Suggests enough machines like this one for the demand, if receiving costs no more than a copy.
@@ -246,13 +262,13 @@ class RecommendationList {
   }
 
   void add_delivery() {
-    if (!evidence_.delivery) return;
+    if (!found_.delivery) return;
     for (Recommendation& recommendation : delivery_recommendations({.config = predictor_.config(),
-                                          .diagnosis = evidence_.diagnosis,
-                                          .delivery = *evidence_.delivery,
+                                          .diagnosis = found_.diagnosis,
+                                          .delivery = *found_.delivery,
                                           .now = predictor_.now(),
                                           .demand = predictor_.demand(),
-                                          .cores = evidence_.cores})) {
+                                          .cores = plan_.cores})) {
       if (worthwhile(recommendation.img_per_s))
         recommendations_.push_back(std::move(recommendation));
     }
@@ -263,7 +279,7 @@ class RecommendationList {
   void add_calmer_feeding() {
     if (!decodes_here()) return;
     const double current = predictor_.config().feeder_threads;
-    for (const Row* row : evidence_.supplies) {
+    for (const Row* row : predictor_.supplies()) {
       const std::int32_t threads = row->config.feeder_threads;
       const std::optional<statistics::Estimate> supply = analysis::supply_of(*row);
       if (threads >= current || !supply) continue;
@@ -285,7 +301,8 @@ class RecommendationList {
     add(best->img_per_s, "prefetch", std::stoi(best->change.substr(space + 1)));
   }
 
-  const Evidence& evidence_;
+  const Isolation& found_;
+  const IsolatePlan& plan_;
   const Predictor& predictor_;
   const Predictions& predictions_;
   std::vector<Recommendation> recommendations_;
@@ -322,12 +339,12 @@ std::string_view outcome_of(const Verification& verification) {
 
 }  // namespace
 
-Predictions predict(const Evidence& evidence) {
+Predictions predict(const Isolation& found, const IsolatePlan& plan) {
   Predictions predictions;
-  const Predictor predictor(evidence);
+  const Predictor predictor(found, plan);
   predictions.unexplained_share = predictor.unexplained_share();
-  if (evidence.threads_matter) {
-    for (const Row* row : evidence.supplies) {
+  if (plan.threads_matter) {
+    for (const Row* row : predictor.supplies()) {
       const std::vector<double> rates = analysis::supply_rates(*row);
       if (!rates.empty()) {
         predictions.supply_curve.push_back(
@@ -339,10 +356,10 @@ Predictions predict(const Evidence& evidence) {
     const double demand = predictor.demand() / predictor.config().num_gpus;
     predictions.law = statistics::fit_scaling_law(predictions.supply_curve);
     predictions.cores_per_device = statistics::threads_needed(
-        predictions.supply_curve, demand / (1 - evidence.margin), evidence.seed);
+        predictions.supply_curve, demand / (1 - plan.targets.margin), plan.config.seed);
   }
   predictions.depths = predict_depths(predictor);
-  predictions.recommendations = RecommendationList(evidence, predictor, predictions).make();
+  predictions.recommendations = RecommendationList(found, plan, predictor, predictions).make();
   return predictions;
 }
 
@@ -378,12 +395,6 @@ std::string sentence_of(const Verification& verification) {
       verification.change, verification.predicted_img_per_s,
       format_estimate(verification.achieved_img_per_s, 0), outcome_of(verification),
       verification.error_percent);
-}
-
-std::string why_unverified(bool anything_helps, bool interrupted) {
-  if (interrupted) return "Nothing was tried: the measurement was interrupted.";
-  if (!anything_helps) return "Nothing was tried: no remedy is predicted to help.";
-  return "Nothing was tried: no remedy is possible on this machine.";
 }
 
 }  // namespace penstock::isolate

@@ -7,12 +7,6 @@
 // configuration shows what the replay cannot explain (mostly interference). Predictions are scaled
 // down by that share. They are never scaled up, because a trainer cannot take more than a feeder
 // supplies. A recommendation that was tried shows whether its prediction came true.
-//
-// Lists what would help if batches come from other processes: more producers, a faster transport,
-// more receivers. Pure functions.
-//
-// Only one of n receivers takes messages at a time, for r seconds per image. It then checks and
-// copies for u seconds per image. So n receivers take at most min(1 / r, n / (r + u)).
 #pragma once
 
 #include <cstdint>
@@ -29,6 +23,9 @@
 
 namespace penstock::isolate {
 
+struct Isolation;
+struct IsolatePlan;
+
 /// A change of one setting, and the rate that the replay predicts for it.
 struct Prediction {
   std::string change;  ///< "--feeder-threads 2"; empty: as measured
@@ -44,6 +41,10 @@ struct Recommendation {
   RunConfig config;      ///< the configuration with these flags
   double img_per_s = 0;  ///< predicted
 };
+/// Can it be tried on this machine?
+inline bool can_be_tried(const Recommendation& recommendation) {
+  return !recommendation.change.empty();
+}
 
 struct Predictions {
   std::vector<statistics::ScalingPoint> supply_curve;  ///< threads and their unconsumed rates
@@ -54,21 +55,9 @@ struct Predictions {
   double unexplained_share = 0;  ///< 1 - measured / replayed, of the present coupled rate
 };
 
-/// The input of predictions. `supplies` are unconsumed rows by threads, ascending, including the
-/// one with the coupled row's threads. If empty, nothing can be predicted.
-struct Evidence {
-  const Row& ceiling;
-  const Row& coupled;
-  std::vector<const Row*> supplies;
-  const analysis::InputCostFinding& cost;
-  const analysis::Diagnosis& diagnosis;
-  const std::optional<DeliveryFinding>& delivery;  ///< none: the feeder does not receive
-  double margin = 0.01;
-  std::int32_t cores = 1;       ///< usable cores of this machine
-  bool threads_matter = false;  ///< the feeder's rate depends on --feeder-threads
-  std::uint64_t seed = 1;
-};
-Predictions predict(const Evidence& evidence);
+/// Predicts from the measurement, cost, diagnosis and delivery of `found`, which has a cost. If the
+/// feeder alone was not measured, nothing can be predicted.
+Predictions predict(const Isolation& found, const IsolatePlan& plan);
 
 /// The sentences of `recommendations`.
 std::vector<std::string> texts_of(const std::vector<Recommendation>& recommendations);
@@ -89,8 +78,5 @@ std::optional<Verification> verification_of(const Row& before, const Row& after,
                                             const Recommendation& recommendation);
 
 std::string sentence_of(const Verification& verification);
-
-/// Why no cure was tried. `anything_helps`: a recommendation was predicted.
-std::string why_unverified(bool anything_helps, bool interrupted);
 
 }  // namespace penstock::isolate

@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
 #include <optional>
 
 #include "bench/config/training_loop.h"
 #include "bench/isolate/delivery.h"
 #include "bench/record/report_text.h"
 #include "bench/record/statistics.h"
+#include "bench/statistics/series.h"
 #include "dataflow/entry.h"
 #include "dataflow/options.h"
 #include "trainer/model.h"
@@ -118,7 +118,7 @@ std::string split_sentence(const analysis::InputCostFinding& cost) {
 std::string cause_sentence(const analysis::Diagnosis& found) {
   const analysis::StageFinding& stage = found.stages[*found.bottleneck];
   std::string text;
-  if (analysis::is_outside(stage)) {
+  if (is_outside(stage.role)) {
     text = fmt::format(
         "Its receiver waited for messages {:.0f} % of the time and had room for "
         "more: {:.0f} img/s came",
@@ -199,37 +199,31 @@ std::string cores_sentence(const Predictions& predictions, double ceiling_img_pe
 /// Over the usable runs that have the fact; none: no run has it.
 std::optional<double> mean_fact(const Row& row, const std::string& name) {
   std::vector<double> values;
-  for (const Repetition& repetition : row.repetitions) {
-    const auto fact = repetition.result.facts.find(name);
-    if (analysis::is_usable(repetition.result) && fact != repetition.result.facts.end()) {
-      values.push_back(fact->second);
-    }
+  for (const RunResult* run : analysis::usable_runs(row)) {
+    if (const auto fact = fact_of(*run, name)) values.push_back(*fact);
   }
   if (values.empty()) return std::nullopt;
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  return statistics::mean(values);
 }
 
 /// What a loader's workers do, and which devices it would be fast enough for.
 std::string loader_sentence(const Isolation& found) {
-  const auto share = [&](std::string_view name) -> std::optional<double> {
-    for (const analysis::StageFinding& stage : found.diagnosis.stages) {
-      if (stage.name == name) return stage.utilisation_percent;
-    }
-    return std::nullopt;
-  };
+  const auto stage = [&](StageRole role) { return analysis::find_stage(found.diagnosis, role); };
   std::string text;
-  const std::optional<double> load = share("load"), collate = share("collate");
-  if (load && collate) {
+  const auto *const load = stage(StageRole::loads), *const collate = stage(StageRole::collates);
+  if (load != nullptr && collate != nullptr) {
     text = fmt::format("Of their time, {:.0f} % is loading samples and {:.0f} % collating them. ",
-                       *load, *collate);
+                       load->utilisation_percent, collate->utilisation_percent);
   }
   const Row& coupled = found.measurement.coupled();
   if (const auto queue_s = mean_fact(coupled, "worker_queue_window_mean_s")) {
-    const std::optional<double> pin = share("pin");
-    text += fmt::format(
-        "A batch took {} ms from its worker to the process that asks for it{}. ",
-        format_fixed(1e3 * *queue_s, 1),
-        pin ? fmt::format(", and pinning took {:.0f} % of its thread's time", *pin) : "");
+    const analysis::StageFinding* const pin = stage(StageRole::pins);
+    text +=
+        fmt::format("A batch took {} ms from its worker to the process that asks for it{}. ",
+                    format_fixed(1e3 * *queue_s, 1),
+                    pin == nullptr ? ""
+                                   : fmt::format(", and pinning took {:.0f} % of its thread's time",
+                                                 pin->utilisation_percent));
   }
   text += fmt::format("Alone it supplies {} img/s: a device that trains less does not wait.",
                       format_estimate(*found.supply_img_per_s, 0));
@@ -258,10 +252,26 @@ std::string crowded_sentence(const Measurement& measurement) {
       most);
 }
 
+/// What trying a recommendation showed, or why none was tried. Empty: the best of the user's
+/// settings is the present one.
+std::string trial_sentence(const Isolation& found) {
+  const Measurement& measurement = found.measurement;
+  if (found.verification) return sentence_of(*found.verification);
+  if (const auto& trial = measurement.trial) {
+    return fmt::format("Trying {} failed: {}.", trial->tried.change,
+                       measurement.sweep.rows[trial->after_row].reason);
+  }
+  if (measurement.interrupted) return "Nothing was tried: the measurement was interrupted.";
+  if (found.variation) return {};
+  return found.predictions.recommendations.empty()
+             ? "Nothing was tried: no remedy is predicted to help."
+             : "Nothing was tried: no remedy is possible on this machine.";
+}
+
 }  // namespace
 
-std::string blocks_text(const Measurement& found) {
-  const std::size_t all = std::max(found.measured_blocks, found.blocks);
+std::string blocks_text(const Isolation& found) {
+  const std::size_t all = std::max(found.measurement.measured_blocks, found.blocks);
   const std::string of_all = fmt::format("{} block{}", all, all == 1 ? "" : "s");
   return found.blocks == all ? of_all : fmt::format("{} of {}", found.blocks, of_all);
 }
@@ -313,6 +323,11 @@ std::vector<std::string> verdict_of(const Isolation& found, const IsolatePlan& p
   if (found.predictions.cores_per_device) {
     sentences.push_back(cores_sentence(found.predictions, found.cost->ceiling_img_per_s.value,
                                        plan.config.num_gpus));
+  }
+  if (found.variation) sentences.push_back(sentence_of(*found.variation, plan.targets.margin));
+  if (!plan.verify && plan.settings.empty()) return sentences;
+  if (std::string trial = trial_sentence(found); !trial.empty()) {
+    sentences.push_back(std::move(trial));
   }
   return sentences;
 }

@@ -14,7 +14,7 @@ namespace penstock::isolate {
 std::vector<std::string> verdict_of(const Isolation& found, const IsolatePlan& plan);
 
 /// "5 blocks"; "3 of 4 blocks" if the ceiling or the feeder failed in the others.
-std::string blocks_text(const Measurement& found);
+std::string blocks_text(const Isolation& found);
 
 /// Lists the rungs of a ladder without figures, grouped by reason: "cold files, over ZeroMQ: not
 /// measured: the budget ended before their turn".

@@ -4,18 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
+
+#include "bench/statistics/series.h"
 
 namespace penstock {
 namespace {
 
-double fact_of(const RunResult& result, const char* name) {
-  const auto found = result.facts.find(name);
-  return found == result.facts.end() ? 0 : found->second;
-}
-
 double steps_per_epoch(const RunResult& result) {
-  const double stated = fact_of(result, "loader_steps_per_epoch");
+  const double stated = fact_of(result, "loader_steps_per_epoch").value_or(0);
   const std::vector<std::int64_t>& begins = result.epoch_begins;
   if (stated > 0 || begins.size() < 2) return stated;
   return static_cast<double>(begins.back() - begins.front()) /
@@ -27,11 +23,6 @@ bool is_edge(const RunResult& result, std::size_t step) {
     if (static_cast<std::size_t>(begin) == step) return true;
   }
   return false;
-}
-
-double mean(std::span<const double> values) {
-  if (values.empty()) return 0;
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 std::vector<double> at_edges(const RunResult& result, const std::vector<double>& series) {
@@ -50,15 +41,16 @@ EpochEdges epoch_edges(std::span<const RunResult* const> runs) {
   std::vector<double> steady, at;
   for (const RunResult* run : runs) {
     edges.steps_per_epoch = std::max(edges.steps_per_epoch, steps_per_epoch(*run));
-    edges.first_batch_s = std::max(edges.first_batch_s, fact_of(*run, "loader_first_batch_s"));
+    edges.first_batch_s =
+        std::max(edges.first_batch_s, fact_of(*run, "loader_first_batch_s").value_or(0));
     const std::vector<double> others = without_edges(*run, run->step_ms);
     const std::vector<double> edge = at_edges(*run, run->step_ms);
     steady.insert(steady.end(), others.begin(), others.end());
     at.insert(at.end(), edge.begin(), edge.end());
   }
   edges.seen = at.size();
-  edges.steady_ms = mean(steady);
-  if (edges.seen > 0) edges.longer_ms = mean(at) - edges.steady_ms;
+  edges.steady_ms = statistics::mean(steady);
+  if (edges.seen > 0) edges.longer_ms = statistics::mean(at) - edges.steady_ms;
   return edges;
 }
 
@@ -74,7 +66,8 @@ std::vector<double> without_edges(const RunResult& result, const std::vector<dou
 double with_edges(const RunResult& result, const std::vector<double>& series, double steady) {
   const double steps = steps_per_epoch(result);
   const std::vector<double> edges = at_edges(result, series);
-  return edges.empty() || !(steps > 0) ? steady : steady + (mean(edges) - steady) / steps;
+  return edges.empty() || !(steps > 0) ? steady
+                                       : steady + (statistics::mean(edges) - steady) / steps;
 }
 
 std::string describe_edges(const RunResult& result) {

@@ -2,11 +2,17 @@
 // Writes, reads and describes records as JSON, by their fields.
 #pragma once
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -18,9 +24,24 @@
 
 namespace penstock {
 
-/// The statuses of a run, as `to_string` spells them.
-inline constexpr Status kStatuses[] = {Status::ok, Status::skipped, Status::failed, Status::partial,
-                                       Status::draining};
+/// The last value of a closed set, which begins at 0 and which `to_string` spells; -1: no such set.
+template <typename>
+inline constexpr int kLastValue = -1;
+template <>
+inline constexpr int kLastValue<Status> = static_cast<int>(Status::draining);
+template <>
+inline constexpr int kLastValue<StageRole> = static_cast<int>(StageRole::sends);
+
+template <typename T>
+concept IsClosedSet = kLastValue<T>
+>= 0;
+
+template <IsClosedSet T>
+std::vector<std::string_view> names_of() {
+  std::vector<std::string_view> names;
+  for (int i = 0; i <= kLastValue<T>; ++i) names.push_back(to_string(static_cast<T>(i)));
+  return names;
+}
 
 namespace detail {
 
@@ -71,7 +92,7 @@ nlohmann::ordered_json json_of(const T& value) {
     Json list = Json::array();
     for (const auto& each : value) list.push_back(json_of(each));
     return list;
-  } else if constexpr (std::is_same_v<T, Status>) {
+  } else if constexpr (IsClosedSet<T>) {
     return to_string(value);
   } else {
     return value;
@@ -99,12 +120,15 @@ void read(const JsonField& text, T& value, Range range = Range::any, bool may_la
       if (kNumbers && each.is_null()) continue;  // it was not finite
       read(each, value[name], range);
     }
-  } else if constexpr (std::is_same_v<T, Status>) {
+  } else if constexpr (IsClosedSet<T>) {
     const std::string name = text.text();
-    for (const Status status : kStatuses) {
-      if (to_string(status) == name) value = status;
+    const std::vector<std::string_view> names = names_of<T>();
+    const auto found = std::ranges::find(names, name);
+    if (found == names.end()) {
+      text.refuse(fmt::format("{} or {}", fmt::join(std::span(names).first(names.size() - 1), ", "),
+                              names.back()));
     }
-    if (to_string(value) != name) text.refuse("ok, skipped, failed, partial or draining");
+    value = static_cast<T>(found - names.begin());
   } else if constexpr (std::is_same_v<T, double>) {
     value = range == Range::not_negative ? text.amount()
             : range == Range::or_unknown ? text.number_or_nan()
@@ -151,10 +175,8 @@ nlohmann::ordered_json schema_of(Range range = Range::any) {
     return Json{{"type", "object"},
                 {"additionalProperties",
                  schema_of<typename T::mapped_type>(kNumbers ? Range::or_unknown : range)}};
-  } else if constexpr (std::is_same_v<T, Status>) {
-    Json names = Json::array();
-    for (const Status status : kStatuses) names.push_back(to_string(status));
-    return Json{{"type", "string"}, {"enum", std::move(names)}};
+  } else if constexpr (IsClosedSet<T>) {
+    return Json{{"type", "string"}, {"enum", names_of<T>()}};
   } else if constexpr (std::is_same_v<T, bool>) {
     return Json{{"type", "boolean"}};
   } else if constexpr (std::is_same_v<T, std::string>) {

@@ -49,8 +49,9 @@ struct FieldsOf;
 template <>
 struct FieldsOf<StageUse> {
   static constexpr std::tuple list{
-      Field("name", &StageUse::name, "read, decode, receive, unpack, draw or copy"),
+      Field("name", &StageUse::name, "such as read, decode, receive, unpack, draw or copy"),
       Field("workers", &StageUse::workers, "the threads that run it"),
+      Field("role", &StageUse::role, "what it does with a batch", Range::any, Presence::later),
       Field("threads", &StageUse::threads, "threads that may run it at once"),
       Field("images", &StageUse::images, "images that passed it", Range::not_negative),
       Field("items", &StageUse::items, "images or batches, as it processes them",

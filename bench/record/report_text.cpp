@@ -53,10 +53,10 @@ std::string device_rate(const SweepResult& sweep) {
   double rate = 0;
   for (const Row& row : sweep.rows) {
     for (const Repetition& repetition : row.repetitions) {
-      const auto fact = repetition.result.facts.find("emulated_img_per_s");
-      if (fact == repetition.result.facts.end()) continue;
-      if (rate != 0 && rate != fact->second) return "";
-      rate = fact->second;
+      const auto fact = fact_of(repetition.result, "emulated_img_per_s");
+      if (!fact) continue;
+      if (rate != 0 && rate != *fact) return "";
+      rate = *fact;
     }
   }
   return rate == 0 ? "" : fmt::format(" of {:.1f} img/s", rate);

@@ -8,4 +8,17 @@ std::string_view to_string(Status status) {
   return kNames[static_cast<std::size_t>(status)];
 }
 
+std::string_view to_string(StageRole role) {
+  constexpr std::string_view kNames[] = {
+      "other",   "reads_storage", "decodes", "crops",    "draws", "receives",
+      "unpacks", "copies",        "loads",   "collates", "pins",  "asks",
+      "queues",  "produces",      "holds",   "carries",  "sends"};
+  return kNames[static_cast<std::size_t>(role)];
+}
+
+std::optional<double> fact_of(const RunResult& result, const std::string& name) {
+  const auto found = result.facts.find(name);
+  return found == result.facts.end() ? std::nullopt : std::optional(found->second);
+}
+
 }  // namespace penstock

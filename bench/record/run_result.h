@@ -5,11 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "bench/config/run_config.h"
+#include "dataflow/probe.h"
 #include "trainer/metrics.h"
 
 namespace penstock {
@@ -17,6 +19,7 @@ namespace penstock {
 /// How a run ended, as reports spell it.
 enum class Status : std::uint8_t { ok, skipped, failed, partial, draining };
 std::string_view to_string(Status status);
+std::string_view to_string(StageRole role);
 
 /// One pass over the evaluation set.
 struct EvaluationReport {
@@ -33,6 +36,7 @@ struct EvaluationReport {
 struct StageUse {
   std::string name;     ///< "read", "decode", "receive", "unpack", "draw", "copy"
   std::string workers;  ///< what runs it; stages with the same workers share their time
+  StageRole role = StageRole::other;
   std::int32_t threads =
       1;                    ///< threads that may run it at once; the largest number is the workers'
   std::int64_t images = 0;  ///< images that passed the stage
@@ -141,5 +145,8 @@ struct RunResult {
   double process_cpu_s = 0, staging_cpu_s = 0;  ///< CPU time spent in the window
   RankSteps rank_steps;                         ///< of this process; not in records
 };
+
+/// A fact of the run; none: the run does not have it.
+std::optional<double> fact_of(const RunResult& result, const std::string& name);
 
 }  // namespace penstock

@@ -149,9 +149,8 @@ double most_hidden_of(const Row& row) {
   if (row.is_ceiling) return 0;
   double most = 0;
   for (const Repetition& repetition : row.repetitions) {
-    const auto fact = repetition.result.facts.find("most_hidden_percent");
-    if (!has_rate(repetition) || fact == repetition.result.facts.end()) continue;
-    most = std::max(most, fact->second / 100);
+    if (!has_rate(repetition)) continue;
+    most = std::max(most, fact_of(repetition.result, "most_hidden_percent").value_or(0) / 100);
   }
   return most > 1 / kMinReserves ? std::min(most, 1.0) : 0;
 }

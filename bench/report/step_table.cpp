@@ -9,20 +9,29 @@
 #include "bench/record/statistics.h"
 #include "dataflow/entry.h"
 #include "dataflow/options.h"
+#include "trainer/update_strategy.h"
 
 namespace penstock::report {
 namespace {
-
-constexpr std::string_view kHorovod = "horovod";  // the other system's name
 
 std::string line(std::string_view label, std::string_view value) {
   return fmt::format("{:<13}{}\n", label, value);
 }
 
+bool all_reduces(const UpdateEntry* update) { return update != nullptr && update->all_reduces; }
+
+/// Does every rank need a process of its own to add gradients? Horovod works like this.
+bool is_horovod(const UpdateEntry* update) {
+  return all_reduces(update) && update->ranks == RankKind::processes;
+}
+
+const UpdateEntry* update_of(const RunConfig& config) {
+  return match_entry(update_table(), parse_component(config.variable_update).name);
+}
+
 /// As in tf_cnn_benchmarks: the devices of this process, or under Horovod those of all.
 std::string device_list(const RunConfig& config) {
-  const std::string update = canonical_name(parse_component(config.variable_update).name);
-  const bool lists_all = update == kHorovod;
+  const bool lists_all = is_horovod(update_of(config));
   const std::int64_t devices = lists_all ? all_devices(config) : config.num_gpus;
   std::string result = "[";
   for (std::int64_t index = 0; index < devices; ++index) {
@@ -42,12 +51,10 @@ std::string option_in(std::string_view component, std::string_view name) {
 
 /// The lines about variables. tf_cnn_benchmarks prints some of them only for certain updates.
 std::string variable_lines(const StepTableHeader& header) {
-  constexpr std::string_view kAllReduced[] = {"replicated", "distributed_all_reduce",
-                                              "collective_all_reduce"};
   const RunConfig& config = header.config;
-  const std::string update = canonical_name(parse_component(config.variable_update).name);
+  const UpdateEntry* const update = update_of(config);
   std::string text = line("Variables:", config.variable_update);
-  if (std::ranges::any_of(kAllReduced, [&](auto name) { return canonical_name(name) == update; })) {
+  if (all_reduces(update) && !is_horovod(update)) {
     text += line("AllReduce:", config.all_reduce_spec.empty() ? "None" : config.all_reduce_spec);
   }
   const std::string sync = option_in(config.variable_update, "sync"),
@@ -57,7 +64,7 @@ std::string variable_lines(const StepTableHeader& header) {
     text += line("Sync:", canonical_name(sync) == "false" ? "False" : "True");
   }
   if (!staged.empty() && parse_flag(staged, "staged")) text += line("Staged vars:", "True");
-  if (update == kHorovod) text += line("Horovod on:", header.horovod_on);
+  if (is_horovod(update)) text += line("Horovod on:", header.horovod_on);
   return text;
 }
 

@@ -434,7 +434,7 @@ void RunParts::make_feeders() {
       rank.stager = std::make_unique<Stager>(
           *feed.hosts[one_each ? index : 0].ring, one_each ? 0 : index, *rank.ring, *device,
           setup.marks(Work::staging, static_cast<std::int32_t>(index)), holding_of(setup.config));
-      rank.stager->count(setup.probe.stage({"copy", "stager"}), setup.clock);
+      rank.stager->count(setup.probe.stage({"copy", "stager", 1, StageRole::copies}), setup.clock);
     }
   }
   if (setup.trace == nullptr) return;

@@ -135,10 +135,10 @@ void set(RunResult& result, const Outcome& outcome) {
 
 /// None if the producer's times are unknown.
 std::optional<ReserveUse> use_by_facts(const RunResult& result, const ReserveUse& counted) {
-  const auto batches = result.facts.find("producer_window_batches");
-  const auto seconds = result.facts.find("producer_window_s");
-  if (batches == result.facts.end() || seconds == result.facts.end()) return std::nullopt;
-  return use_at_producer(counted, result.window_s, batches->second, seconds->second);
+  const auto batches = fact_of(result, "producer_window_batches");
+  const auto seconds = fact_of(result, "producer_window_s");
+  if (!batches || !seconds) return std::nullopt;
+  return use_at_producer(counted, result.window_s, *batches, *seconds);
 }
 
 /// Owns the threads of a run and runs leg after leg.

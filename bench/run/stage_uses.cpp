@@ -21,13 +21,15 @@ double seconds(std::int64_t ns) { return 1e-9 * static_cast<double>(ns); }
 
 /// A mean of times that batches carry, and its name in the facts of a run.
 struct OutsideFact {
-  std::string_view stage, fact;
+  StageRole stage;
+  std::string_view fact;
   bool counts = false;
 };
-constexpr std::array kOutsideFacts = {OutsideFact{"make", "producing_window_mean_s"},
-                                      OutsideFact{"hold", "socket_wait_window_mean_s"},
-                                      OutsideFact{"carry", "hand_off_window_mean_s", true},
-                                      OutsideFact{"queue", "worker_queue_window_mean_s"}};
+constexpr std::array kOutsideFacts = {
+    OutsideFact{StageRole::produces, "producing_window_mean_s"},
+    OutsideFact{StageRole::holds, "socket_wait_window_mean_s"},
+    OutsideFact{StageRole::carries, "hand_off_window_mean_s", true},
+    OutsideFact{StageRole::queues, "worker_queue_window_mean_s"}};
 
 /// Calls `call` for each timed stage, with its sums in the window.
 template <typename Call>
@@ -84,12 +86,13 @@ std::vector<StageSums> stage_sums(const Probe& probe, Time now) {
 std::vector<StageUse> stage_uses(const Probe& probe, std::span<const StageSums> window) {
   std::vector<StageUse> uses;
   for_each_stage(probe, window, [&](const StageCounters& stage, const StageSums& sums) {
-    if (stage.stage.workers == kOutside) return;
+    if (is_outside(stage.stage.role)) return;
     const double scale = sums.timed_items > 0 ? static_cast<double>(sums.items) /
                                                     static_cast<double>(sums.timed_items)
                                               : 0;
     uses.push_back({.name = std::string(stage.stage.name),
                     .workers = std::string(stage.stage.workers),
+                    .role = stage.stage.role,
                     .threads = stage.stage.threads,
                     .images = sums.images,
                     .items = sums.items,
@@ -106,9 +109,9 @@ std::vector<StageUse> stage_uses(const Probe& probe, std::span<const StageSums> 
 void add_outside_times(const Probe& probe, std::span<const StageSums> window,
                        std::map<std::string, double>& facts) {
   for_each_stage(probe, window, [&](const StageCounters& stage, const StageSums& sums) {
-    if (stage.stage.workers != kOutside || sums.items == 0) return;
+    if (sums.items == 0) return;
     const auto items = static_cast<double>(sums.items);
-    const auto known = std::ranges::find(kOutsideFacts, stage.stage.name, &OutsideFact::stage);
+    const auto known = std::ranges::find(kOutsideFacts, stage.stage.role, &OutsideFact::stage);
     if (known == kOutsideFacts.end()) return;
     facts[std::string(known->fact)] = seconds(sums.wall_ns) / items;
     if (known->counts) facts["batches_timed_in_window"] = items;

@@ -30,7 +30,7 @@ struct StageSums {
 /// The counters of every timed stage, in the probe's order. `now` is the current time.
 std::vector<StageSums> stage_sums(const Probe& probe, Time now);
 
-/// The use of all timed stages except outside ones (kOutside). `window` holds the sums of the
+/// The use of all timed stages except those outside this process. `window` holds the sums of the
 /// window, in the order of stage_sums. CPU and wall time are 0 for a stage without timed items.
 std::vector<StageUse> stage_uses(const Probe& probe, std::span<const StageSums> window);
 

@@ -21,13 +21,6 @@ void check_finite(std::span<const double> values) {
       std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); }));
 }
 
-/// Uses differences from the first value: exact for a constant series.
-double mean(std::span<const double> values) {
-  double sum = 0;
-  for (const double value : values) sum += value - values.front();
-  return values.front() + sum / static_cast<double>(values.size());
-}
-
 double squares_about_mean(std::span<const double> values) {
   const double middle = mean(values);
   double squares = 0;
@@ -134,6 +127,13 @@ void find_drift(std::span<const double> rest, WarmUp& warm_up) {
 }
 
 }  // namespace
+
+double mean(std::span<const double> values) {
+  if (values.empty()) return 0;
+  double sum = 0;
+  for (const double value : values) sum += value - values.front();
+  return values.front() + sum / static_cast<double>(values.size());
+}
 
 WarmUp find_warm_up(std::span<const double> series, std::size_t floor) {
   check_finite(series);

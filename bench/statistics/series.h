@@ -23,6 +23,9 @@ struct WarmUp {
   bool drifting = false;
   double drift_percent = 0;  ///< slope times length, in per cent of the median
 };
+/// 0 for no values. Sums differences from the first value, so it is exact for a constant series.
+double mean(std::span<const double> values);
+
 /// MSER-5 (White 1997; Franklin and White 2008): the truncation that minimises the standard error
 /// of the mean of batches of five. It removes at most half of the series and keeps five batches. It
 /// removes at least `floor` steps, or the whole series if that is shorter.

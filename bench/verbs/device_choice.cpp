@@ -16,14 +16,11 @@
 namespace penstock {
 namespace {
 
-constexpr std::string_view kSought = "gpu", kElse = "emulated";
-
 /// The number of devices of the backend on this machine; 0, with the reason, if none is usable.
-std::int32_t count_devices(std::string_view name, std::string& reason) {
+std::int32_t count_devices(const BackendEntry& entry, std::string& reason) {
   try {
     SteadyClock clock;
-    const BackendEntry& entry = find_entry(backend_table(), std::string(name));
-    const Options options = options_of(name, entry.options);
+    const Options options = options_of(entry.name, entry.options);
     return entry.make(options, clock)->device_count();
   } catch (const Error& error) {  // the driver or a library is missing, too old or broken
     reason = error.what();
@@ -36,16 +33,21 @@ std::int32_t count_devices(std::string_view name, std::string& reason) {
 std::string choose_devices(std::span<RunConfig> runs, std::span<const std::string> arguments) {
   const auto asks = [](const RunConfig& run) { return run.device == kAutoDevice; };
   if (std::ranges::none_of(runs, asks)) return {};
-  std::string reason;
-  const std::int32_t gpus = count_devices(kSought, reason);
+  std::string chosen = RunConfig().device, reason = "no other device is known";
+  std::int32_t devices = 0;
+  for (const BackendEntry* entry : backend_table().entries) {
+    if (!entry->preferred || (devices = count_devices(*entry, reason)) == 0) continue;
+    chosen = entry->name;
+    reason = fmt::format("this machine has {}", devices);
+    break;
+  }
   const bool counted = is_typed("num_gpus", arguments);
   for (RunConfig& run : runs) {
     if (!asks(run)) continue;
-    run.device = gpus > 0 ? kSought : kElse;
-    if (gpus > 0 && !counted) run.num_gpus = std::min(run.num_gpus, gpus);
+    run.device = chosen;
+    if (devices > 0 && !counted) run.num_gpus = std::min(run.num_gpus, devices);
   }
-  if (gpus > 0) return fmt::format("--device auto is {}: this machine has {}", kSought, gpus);
-  return fmt::format("--device auto is {}: {}", kElse, reason);
+  return fmt::format("--device auto is {}: {}", chosen, reason);
 }
 
 }  // namespace penstock

@@ -158,10 +158,10 @@ void complete(Arguments& wanted, const Invocation& invocation) {
   plan.has_loader = components.feeder->describe_batches != nullptr;
   plan.threads_matter = components.feeder->reads_files;
   plan.command = command_text("isolate", invocation.arguments);
-  if (const std::string reason = unavailable_reason(plan.config); !reason.empty()) {
+  if (const std::string reason = unavailable_reason(wanted.config); !reason.empty()) {
     throw Unavailable(reason);
   }
-  dataset::ensure_data_of(plan.config, *components.feeder, invocation.stop);
+  dataset::ensure_data_of(wanted.config, *components.feeder, invocation.stop);
   if (!wanted.vary.empty()) plan.settings = isolate::settings_of(wanted.vary, plan.config);
   if (!wanted.constant_endpoint.empty() && !(plan.ladder && plan.has_producer)) {
     throw ConfigError(
@@ -217,20 +217,20 @@ int isolate(const Arguments& wanted, const Invocation& invocation) {
   const ResultFolder folder(wanted.out);
   const auto meter = [&] { return isolate::read_noise(clock.now(), isolate::own_cpu_seconds()); };
   isolate::Isolator isolator(wanted.plan, run, meter, clock);
-  const isolate::Isolation* found = nullptr;
+  isolate::Isolation found;
   bool saved = false;
   {
     isolate::IsolateProgress progress(
         folder, document::is_terminal(STDERR_FILENO) && !wanted.verbose, wanted.verbose);
     options.on_progress = [&](const Progress& now) { progress.running(now); };
-    found = &isolator.run(progress, invocation.stop);
+    found = isolator.run(progress, invocation.stop);
     saved = progress.saved();
   }
-  saved = write_files(*found, folder) && saved;
-  isolate::write_isolation_text(*found, std::cout);
+  saved = write_files(found, folder) && saved;
+  isolate::write_isolation_text(found, std::cout);
   fmt::print("{}{}", saved ? "Figures, every step time and the machine: " : "",
              files_line(folder, {"report.html", "isolation.json"}, saved));
-  return exit_code(*found, saved);
+  return exit_code(found, saved);
 }
 
 int run(const Invocation& invocation) {

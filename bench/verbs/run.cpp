@@ -240,15 +240,15 @@ RunResult watched(Runner& runner, Clock& clock, const Arguments& wish, RunListen
   return result;
 }
 
-/// The data set's name in tf_cnn_benchmarks: CIFAR-10 by its source or files, otherwise ImageNet.
-std::string dataset_of(const RunConfig& config, const FeederEntry& feeder) {
-  constexpr std::string_view kDefault = "imagenet", kCifar = "cifar10";
+/// The data set's name in tf_cnn_benchmarks, by the feeder's source or its files.
+std::string_view dataset_of(const RunConfig& config, const FeederEntry& feeder) {
   const bool has_source = std::ranges::any_of(
       feeder.options, [](const OptionSpec& option) { return option.name == "source"; });
-  if (!feeder.reads_files || !has_source) return std::string(kDefault);
+  if (!feeder.reads_files || !has_source) return SourceEntry().dataset;
   const Options options = options_of(config.fake_location, feeder.options);
   const ComponentText source = datasets::source_text(options.text("source"), config.data_dir);
-  return std::string(canonical_name(source.name) == kCifar ? kCifar : kDefault);
+  const SourceEntry* const entry = match_entry(source_table(), source.name);
+  return entry == nullptr ? SourceEntry().dataset : entry->dataset;
 }
 
 Runner::Components components_of(const RunConfig& config, const Arguments& wish) {
@@ -307,7 +307,7 @@ int run_with_table(const RunConfig& asked, const Arguments& wish, std::stop_toke
   fmt::print("{}", report::format_header(
                        {.config = runner.config(),
                         .synthetic = synthetic,
-                        .dataset = dataset_of(runner.config(), *components.feeder),
+                        .dataset = std::string(dataset_of(runner.config(), *components.feeder)),
                         .servers = components.servers != nullptr,
                         .horovod_on = adds_on_devices(runner.config(), components) ? "gpu" : "cpu",
                         .examples_per_epoch = runner.examples_per_epoch()}));

@@ -205,6 +205,7 @@ extern constinit const SourceEntry cifar10_source{
     .name = "cifar10",
     .summary = "CIFAR-10 as distributed, in the binary or Python version: 32x32 pixels",
     .options = kOptions,
+    .dataset = "cifar10",
     .make = make,
     .detects = is_cifar10,
 };

@@ -422,8 +422,10 @@ DecodePool::DecodePool(const DecodePlan& plan, Source& source,
       source_(source),
       clock_(clock),
       probe_(probe),
-      read_stage_(probe.stage({"read", "decode threads", plan.threads})),
-      decode_stage_(probe.stage({"decode", "decode threads", plan.threads})) {
+      read_stage_(probe.stage({"read", "decode threads", plan.threads, StageRole::reads_storage})),
+      decode_stage_(probe.stage(
+          {"decode", "decode threads", plan.threads,
+           source.facts().kind == SampleKind::encoded ? StageRole::decodes : StageRole::crops})) {
   PENSTOCK_ASSERT(plan.threads > 0);
   PENSTOCK_ASSERT(plan.places.empty() ||
                   plan.places.size() == static_cast<std::size_t>(plan.threads));

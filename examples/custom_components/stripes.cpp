@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A feeder in one file: vertical stripes. An option sets their width, and the label counts the
-// batches.
+// batches. The stage has a role, so that every report knows what the feeder's thread does.
 //   penstock_custom run --fake-location stripes:width=8
 #include <cstring>
 #include <utility>
 
 #include "dataflow/error.h"
+#include "dataflow/stage_timer.h"
 #include "feeders/feeder.h"
 
 namespace penstock {
@@ -16,16 +17,18 @@ constexpr OptionSpec kOptions[] = {
 
 class Stripes final : public Feeder {
  public:
-  explicit Stripes(const FeederContext& context) : width_(context.options.integer("width")) {
+  explicit Stripes(const FeederContext& context)
+      : width_(context.options.integer("width")),
+        timer_(context.probe.stage({"stripe", "feeder thread", 1, StageRole::draws}),
+               context.clock) {
     if (width_ < 1) throw ConfigError("stripes:width is below 1; expected a number of pixels");
   }
 
   void run(BatchRing& out, std::stop_token stop) override {
     const ImageShape& image = out.spec().image;
     const auto pixel_bytes = static_cast<std::size_t>(image.channels);
-    // acquire() blocks while the ring is full. An empty lease means that the run ends.
-    for (std::int32_t count = 0; WriteLease lease = out.acquire(stop); ++count) {
-      lease.await();  // a device may still read the slot
+    for (std::int32_t count = 0; WriteLease lease = next_slot(out, stop); ++count) {
+      StageTimer::Item item(timer_);
       std::byte* pixel = lease.batch().pixels.data();
       for (std::int64_t i = 0; i < std::int64_t{lease.batch().valid} * image.height * image.width;
            ++i) {
@@ -34,12 +37,21 @@ class Stripes final : public Feeder {
         pixel += pixel_bytes;
       }
       for (std::int32_t& label : lease.batch().labels) label = count % out.spec().classes;
+      item.done(out.spec().images, 0);
       std::move(lease).publish();
     }
   }
 
  private:
+  WriteLease next_slot(BatchRing& out, const std::stop_token& stop) {
+    const auto wait = timer_.wait_out();
+    WriteLease lease = out.acquire(stop);  // blocks while the ring is full; empty: the run ends
+    if (lease) lease.await();              // a device may still read the slot
+    return lease;
+  }
+
   const std::int64_t width_;
+  StageTimer timer_;
 };
 
 }  // namespace

@@ -184,11 +184,14 @@ class PythonLoader final : public Feeder {
         lent_bytes_(probe_.counter("bytes_lent")),
         launch_(context.launch),
         loader_(take_or_start(context)),
-        loading_(worker_stage("load")),
-        collating_(worker_stage("collate")),
-        queueing_(process_.batches().times_queue ? &probe_.stage({"queue", kOutside}) : nullptr),
-        pinning_(process_.batches().pins ? &probe_.stage({"pin", "pin thread"}) : nullptr),
-        getting_(probe_.stage({"get next", "loader"})),
+        loading_(worker_stage("load", StageRole::loads)),
+        collating_(worker_stage("collate", StageRole::collates)),
+        queueing_(process_.batches().times_queue
+                      ? &probe_.stage({"queue", "worker queue", 1, StageRole::queues})
+                      : nullptr),
+        pinning_(process_.batches().pins ? &probe_.stage({"pin", "pin thread", 1, StageRole::pins})
+                                         : nullptr),
+        getting_(probe_.stage({"get next", "loader", 1, StageRole::asks})),
         converting_(probe_.stage({"convert", "loader"})) {
     check();
     process_.share(static_cast<std::size_t>(context.slots),
@@ -302,10 +305,10 @@ class PythonLoader final : public Feeder {
   std::int32_t workers() const { return process_.batches().workers.value_or(0); }
 
   /// A stage of the DataLoader, run by its workers or by the process that asks for batches.
-  StageCounters* worker_stage(std::string_view name) {
+  StageCounters* worker_stage(std::string_view name, StageRole role) {
     if (!process_.batches().workers) return nullptr;
-    return workers() > 0 ? &probe_.stage({name, "loader workers", workers()})
-                         : &probe_.stage({name, "loader"});
+    return workers() > 0 ? &probe_.stage({name, "loader workers", workers(), role})
+                         : &probe_.stage({name, "loader", 1, role});
   }
 
   void account(const LoaderBatch& batch) {

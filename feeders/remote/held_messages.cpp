@@ -40,8 +40,8 @@ class HeldMessages final : public Feeder {
         format_(parse_message_format(context.options.text("format"), "messages:format")),
         receivers_(checked_count("messages:receivers", context.options.integer("receivers"),
                                  kMostReceivers)),
-        receiving_(context.probe.stage({"receive", "receiver", receivers_})),
-        unpacking_(context.probe.stage({"unpack", "receiver", receivers_})) {
+        receiving_(context.probe.stage({"receive", "receiver", receivers_, StageRole::receives})),
+        unpacking_(context.probe.stage({"unpack", "receiver", receivers_, StageRole::unpacks})) {
     if (spec_.pixel != DType::u8 || spec_.normalised) {
       throw ConfigError("messages holds uint8 pixels; this run wants another type");
     }

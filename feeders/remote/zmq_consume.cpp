@@ -47,8 +47,8 @@ class PixelConsumer final : public Feeder {
         by_credit_(plan.credit.has_value()),
         intake_(by_credit_ ? make_credit_intake(context, plan) : make_push_intake(context, plan)),
         images_(probe_.counter("images_received")),
-        receiving_(probe_.stage({"receive", "receiver", receivers_})),
-        unpacking_(probe_.stage({"unpack", "receiver", receivers_})) {}
+        receiving_(probe_.stage({"receive", "receiver", receivers_, StageRole::receives})),
+        unpacking_(probe_.stage({"unpack", "receiver", receivers_, StageRole::unpacks})) {}
 
   void settle() override {
     if (!by_credit_) intake_->framed().window_begins();

@@ -148,6 +148,7 @@ constexpr ModelEntry resnet(std::string_view name, std::int32_t batch, std::stri
           .classes = kSmall ? 10 : 1000,
           .min_side = kSmall ? 4 : 32,
           .p100_img_per_s = p100_img_per_s(kNet),
+          .residual = true,
           .build = [](Graph& graph, std::int32_t classes) { add_resnet(graph, kNet, classes); }};
 }
 

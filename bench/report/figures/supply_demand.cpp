@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
 #include <span>
 #include <utility>
 
@@ -15,17 +14,13 @@
 #include "bench/report/figures/quantity.h"
 #include "bench/report/figures/scale.h"
 #include "bench/report/figures/svg.h"
+#include "bench/statistics/series.h"
 
 namespace penstock::report {
 namespace {
 
 constexpr std::string_view kTitle = "Supply over cores against the device's demand";
 constexpr double kTop = 30, kPlot = 240;
-
-double mean_of(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) /
-         static_cast<double>(std::max<std::size_t>(values.size(), 1));
-}
 
 bool usable(const statistics::ScalingPoint& point) {
   return !point.img_per_s.empty() && std::isfinite(point.threads) &&
@@ -95,7 +90,7 @@ void draw_points(Svg& svg, const Plot& plot, const std::vector<statistics::Scali
   for (const statistics::ScalingPoint& point : points) {
     if (!usable(point)) continue;
     const auto [low, high] = std::minmax_element(point.img_per_s.begin(), point.img_per_s.end());
-    const double x = plot.x(point.threads), mean = mean_of(point.img_per_s);
+    const double x = plot.x(point.threads), mean = statistics::mean(point.img_per_s);
     svg.line({x, plot.y(*low)}, {x, plot.y(*high)}, "whisker");
     svg.circle({x, plot.y(mean)}, 4.5, "ink",
                fmt::format("{} threads: {} img/s ({} to {})", number_text(point.threads, 2),
@@ -175,9 +170,9 @@ std::string supply_demand_figure(const SupplyDemand& data, const FigureSize& siz
   double supply = 0;
   for (const statistics::ScalingPoint& point : data.measured) {
     if (!usable(point)) continue;
-    supply = std::max(supply, mean_of(point.img_per_s));
+    supply = std::max(supply, statistics::mean(point.img_per_s));
     description += fmt::format("{} threads supply {} img/s. ", number_text(point.threads, 2),
-                               number_text(mean_of(point.img_per_s)));
+                               number_text(statistics::mean(point.img_per_s)));
   }
   const Plot plot = plot_of(data, size.width);
   const double bottom = kTop + kPlot;

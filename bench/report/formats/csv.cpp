@@ -57,8 +57,7 @@ Json median_over(const Row& row, Figure figure) {
 Json median_of_fact(const Row& row, const char* name) {
   std::vector<double> values;
   for (const Repetition& repetition : row.repetitions) {
-    const auto fact = repetition.result.facts.find(name);
-    if (fact != repetition.result.facts.end()) values.push_back(fact->second);
+    if (const auto fact = fact_of(repetition.result, name)) values.push_back(*fact);
   }
   return values.empty() ? Json(nullptr) : Json(median(values));
 }

@@ -21,15 +21,8 @@ std::string counted(std::int32_t count, std::string noun) {
 }
 
 /// "2 decode threads"; without a number for a stage outside the run.
-std::string workers_of(const RunResult* run, const analysis::StageFinding& finding) {
-  if (run != nullptr) {
-    for (const StageUse& stage : run->stages) {
-      if (stage.name == finding.name && stage.workers == finding.workers) {
-        return counted(stage.threads, stage.workers);
-      }
-    }
-  }
-  return finding.workers;
+std::string workers_of(const analysis::StageFinding& stage) {
+  return stage.threads > 0 ? counted(stage.threads, stage.workers) : stage.workers;
 }
 
 /// The curve of the training rate over device rates up to `to`, limited by the feeder's supply.
@@ -64,7 +57,7 @@ document::Figure pipeline_of(const Row& row, const std::vector<analysis::StageFi
   std::vector<PipelineStage> boxes;
   for (std::size_t i = 0; i < stages.size(); ++i) {
     const analysis::StageFinding& stage = stages[i];
-    boxes.push_back({stage.name, workers_of(result, stage),
+    boxes.push_back({stage.name, workers_of(stage),
                      fmt::format("busy {} %", fixed_text(stage.utilisation_percent, 0)),
                      stage.capacity_img_per_s, bottleneck == i});
   }

@@ -26,65 +26,6 @@ std::string_view tone_of(statistics::Verdict verdict) {
   return verdict == statistics::Verdict::equal ? "good" : "open";
 }
 
-/// The parts of a step's time in ms, as means over a run.
-struct MeanStep {
-  double step = 0, starved = 0, copy = 0, late = 0, own = 0;
-};
-
-double mean_of(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double value : values) sum += value;
-  return values.empty() ? 0 : sum / static_cast<double>(values.size());
-}
-
-bool records_waits(const RunResult& run) {
-  return run.status == Status::ok && !run.step_ms.empty() && !run.starved_ms.empty();
-}
-
-MeanStep mean_step(const RunResult& run) {
-  const double step = mean_of(run.step_ms);
-  return {step, mean_of(run.starved_ms), mean_of(run.copy_exposed_ms), mean_of(run.late_ms),
-          step - mean_of(run.device_idle_ms)};
-}
-
-/// A round in which both runs recorded what their devices waited for.
-struct SplitRound {
-  MeanStep ceiling, coupled;
-};
-std::vector<SplitRound> split_rounds(const Row& ceiling, const Row& row) {
-  std::vector<SplitRound> rounds;
-  for (const Repetition& with : row.repetitions) {
-    for (const Repetition& without : ceiling.repetitions) {
-      const bool both = records_waits(with.result) && records_waits(without.result);
-      if (with.round != without.round || !both) continue;
-      const SplitRound round{mean_step(without.result), mean_step(with.result)};
-      if (round.ceiling.step > 0 && round.coupled.step > 0) rounds.push_back(round);
-    }
-  }
-  return rounds;
-}
-
-SplitBar split_of(const std::vector<SplitRound>& rounds) {
-  std::vector<statistics::Pair> steps;
-  for (const SplitRound& round : rounds) steps.push_back({round.ceiling.step, round.coupled.step});
-  const statistics::RoundSummary summary(steps);
-  const auto longer = [&](const auto& part) {
-    std::vector<double> values;
-    for (const SplitRound& round : rounds)
-      values.push_back(part(round.coupled) - part(round.ceiling));
-    return summary.of(values);
-  };
-  SplitBar bar{
-      .label = {},
-      .total_ms = longer([](const MeanStep& mean) { return mean.step; }),
-      .starvation_ms = longer([](const MeanStep& mean) { return mean.starved; }),
-      .transfer_ms = longer([](const MeanStep& mean) { return mean.copy; }),
-      .interference_ms = longer([](const MeanStep& mean) { return mean.own + mean.late; })};
-  bar.residual_ms = bar.total_ms.value - bar.starvation_ms.value - bar.transfer_ms.value -
-                    bar.interference_ms.value;
-  return bar;
-}
-
 std::string number_word(std::int64_t number) {
   constexpr std::array<std::string_view, 9> kWords = {"One", "Two",   "Three", "Four", "Five",
                                                       "Six", "Seven", "Eight", "Nine"};
@@ -112,16 +53,15 @@ std::string demand_clause(const Row& ceiling) {
   const std::string rate = fixed_text(ceiling.img_per_s->median, 0);
   const std::string count = number_word(devices);
   const std::string plural = devices == 1 ? "" : "s";
-  const auto& facts = ceiling.repetitions.front().result.facts;
-  const auto emulated = facts.find("emulated_img_per_s");
-  if (emulated == facts.end()) {
+  const auto emulated = fact_of(ceiling.repetitions.front().result, "emulated_img_per_s");
+  if (!emulated) {
     return fmt::format("{} device{} ({}) train{} {} img/s", count, plural, ceiling.config.device,
                        devices == 1 ? "s" : "", rate);
   }
-  const std::string name = preset_device(emulated->second);
+  const std::string name = preset_device(*emulated);
   if (!name.empty()) return fmt::format("{} {}{} would train {} img/s", count, name, plural, rate);
   return fmt::format("{} device{} of {} img/s{} would train {} img/s", count, plural,
-                     number_text(emulated->second, 4), devices == 1 ? "" : " each", rate);
+                     number_text(*emulated, 4), devices == 1 ? "" : " each", rate);
 }
 
 /// The stage that limits rows, and the rows that it limits.
@@ -142,7 +82,7 @@ std::vector<Limit> limits_of(const SweepResult& sweep) {
     if (diagnosis && diagnosis->bottleneck) {
       const analysis::StageFinding& stage = diagnosis->stages[*diagnosis->bottleneck];
       limit.work = analysis::work_of_stage(stage);
-      limit.on_cores = !analysis::is_outside(stage) && stage.workers != "stager";
+      limit.on_cores = !is_outside(stage.role) && stage.role != StageRole::copies;
     }
     auto same = std::find_if(limits.begin(), limits.end(),
                              [&](const Limit& known) { return known.work == limit.work; });
@@ -313,10 +253,18 @@ std::vector<document::VerdictLine> verdict_of(const SweepResult& sweep) {
 std::vector<SplitBar> splits_of(const SweepResult& sweep, const std::vector<const Row*>& rows) {
   std::vector<SplitBar> bars;
   for (const Row* row : rows) {
-    const std::vector<SplitRound> rounds = split_rounds(*ceiling_of(sweep, *row), *row);
-    if (rounds.empty()) continue;
-    bars.push_back(split_of(rounds));
-    bars.back().label = label_of(sweep, *row);
+    const std::vector<analysis::BlockPair> rounds =
+        analysis::pair_blocks(*ceiling_of(sweep, *row), *row);
+    const bool known = std::ranges::all_of(rounds, [](const analysis::BlockPair& round) {
+      return round.ceiling.split_known && round.coupled.split_known;
+    });
+    if (rounds.empty() || !known) continue;
+    const analysis::CostSplit split = analysis::find_cost(rounds, images_per_step(*row), {})->split;
+    const statistics::Estimate& total = row->input_cost->ms_per_step;  // the cost in every report
+    bars.push_back({label_of(sweep, *row), total, split.starvation_ms, split.transfer_ms,
+                    split.interference_ms,
+                    total.value - split.starvation_ms.value - split.transfer_ms.value -
+                        split.interference_ms.value});
   }
   return bars;
 }

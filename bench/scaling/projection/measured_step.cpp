@@ -12,6 +12,7 @@
 #include <span>
 
 #include "bench/record/saved_results.h"
+#include "bench/statistics/series.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
@@ -26,27 +27,17 @@ namespace {
 /// A device that is starved for a larger share of its time was limited by its feeder.
 constexpr double kStarved = 0.02;
 
-double mean_of(std::span<const double> values) {
-  if (values.empty()) return 0;
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
 /// Excludes the first step, whose idle time older records lack.
 double mean_of_steps(const std::vector<double>& values) {
-  return mean_of(std::span(values).subspan(values.size() > 1 ? 1 : 0));
+  return statistics::mean(std::span(values).subspan(values.size() > 1 ? 1 : 0));
 }
 
 double deviation_of(const std::vector<double>& values) {
   if (values.size() < 2) return 0;
-  const double mean = mean_of(values);
+  const double mean = statistics::mean(values);
   double sum = 0;
   for (const double value : values) sum += (value - mean) * (value - mean);
   return std::sqrt(sum / static_cast<double>(values.size() - 1));
-}
-
-double fact_of(const RunResult& run, const std::string& name) {
-  const auto found = run.facts.find(name);
-  return found == run.facts.end() ? 0 : found->second;
 }
 
 /// Multiply-accumulates of each node's backward: see forward_share.
@@ -89,7 +80,7 @@ void add_feeder(const RunResult& run, MeasuredStep& step) {
 /// A device's compute time: its step without waiting for input and exchange.
 double own_ms(const RunResult& run, MeasuredStep& step) {
   const double whole = mean_of_steps(run.step_ms), idle = mean_of_steps(run.device_idle_ms);
-  const double exposed = fact_of(run, "exchange_exposed_ms_per_step");
+  const double exposed = fact_of(run, "exchange_exposed_ms_per_step").value_or(0);
   if (exposed > 0 || idle > 0.01 * whole) {
     step.notes.push_back(fmt::format(
         "taken off the record's steps of {:.2f} ms: {:.2f} ms in which its devices had no step, "

@@ -110,9 +110,9 @@ HandOffSummary HandOffTimes::summary() const {
 DeliveryTimes::DeliveryTimes(Probe& probe, std::int64_t made_ns)
     : probe_(probe),
       made_ns_(made_ns),
-      making_(probe.stage({"make", kOutside})),
-      holding_(probe.stage({"hold", kOutside})),
-      carrying_(probe.stage({"carry", kOutside})) {}
+      making_(probe.stage({"make", "producer", 1, StageRole::produces})),
+      holding_(probe.stage({"hold", "producer", 1, StageRole::holds})),
+      carrying_(probe.stage({"carry", "network", 1, StageRole::carries})) {}
 
 void DeliveryTimes::add(const FramedHeader& header, std::int64_t received_ns,
                         const std::optional<ClockBounds::Estimate>& ahead) {

@@ -143,7 +143,7 @@ class ImageFileConsumer final : public Feeder {
         decoding_({kName, context}),
         intake_(plan.credit ? make_credit_intake(context, plan) : make_push_intake(context, plan)),
         received_(context.probe.counter("images_received")),
-        receiving_(context.probe.stage({"receive", "receiver"}), clock_),
+        receiving_(context.probe.stage({"receive", "receiver", 1, StageRole::receives}), clock_),
         images_(static_cast<std::size_t>(plan.credit ? plan.credit->together : plan.held),
                 spec_.classes, clock_, intake_->slots()) {
     decoding_.open({kName, skipping_bad_images(context)}, images_);

@@ -9,9 +9,10 @@ namespace {
 constexpr double kWindow = 10;           // s
 constexpr std::int64_t kImages = 10000;  // in the window
 
-StageUse stage(const char* name, std::int32_t threads, double wall_s) {
+StageUse stage(const char* name, StageRole role, std::int32_t threads, double wall_s) {
   return {.name = name,
           .workers = "decode threads",
+          .role = role,
           .threads = threads,
           .images = kImages,
           .items = kImages,
@@ -28,7 +29,8 @@ Row row_of(double read_s, double decode_s) {
   result.window_s = kWindow;
   result.img_per_s = kImages / kWindow;
   result.step_ms.assign(100, 100);
-  result.stages = {stage("read", 1, read_s), stage("decode", 8, decode_s)};
+  result.stages = {stage("read", StageRole::reads_storage, 1, read_s),
+                   stage("decode", StageRole::decodes, 8, decode_s)};
   Row row;
   row.repetitions.push_back({0, result});
   return row;

@@ -31,10 +31,11 @@ struct Feed {
   std::string feeder = "zmq-consume:endpoint=ipc://feed";
 };
 
-StageUse stage(const char* name, const char* workers, double batches, double ms) {
+StageUse stage(const char* name, const char* workers, StageRole role, double batches, double ms) {
   const auto items = static_cast<std::int64_t>(batches);
   return {.name = name,
           .workers = workers,
+          .role = role,
           .images = items * kBatch,
           .items = items,
           .timed_items = items,
@@ -51,9 +52,9 @@ Row row_of(const Feed& feed) {
   result.window_s = kWindow;
   result.img_per_s = feed.batches_per_s * kBatch;
   result.step_ms.assign(100, 1e3 / feed.batches_per_s);
-  result.stages = {stage("receive", "receiver", batches, feed.receiving),
-                   stage("unpack", "receiver", batches, feed.unpacking),
-                   stage("copy", "stager", batches, 0.1)};
+  result.stages = {stage("receive", "receiver", StageRole::receives, batches, feed.receiving),
+                   stage("unpack", "receiver", StageRole::unpacks, batches, feed.unpacking),
+                   stage("copy", "stager", StageRole::copies, batches, 0.1)};
   result.stages[0].wait_in_s = feed.waits_in * kWindow;
   result.stages[1].wait_out_s = feed.waits_out * kWindow;
   QueueUse ring;
@@ -96,7 +97,7 @@ class DeliveryTest : public testing::Test {
                                                           .cores = 2});
     return found_;
   }
-  void add_rung(const char* part, double img_per_s) {
+  void add_rung(isolate::Side part, double img_per_s) {
     isolate::RungFinding& rung = ladder_.emplace_back();
     rung.part = part;
     rung.supply_img_per_s = statistics::Estimate{img_per_s, img_per_s, img_per_s, 3};
@@ -119,7 +120,7 @@ class DeliveryTest : public testing::Test {
 
 TEST_F(DeliveryTest, ProducersThatAreAlwaysBusyAreToBlame) {
   const isolate::DeliveryFinding& found = find({});  // two producers of 10 batches a second each
-  EXPECT_EQ(found.blame, isolate::Blame::producer);
+  EXPECT_EQ(found.blame, isolate::Side::producer);
   EXPECT_NEAR(*found.making_percent, 100, 1e-9);
   EXPECT_NEAR(*found.held_percent, 0, 1e-9);
   EXPECT_NEAR(found.came_img_per_s, 1280, 1e-9);
@@ -140,7 +141,7 @@ TEST_F(DeliveryTest, PartsAreMeansOfABatchAndDepthsFollowByLittle) {
   EXPECT_NEAR(found.parts[0].ms.value, 90, 1e-9);
   EXPECT_NEAR(found.parts[1].ms.value, 5, 1e-9);
   EXPECT_NEAR(found.parts[2].ms.value, 10, 1e-9);
-  EXPECT_EQ(found.parts[2].side, "network");
+  EXPECT_EQ(found.parts[2].side, isolate::Side::network);
   EXPECT_NEAR(found.parts[3].ms.value, 1.92, 1e-9);  // received and copied
   EXPECT_NEAR(found.parts[4].ms.value, 25, 1e-9);    // 0.5 batches at 20 a second
   double percent = 0;
@@ -151,10 +152,10 @@ TEST_F(DeliveryTest, PartsAreMeansOfABatchAndDepthsFollowByLittle) {
 }
 
 TEST_F(DeliveryTest, ALinkThatIsTooSlowIsToBlameWhereProducersHaveBatchesReady) {
-  add_rung("consumer", 9000);
+  add_rung(isolate::Side::consumer, 9000);
   const isolate::DeliveryFinding& found =
       find({.producers = 1, .making = 5, .holding = 100, .way = 150, .bound_us = 35});
-  EXPECT_EQ(found.blame, isolate::Blame::network);
+  EXPECT_EQ(found.blame, isolate::Side::network);
   EXPECT_NEAR(*found.making_percent, 10, 1e-9);
   EXPECT_NEAR(*found.held_percent, 100, 1e-9);
   EXPECT_NEAR(*found.ready, 2, 1e-9);
@@ -173,14 +174,14 @@ TEST_F(DeliveryTest, ALinkThatIsTooSlowIsToBlameWhereProducersHaveBatchesReady) 
 
 TEST_F(DeliveryTest, AProducerThatMakesBatchesAheadIsNotToBlame) {
   // The producers are busy with the next batches all the time, while one batch is always ready.
-  EXPECT_EQ(find({.producers = 1, .making = 200, .holding = 60}).blame, isolate::Blame::network);
+  EXPECT_EQ(find({.producers = 1, .making = 200, .holding = 60}).blame, isolate::Side::network);
 }
 
 TEST_F(DeliveryTest, WithoutABeginReadyBatchesTell) {
-  EXPECT_EQ(find({.holding = 1, .begun = false}).blame, isolate::Blame::producer);
+  EXPECT_EQ(find({.holding = 1, .begun = false}).blame, isolate::Side::producer);
   EXPECT_FALSE(found_.making_percent);
   EXPECT_FALSE(found_.producers_img_per_s);
-  EXPECT_EQ(find({.holding = 80, .begun = false}).blame, isolate::Blame::network);
+  EXPECT_EQ(find({.holding = 80, .begun = false}).blame, isolate::Side::network);
 }
 
 TEST_F(DeliveryTest, AReceiverThatIsAlwaysBusyIsToBlameAndMoreOfThemHelp) {
@@ -191,7 +192,7 @@ TEST_F(DeliveryTest, AReceiverThatIsAlwaysBusyIsToBlameAndMoreOfThemHelp) {
                                                 .unpacking = 37.5,
                                                 .waits_in = 0,
                                                 .feeder = "zmq-consume:endpoint='ipc://a,b'"});
-  EXPECT_EQ(found.blame, isolate::Blame::consumer);
+  EXPECT_EQ(found.blame, isolate::Side::consumer);
   EXPECT_NEAR(found.receiving_percent, 100, 1e-9);
   ASSERT_EQ(recommendations_.size(), 1U);
   EXPECT_NEAR(recommendations_.front().img_per_s, 2 * 1280, 1e-6);
@@ -217,21 +218,21 @@ TEST_F(DeliveryTest, MoreReceiversTakeNoMoreThanOneThreadReceives) {
 TEST_F(DeliveryTest, NoPartIsToBlameIfTheTrainerIsSaturated) {
   const isolate::DeliveryFinding& found =
       find({.holding = 95, .waits_in = 0, .waits_out = 0.98}, 0.2);
-  EXPECT_EQ(found.blame, isolate::Blame::nobody);
+  EXPECT_EQ(found.blame, isolate::Side::none);
   EXPECT_TRUE(says(said(), "Neither the producer"));
   EXPECT_TRUE(recommendations_.empty());
 }
 
 TEST_F(DeliveryTest, WithoutTimesTheTransportsOwnRateMayTell) {
-  EXPECT_EQ(find({.timed = false}).blame, isolate::Blame::producer_or_network);
+  EXPECT_EQ(find({.timed = false}).blame, isolate::Side::producer_or_network);
   EXPECT_TRUE(says(said(), "use the format framed"));
   EXPECT_EQ(bottleneck().name, "send");
   EXPECT_EQ(found_.parts.size(), 2U) << "what this process sees itself";
-  add_rung("network", 1.5 * 1280);
-  EXPECT_EQ(find({.timed = false}).blame, isolate::Blame::producer_or_network);
+  add_rung(isolate::Side::network, 1.5 * 1280);
+  EXPECT_EQ(find({.timed = false}).blame, isolate::Side::producer_or_network);
   ladder_.clear();
-  add_rung("network", 5 * 1280);
-  EXPECT_EQ(find({.timed = false}).blame, isolate::Blame::producer);
+  add_rung(isolate::Side::network, 5 * 1280);
+  EXPECT_EQ(find({.timed = false}).blame, isolate::Side::producer);
   EXPECT_TRUE(says(said(), "the transport alone carries 6400"));
   ASSERT_FALSE(recommendations_.empty());
   EXPECT_NEAR(recommendations_.front().img_per_s, 6400, 1e-6)
@@ -240,10 +241,10 @@ TEST_F(DeliveryTest, WithoutTimesTheTransportsOwnRateMayTell) {
 
 TEST_F(DeliveryTest, ATransportWithoutTheirWireTellsNothingOfTheProducers) {
   const Feed feed{.timed = false, .feeder = "zmq-consume:endpoint=tcp://0.0.0.0:5555"};
-  add_rung("network", 5 * 1280);
-  EXPECT_EQ(find(feed).blame, isolate::Blame::producer);
+  add_rung(isolate::Side::network, 5 * 1280);
+  EXPECT_EQ(find(feed).blame, isolate::Side::producer);
   ladder_.back().own_producer = true;
-  EXPECT_EQ(find(feed).blame, isolate::Blame::producer_or_network);
+  EXPECT_EQ(find(feed).blame, isolate::Side::producer_or_network);
 }
 
 TEST_F(DeliveryTest, UnknownClocksAreReported) {

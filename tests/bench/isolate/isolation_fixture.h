@@ -49,10 +49,11 @@ inline std::vector<QueueUse> make_queues(bool starved, unsigned seed) {
 }
 
 inline std::vector<StageUse> make_stages() {
-  const auto stage = [](std::string name, std::string workers, std::int32_t threads, double cpu_s,
-                        double wait_in_s, double wait_out_s, std::int64_t bytes) {
+  const auto stage = [](std::string name, std::string workers, StageRole role, std::int32_t threads,
+                        double cpu_s, double wait_in_s, double wait_out_s, std::int64_t bytes) {
     return StageUse{.name = std::move(name),
                     .workers = std::move(workers),
+                    .role = role,
                     .threads = threads,
                     .images = 30720,
                     .items = 30720,
@@ -63,9 +64,9 @@ inline std::vector<StageUse> make_stages() {
                     .wait_out_s = wait_out_s,
                     .bytes = bytes};
   };
-  return {stage("read", "decode threads", 2, 1.01, 0, 0, 3449856000),
-          stage("decode", "decode threads", 2, 29.2, 0, 0.06, 3449856000),
-          stage("copy", "stager", 1, 0.58, 14.1, 0.09, 4624220160)};
+  return {stage("read", "decode threads", StageRole::reads_storage, 2, 1.01, 0, 0, 3449856000),
+          stage("decode", "decode threads", StageRole::decodes, 2, 29.2, 0, 0.06, 3449856000),
+          stage("copy", "stager", StageRole::copies, 1, 0.58, 14.1, 0.09, 4624220160)};
 }
 
 /// The feeder adds `lost_ms` to steps of 35.84 ms.
@@ -201,7 +202,7 @@ inline isolate::Isolation make_isolation() {
   sweep.rows.push_back(make_long_row("queue", 27.55));
   summarise(sweep);
   isolation.measurement.coupled_row = 1;
-  isolation.measurement.blocks = isolation.measurement.measured_blocks = 5;
+  isolation.blocks = isolation.measurement.measured_blocks = 5;
   isolation.measurement.stopped_because = "the interval of the cost is within 1 % of the ceiling";
   for (std::size_t block = 0; block < 5; ++block) {
     isolate::BlockNoise noise;
@@ -217,9 +218,10 @@ inline isolate::Isolation make_isolation() {
       "machine with more cores before buying"};
   isolation.cost = make_cost();
   isolation.supply_img_per_s = statistics::Estimate{2031, 2003, 2059, 5};
-  isolation.diagnosis.stages = {{"read", "decode threads", 60952, 3.3, 0, 0.2, 33, 33, 112300},
-                                {"decode", "decode threads", 2105, 96.1, 0, 0.2, 950, 969, 112300},
-                                {"copy", "stager", 53333, 3.8, 93, 0.6, 19, 19, 150528}};
+  isolation.diagnosis.stages = {
+      {"read", "decode threads", StageRole::reads_storage, 2, 60952, 3.3, 0, 0.2, 33, 33, 112300},
+      {"decode", "decode threads", StageRole::decodes, 2, 2105, 96.1, 0, 0.2, 950, 969, 112300},
+      {"copy", "stager", StageRole::copies, 1, 53333, 3.8, 93, 0.6, 19, 19, 150528}};
   isolation.diagnosis.bottleneck = 1;
   isolation.diagnosis.gain_until_next = 1.769;
   isolation.predictions.supply_curve = {{1, {1052, 1047, 1060, 1049, 1055}},

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,7 +29,7 @@ class IsolatorTest : public testing::Test {
     machine_.drift = 0.05;
   }
 
-  const isolate::Isolation& isolate() {
+  isolate::Isolation isolate() {
     const auto run = [this](const RunConfig& config, const std::stop_token&) {
       RunResult result = machine_.run(config);
       if (change_) change_(result);
@@ -40,9 +39,8 @@ class IsolatorTest : public testing::Test {
       if (ran_.size() == stop_after_) stop_.request_stop();
       return result;
     };
-    isolator_.emplace(
-        plan_, run, [this] { return look(); }, clock_);
-    return isolator_->run(listener_, stop_.get_token());
+    const auto meter = [this] { return look(); };
+    return isolate::Isolator(plan_, run, meter, clock_).run(listener_, stop_.get_token());
   }
 
   /// Other processes use `foreign_` per cent of the processors between any two readings.
@@ -66,7 +64,6 @@ class IsolatorTest : public testing::Test {
   std::size_t stop_after_ = 100000;
   std::function<void(RunResult&)> change_;
   std::vector<RunConfig> ran_;
-  std::optional<isolate::Isolator> isolator_;
 };
 
 inline bool covers(const statistics::Estimate& estimate, double truth) {

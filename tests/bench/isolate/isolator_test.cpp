@@ -193,8 +193,7 @@ TEST_F(IsolatorTest, FourThreadCountsTellThatADemandIsNotReachable) {
   EXPECT_TRUE(mentions(found.verdict, "not reachable with any number of cores"));
 }
 
-// ---- budget and stop rules
-// ------------------------------------------------------------------------
+// ---- budget and stop rules ----------------------------------------------------------------------
 
 TEST_F(IsolatorTest, StopsOnceTheIntervalIsNarrowAndFiveBlocksAreThere) {
   machine_.device_ms = 5;
@@ -202,7 +201,7 @@ TEST_F(IsolatorTest, StopsOnceTheIntervalIsNarrowAndFiveBlocksAreThere) {
   machine_.noise = 0.001;
   plan_.budget = 10min;
   const isolate::Isolation& found = isolate();
-  EXPECT_EQ(found.measurement.blocks, isolate::kWantedBlocks);
+  EXPECT_EQ(found.blocks, isolate::kWantedBlocks);
   EXPECT_EQ(found.measurement.stopped_because, "the interval is within 1 %");
   EXPECT_LT(elapsed_s(), 60);
   EXPECT_EQ(found.measurement.noise.size(), isolate::kWantedBlocks);
@@ -216,7 +215,7 @@ TEST_F(IsolatorTest, KeepsToItsBudgetAndStillHasThreeBlocks) {
   };
   const isolate::Isolation& found = isolate();
   EXPECT_EQ(found.measurement.stopped_because, "the budget of 45 s ended");
-  EXPECT_GE(found.measurement.blocks, isolate::kMinBlocks);
+  EXPECT_GE(found.blocks, isolate::kMinBlocks);
   EXPECT_LE(elapsed_s(), 45 * 1.1);
 }
 
@@ -242,7 +241,7 @@ TEST_F(IsolatorTest, AStopKeepsTheBlocksThatAreThere) {
   stop_after_ = 3 + 5 * 4 + 2;  // a pilot, four blocks, and part of a block
   const isolate::Isolation& found = isolate();
   EXPECT_EQ(found.measurement.stopped_because, "it was interrupted");
-  EXPECT_GE(found.measurement.blocks, 4U);
+  EXPECT_GE(found.blocks, 4U);
   EXPECT_TRUE(found.cost);
 }
 
@@ -254,8 +253,7 @@ TEST_F(IsolatorTest, AStopInThePilotLeavesNoAnswer) {
   EXPECT_NE(found.verdict.front().find("There is no answer"), std::string::npos);
 }
 
-// Isolating a simulated machine: verification of a recommendation, and runs that fail or do not
-// compare.
+// ---- verification, and runs that fail or do not compare -----------------------------------------
 
 TEST_F(IsolatorTest, VerifyTriesMoreThreadsAndAgrees) {
   plan_.verify = true;
@@ -342,7 +340,7 @@ TEST_F(IsolatorTest, DamagedStepTimesAreNotUsed) {
     if (ran_.size() > 12) result.step_ms.front() = -1;
   };
   const isolate::Isolation& found = isolate();
-  EXPECT_LT(found.measurement.blocks, isolate::kMinBlocks);
+  EXPECT_LT(found.blocks, isolate::kMinBlocks);
   EXPECT_TRUE(mentions(found.warnings, "support no verdict"));
 }
 

@@ -23,7 +23,7 @@ class KnownAnswers : public testing::Test {
     config_.device = "emulated:img_per_s=12800,copy=none";  // 5 ms a step
   }
 
-  const isolate::Isolation& isolate(const std::string& feeder) {
+  isolate::Isolation isolate(const std::string& feeder) {
     config_.fake_location = feeder;
     isolate::IsolatePlan plan;
     plan.config = resolve(config_, find_components(config_));
@@ -35,15 +35,13 @@ class KnownAnswers : public testing::Test {
       clock_.turn(std::chrono::round<Nanoseconds>(std::chrono::duration<double>(result.window_s)));
       return result;
     };
-    isolator_.emplace(
-        plan, run, [] { return isolate::NoiseReading{}; }, clock_);
-    return isolator_->run(listener_, {});
+    const auto meter = [] { return isolate::NoiseReading{}; };
+    return isolate::Isolator(plan, run, meter, clock_).run(listener_, {});
   }
 
   RunConfig config_;
   TurnedClock clock_;
   isolate::IsolateListener listener_;
-  std::optional<isolate::Isolator> isolator_;
 };
 
 TEST_F(KnownAnswers, AFeederOfATenthLessThanTheDeviceCostsATenth) {

@@ -40,8 +40,8 @@ TEST_F(MessageLadderTest, ClimbsFromTheConsumerOverTheTransportToTheProducers) {
   EXPECT_TRUE(found[0].is_ceiling);
   EXPECT_EQ(found[1].config.fake_location, "host");
   EXPECT_EQ(found[2].config.fake_location, "messages:format=framed,receivers=2");
-  EXPECT_EQ(found[2].part, "consumer");
-  EXPECT_EQ(found[3].part, "network");
+  EXPECT_EQ(found[2].part, isolate::Side::consumer);
+  EXPECT_EQ(found[3].part, isolate::Side::network);
   EXPECT_EQ(option(found[3], "endpoint"), "ipc:///tmp/x/ladder");
   EXPECT_EQ(option(found[3], "hwm"), "2");
   EXPECT_EQ(option(found[3], "receivers"), "2");
@@ -49,7 +49,7 @@ TEST_F(MessageLadderTest, ClimbsFromTheConsumerOverTheTransportToTheProducers) {
   EXPECT_TRUE(serves(found[3], "/opt/penstock serve --fake-location host"));
   EXPECT_TRUE(serves(found[3], "--format framed")) << option(found[3], "producer");
   EXPECT_TRUE(serves(found[3], "--hwm 2"));
-  EXPECT_EQ(found[4].part, "producer");
+  EXPECT_EQ(found[4].part, isolate::Side::producer);
 }
 
 TEST_F(MessageLadderTest, TransportFormatAndProtocolMatchTheFeeder) {

@@ -85,6 +85,8 @@ struct SimulatedMachine {
     first.name = receives ? "receive" : "read";
     second.name = receives ? "unpack" : "decode";
     first.workers = second.workers = receives ? "receiver" : "decode threads";
+    first.role = receives ? StageRole::receives : StageRole::reads_storage;
+    second.role = receives ? StageRole::unpacks : StageRole::decodes;
     first.threads = second.threads = threads;
     first.images = second.images = images * config.num_batches;
     const double work_s = receives ? 0.1 * window : std::min(feed * steps / 1e3, window) * threads;
@@ -96,6 +98,7 @@ struct SimulatedMachine {
     StageUse copy;
     copy.name = "copy";
     copy.workers = "stager";
+    copy.role = StageRole::copies;
     copy.images = first.images;
     copy.wall_s = copy.cpu_s = 0.001 * steps;
     copy.wait_in_s = std::max(0.0, window - copy.wall_s);

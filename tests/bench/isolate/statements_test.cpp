@@ -380,7 +380,7 @@ Isolated reports_of(const isolate::Isolation& found) {
 class IsolateStatements : public IsolatorTest {
  protected:
   /// A different machine for each try: noise from none to much, budgets from short to long.
-  const isolate::Isolation& isolate_try(std::uint64_t seed) {
+  isolate::Isolation isolate_try(std::uint64_t seed) {
     plan_.config.seed = 1000 + seed;
     plan_.cores = seed % 3 == 0 ? 2 : seed % 3 == 1 ? 4 : 8;
     plan_.budget = seed % 2 == 0 ? 45s : 12s;
@@ -482,7 +482,7 @@ class IsolateStatements : public IsolatorTest {
 
   static void expect_one_count_of_blocks(const isolate::Isolation& found, const Isolated& reports) {
     const auto all = static_cast<int>(found.measurement.measured_blocks);
-    const auto usable = static_cast<int>(found.measurement.blocks);
+    const auto usable = static_cast<int>(found.blocks);
     for (const std::string* text : {&reports.text, &reports.page}) {
       for (const int count : counts_of(*text, "(\\d+) blocks?\\b")) {
         EXPECT_TRUE(count == all || count == usable) << count << " blocks, of " << all;
@@ -526,7 +526,7 @@ class IsolateStatements : public IsolatorTest {
   void expect_all_tries_supported(std::string analysis::StageFinding::*field, const char* blamed) {
     for (std::uint64_t seed = 0; seed < kTries; ++seed) {
       SCOPED_TRACE(fmt::format("seed {}", seed));
-      const isolate::Isolation& found = isolate_try(seed);
+      isolate::Isolation found = isolate_try(seed);
       expect_agreement(found);
       expect_supported(found);
       if (found.cost->verdict != statistics::Verdict::slower) continue;
@@ -560,7 +560,7 @@ TEST_F(IsolateStatements, ACostOfFewBlocksIsNoIntervalWithoutWidth) {
   stop_after_ = 3 + 2 * 5;        // the pilot and two blocks
   const isolate::Isolation& found = isolate();
   ASSERT_TRUE(found.cost);
-  EXPECT_EQ(found.measurement.blocks, 2U);
+  EXPECT_EQ(found.blocks, 2U);
   EXPECT_EQ(found.verdict.front(),
             "Undecided: feeding with cpu: 25.0 % lost in 2 blocks; a verdict takes 3 or more.");
   expect_agreement(found);

@@ -162,6 +162,13 @@ TEST(SavedResults, SchemaOneIsReadWithWhatItLacksLeftEmpty) {
   EXPECT_THROW(parse_saved_results(json.dump(), "old.json"), DataError);
 }
 
+TEST(SavedResults, StagesOfEarlierVersionsHaveTheRoleThatTheirNameSays) {
+  Json json = Json::parse(text_of(make_sweep()));
+  json["runs"][1]["repetitions"][0]["stages"][0].erase("role");
+  const SweepResult back = parse_saved_results(json.dump(), "old.json");
+  EXPECT_EQ(back.rows[1].repetitions[0].result.stages[0].role, StageRole::decodes);
+}
+
 TEST(SavedResults, ASettingOfEarlierVersionsThatNothingReadIsLeftOut) {
   Json json = Json::parse(text_of(make_sweep()));
   json["runs"][0]["config"]["local_parameter_device"] = "cpu";

@@ -433,8 +433,8 @@ TEST_F(PoolStages, WorkersWaitForInputWhileAnotherReads) {
     while (ring_.next(0, {})) {
     }
   });
-  EXPECT_EQ(stage(0).stage, (StageName{"read", "decode threads", 2}));
-  EXPECT_EQ(stage(1).stage, (StageName{"decode", "decode threads", 2}));
+  EXPECT_EQ(stage(0).stage, (StageName{"read", "decode threads", 2, StageRole::reads_storage}));
+  EXPECT_EQ(stage(1).stage, (StageName{"decode", "decode threads", 2, StageRole::decodes}));
   for (const std::size_t number : {0U, 1U}) {
     EXPECT_EQ(stage(number).items.value(), 102);
     EXPECT_EQ(stage(number).images.value(), 102);

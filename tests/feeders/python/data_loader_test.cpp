@@ -198,7 +198,7 @@ TEST_F(DataLoader, TheWayFromWorkersAndPinningAreTimed) {
                                [&](const StageCounters& each) { return each.stage.name == name; });
   };
   const std::unique_ptr<Probe> pinned = told("make_loader", "num_workers=2,pin_memory=True");
-  const StageCounters &queue = pinned->stage({"queue", kOutside, 0}),
+  const StageCounters &queue = pinned->stage({"queue", "worker queue", 0}),
                       &pin = pinned->stage({"pin", "pin thread", 0});
   EXPECT_GE(queue.items.value(), kBatches);
   EXPECT_GE(queue.wall_ns.value(), queue.items.value() * 3 * kMs);

@@ -28,8 +28,8 @@ TEST_F(ZmqConsume, CountsWhatItReceivesAndUnpacksAndItsWaits) {
   }
   consumer.stop();
   const StageCounters &receive = consumer.stage(0), &unpack = consumer.stage(1);
-  EXPECT_EQ(receive.stage, (StageName{"receive", "receiver", 1}));
-  EXPECT_EQ(unpack.stage, (StageName{"unpack", "receiver", 1}));
+  EXPECT_EQ(receive.stage, (StageName{"receive", "receiver", 1, StageRole::receives}));
+  EXPECT_EQ(unpack.stage, (StageName{"unpack", "receiver", 1, StageRole::unpacks}));
   for (const StageCounters* stage : {&receive, &unpack}) {
     EXPECT_EQ(stage->items.value(), 3);
     EXPECT_EQ(stage->timed_items.value(), 3);

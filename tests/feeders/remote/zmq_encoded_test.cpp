@@ -106,7 +106,7 @@ TEST_F(ZmqEncoded, StagesAreReceivingReadingAndDecoding) {
   const std::unique_ptr<Feeder> feeder = consumer(",encoded=true");
   std::vector<std::string> names;
   for (const StageCounters& stage : probe_.stages()) {
-    if (stage.stage.workers != kOutside) names.emplace_back(stage.stage.name);
+    if (!is_outside(stage.stage.role)) names.emplace_back(stage.stage.name);
   }
   EXPECT_EQ(names, (std::vector<std::string>{"receive", "read", "decode"}));
 }

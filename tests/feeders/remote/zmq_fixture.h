@@ -144,7 +144,7 @@ class Consumer {
   /// A stage that runs in this process.
   const StageCounters& stage(std::size_t number) const {
     for (const StageCounters& stage : probe_.stages()) {
-      if (stage.stage.workers != kOutside && number-- == 0) return stage;
+      if (!is_outside(stage.stage.role) && number-- == 0) return stage;
     }
     throw std::out_of_range("no such stage");
   }

@@ -186,6 +186,7 @@ extern constinit const BackendEntry gpu_backend{
     .name = "gpu",
     .summary = "trains on GPUs with cuDNN, in fp16, bf16, tf32 or fp32",
     .options = gpu::kOptions,
+    .preferred = true,
     .exchanges_gradients = true,
     .make = [](const Options& options, Clock&) -> std::unique_ptr<Backend> {
       // The library stays open until the program ends, so this pointer needs no deleter.
