@@ -113,6 +113,10 @@ struct StageName {
   bool operator==(const StageName&) const = default;
 };
 
+/// Begins the names of counters of the ns that the code of a loader takes for samples; the rest
+/// names the code.
+inline constexpr std::string_view kLoadTime = "load_ns: ";
+
 /// Running sums of one stage, in nanoseconds. Items are what the stage takes at once: images or
 /// batches. CPU and wall time are sums over the timed items alone; waits are sums over all items. A
 /// StageTimer (stage_timer.h) keeps them. If a thread runs several stages, a wait for input counts

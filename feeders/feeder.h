@@ -140,6 +140,8 @@ struct FeederEntry {
   /// Whether the options name a user's loader, which the run asks for batches when a training
   /// loop does (RunConfig::loop): its rings have the loop's depth. Null: no.
   bool (*is_loader)(const Options&) = nullptr;
+  /// The option with which the feeder counts the time of a loader's code (kLoadTime); empty: none.
+  std::string_view profile_option{};
   /// How many batches may wait outside our rings, in socket buffers, when the window begins.
   /// Depends on the options. Null: none.
   std::int64_t (*outside_reserve)(const Options&, const BatchSpec&) = nullptr;

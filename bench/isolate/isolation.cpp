@@ -302,6 +302,9 @@ Isolation analyse(const Measurement& measurement, const IsolatePlan& plan) {
     found.ladder = find_rungs(sweep, measurement.rungs, plan.targets);
     found.ladder.front().row = measurement.ceiling_row;  // the same configuration, in other blocks
   }
+  if (measurement.profile) {
+    found.code = find_code_profile(sweep, *measurement.profile, plan.targets);
+  }
   if (found.cost) {
     add_causes(found, plan);
     add_trials(found, plan);

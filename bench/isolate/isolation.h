@@ -12,6 +12,7 @@
 
 #include "bench/analysis/cost.h"
 #include "bench/analysis/diagnosis.h"
+#include "bench/isolate/code_profile.h"
 #include "bench/isolate/delivery.h"
 #include "bench/isolate/isolate_plan.h"
 #include "bench/isolate/ladder.h"
@@ -39,6 +40,8 @@ struct Measurement {
   std::vector<LadderRung> rungs;  ///< empty: no ladder was measured
   std::vector<Setting> settings;  ///< empty: no settings were measured
 
+  std::optional<ProfileRows> profile;  ///< none: no code was profiled
+
   /// The verification: a recommendation beside the present configuration, in new blocks.
   struct Trial {
     Recommendation tried;
@@ -61,6 +64,7 @@ struct Isolation {
   std::vector<RungFinding> ladder;          ///< empty unless it was measured
   std::optional<DeliveryFinding> delivery;  ///< of a feeder that receives from other processes
   analysis::Diagnosis diagnosis;
+  std::optional<CodeProfile> code;  ///< none unless it was profiled
   Predictions predictions;
   std::optional<VariationFinding> variation;  ///< none unless settings were measured
   std::optional<Verification> verification;

@@ -47,6 +47,10 @@ Json to_json(const analysis::StageFinding& stage) {
               {"bytes_per_image", stage.bytes_per_image}};
 }
 
+Json to_json(const CodeShare& share) {
+  return Json{{"name", share.name}, {"percent", share.percent}};
+}
+
 Json to_json(const Prediction& prediction) {
   return Json{{"change", prediction.change}, {"img_per_s", prediction.img_per_s}};
 }
@@ -176,37 +180,40 @@ Json to_json(const BlockNoise& noise) {
 }
 
 Json to_json(const Isolation& found) {
-  return Json{{"schema", 1},
-              {"kind", "isolation"},
-              {"verdict", found.verdict},
-              {"doubts", found.warnings},
-              {"cures", texts_of(found.predictions.recommendations)},
-              {"blocks", found.blocks},
-              {"measured_blocks", found.measurement.measured_blocks},
-              {"stopped_because", found.measurement.stopped_because},
-              {"ceiling_row", found.measurement.ceiling_row},
-              {"coupled_row", found.measurement.coupled_row},
-              {"supply_row", or_null(found.measurement.supply_row)},
-              {"cost", or_null(found.cost)},
-              {"cost_if_waiting", or_null(found.cost_if_waiting)},
-              {"supply_img_per_s", or_null(found.supply_img_per_s)},
-              {"epochs", to_json(found.epochs)},
-              {"delivery", found.delivery ? to_json(*found.delivery) : Json(nullptr)},
-              {"stages", list_of(found.diagnosis.stages)},
-              {"bottleneck", or_null(found.diagnosis.bottleneck)},
-              {"next_bottleneck", or_null(found.diagnosis.next_bottleneck)},
-              {"gain_until_next", found.diagnosis.gain_until_next},
-              {"supply_curve", list_of(found.predictions.supply_curve)},
-              {"scaling_law", or_null(found.predictions.law)},
-              {"cores_per_device", or_null(found.predictions.cores_per_device)},
-              {"depths", list_of(found.predictions.depths)},
-              {"settings", found.variation ? list_of(found.variation->settings) : Json(nullptr)},
-              {"best_setting", found.variation ? or_null(found.variation->best) : Json(nullptr)},
-              {"verification", or_null(found.verification)},
-              {"ladder", list_of(found.ladder)},
-              {"noise", list_of(found.measurement.noise)},
-              {"instrumentation_percent", found.diagnosis.instrumentation_percent},
-              {"sweep", to_json(found.measurement.sweep)}};
+  return Json{
+      {"schema", 1},
+      {"kind", "isolation"},
+      {"verdict", found.verdict},
+      {"doubts", found.warnings},
+      {"cures", texts_of(found.predictions.recommendations)},
+      {"blocks", found.blocks},
+      {"measured_blocks", found.measurement.measured_blocks},
+      {"stopped_because", found.measurement.stopped_because},
+      {"ceiling_row", found.measurement.ceiling_row},
+      {"coupled_row", found.measurement.coupled_row},
+      {"supply_row", or_null(found.measurement.supply_row)},
+      {"cost", or_null(found.cost)},
+      {"cost_if_waiting", or_null(found.cost_if_waiting)},
+      {"supply_img_per_s", or_null(found.supply_img_per_s)},
+      {"epochs", to_json(found.epochs)},
+      {"delivery", found.delivery ? to_json(*found.delivery) : Json(nullptr)},
+      {"stages", list_of(found.diagnosis.stages)},
+      {"bottleneck", or_null(found.diagnosis.bottleneck)},
+      {"next_bottleneck", or_null(found.diagnosis.next_bottleneck)},
+      {"gain_until_next", found.diagnosis.gain_until_next},
+      {"supply_curve", list_of(found.predictions.supply_curve)},
+      {"scaling_law", or_null(found.predictions.law)},
+      {"cores_per_device", or_null(found.predictions.cores_per_device)},
+      {"code", found.code ? list_of(found.code->shares) : Json(nullptr)},
+      {"profile_cost_percent", found.code ? to_json(found.code->cost_percent) : Json(nullptr)},
+      {"depths", list_of(found.predictions.depths)},
+      {"settings", found.variation ? list_of(found.variation->settings) : Json(nullptr)},
+      {"best_setting", found.variation ? or_null(found.variation->best) : Json(nullptr)},
+      {"verification", or_null(found.verification)},
+      {"ladder", list_of(found.ladder)},
+      {"noise", list_of(found.measurement.noise)},
+      {"instrumentation_percent", found.diagnosis.instrumentation_percent},
+      {"sweep", to_json(found.measurement.sweep)}};
 }
 
 }  // namespace penstock::isolate

@@ -326,6 +326,20 @@ Section settings_of(const std::optional<VariationFinding>& variation) {
                             variation->blocks))}};
 }
 
+Section code_of(const std::optional<CodeProfile>& code) {
+  constexpr std::size_t kMost = 12;
+  if (!code) return {};
+  Table table{{{"code that loads samples"}, {"% of their time", true}}, {}};
+  for (const CodeShare& share : code->shares) {
+    if (table.rows.size() == kMost) break;
+    table.rows.push_back({share.name, format_fixed(share.percent, 1)});
+  }
+  return {"Where the time for samples goes",
+          {std::move(table),
+           soft("Transforms and functions of the data set are timed, each without the timed calls "
+                "inside it. Lines of your files are from samples of the stack.")}};
+}
+
 Section ladder_of(const std::vector<RungFinding>& ladder) {
   std::vector<std::string> notes = unmeasured_rungs(ladder);
   if (std::ranges::any_of(ladder, &RungFinding::branch)) {
@@ -459,6 +473,7 @@ void write_isolation_page(const Isolation& isolation, std::ostream& out) {
                 soft(basis_of(isolation)),
                 Paragraphs{warnings_of(isolation), "", document::Look::warning},
                 std::move(figures.supply),
+                code_of(isolation.code),
                 Section{"What would help", {List{"", texts_of(predictions.recommendations)}}},
                 settings_of(isolation.variation),
                 std::move(figures.curve),

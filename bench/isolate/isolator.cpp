@@ -34,6 +34,9 @@ bool has_rate(const Row& row) {
 
 /// The additional share of the budget that trying a recommendation may take.
 constexpr double kVerifyShare = 0.6;
+/// The additional share of the budget that a profile may take, and its blocks.
+constexpr double kProfileShare = 0.4;
+constexpr std::int32_t kProfileBlocks = 3;
 /// The share of the time for settings in which the chosen one is tried again.
 constexpr double kVerifyVaryShare = 0.35;
 
@@ -121,6 +124,7 @@ Isolator::Isolator(IsolatePlan plan, SweepRunner::Run run, NoiseMeter meter, Clo
 Isolation Isolator::run(IsolateListener& listener, const std::stop_token& stop) {
   measure_blocks(listener, stop);
   if (!analysis::pair_blocks(measured_.ceiling(), measured_.coupled()).empty()) {
+    profile(listener, stop);
     if (plan_.ladder) climb(listener, stop);
     if (!plan_.settings.empty()) vary(listener, stop);
     if (plan_.verify || !plan_.settings.empty()) verify(listener, stop);
@@ -256,6 +260,24 @@ bool Isolator::enough(const SweepResult& sweep) {
   measured_.stopped_because =
       fmt::format("the interval is within {:g} %", 100 * plan_.targets.half_width);
   return true;
+}
+
+/// Finds out which code the time for samples goes to, if that limits the rate.
+void Isolator::profile(IsolateListener& listener, const std::stop_token& stop) {
+  if (stop.stop_requested()) return;
+  const analysis::Diagnosis diagnosis = analyse(measured_, plan_).diagnosis;
+  if (!diagnosis.bottleneck || diagnosis.stages[*diagnosis.bottleneck].role != StageRole::loads) {
+    return;
+  }
+  const RunConfig plain = measured_.coupled().config;
+  const std::optional<RunConfig> profiled = profiled_config(plain);
+  if (!profiled) return;
+  const std::size_t first = append({.name = "profile",
+                                    .configs = {plain, *profiled},
+                                    .seconds = kProfileShare * seconds(plan_.budget),
+                                    .blocks = kProfileBlocks},
+                                   listener, stop);
+  measured_.profile = {.plain = first, .profiled = first + 1};
 }
 
 /// Measures every rung beside the ceiling, with and without the trainer.

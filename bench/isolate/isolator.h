@@ -22,7 +22,7 @@ namespace penstock::isolate {
 /// pilot do not count.
 class IsolateListener : public SweepListener {
  public:
-  /// "pilot", "blocks", "ladder", "settings", "verification"
+  /// "pilot", "blocks", "profile", "ladder", "settings", "verification"
   virtual void phase_begins(std::string_view /*phase*/, double /*budget_s*/) {}
 };
 
@@ -66,6 +66,7 @@ class Isolator {
                 std::span<const PilotTime> times) const;
   void measure_blocks(IsolateListener& listener, const std::stop_token& stop);
   bool enough(const SweepResult& sweep);
+  void profile(IsolateListener& listener, const std::stop_token& stop);
   void climb(IsolateListener& listener, const std::stop_token& stop);
   void vary(IsolateListener& listener, const std::stop_token& stop);
   void verify(IsolateListener& listener, const std::stop_token& stop);

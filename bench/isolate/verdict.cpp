@@ -314,6 +314,7 @@ std::vector<std::string> verdict_of(const Isolation& found, const IsolatePlan& p
   if (verdict == statistics::Verdict::slower) sentences.push_back(split_sentence(*found.cost));
   if (found.diagnosis.bottleneck) sentences.push_back(cause_sentence(found.diagnosis));
   if (plan.has_loader && found.supply_img_per_s) sentences.push_back(loader_sentence(found));
+  if (found.code) sentences.push_back(sentence_of(*found.code));
   if (found.delivery &&
       (verdict == statistics::Verdict::slower || verdict == statistics::Verdict::equal)) {
     for (std::string& sentence : delivery_sentences(*found.delivery)) {

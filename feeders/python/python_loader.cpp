@@ -343,7 +343,7 @@ class PythonLoader final : public Feeder {
   void count_code() {
     for (const auto& [name, time] : process_.profile()) {
       Nanoseconds& before = code_times_[name];
-      if (time > before) probe_.counter("load_ns: " + name).add((time - before).count());
+      if (time > before) probe_.counter(std::string(kLoadTime) + name).add((time - before).count());
       before = time;
     }
   }
@@ -452,7 +452,8 @@ constexpr FeederEntry entry(std::string_view name, std::string_view summary,
           .shape_batches = shape_batches,
           .make = make,
           .describe_batches = describe,
-          .is_loader = [](const Options& given) { return !is_constant(given); }};
+          .is_loader = [](const Options& given) { return !is_constant(given); },
+          .profile_option = "profile"};
 }
 
 }  // namespace
