@@ -47,8 +47,10 @@ class Warnings {
 
   void few_blocks() {
     if (found_.blocks >= kMinBlocks) return;
-    add(fmt::format("{}: fewer than {} support no verdict; give --budget about {:.0f}s",
-                    blocks_text(found_), kMinBlocks, wanted_budget_s()));
+    const bool is_clear = found_.cost && found_.cost->verdict == statistics::Verdict::slower;
+    add(fmt::format("{}: fewer than {} {}; give --budget about {:.0f}s", blocks_text(found_),
+                    kMinBlocks, is_clear ? "show no spread" : "support no verdict",
+                    wanted_budget_s()));
   }
 
   void few_steps() {

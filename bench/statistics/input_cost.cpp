@@ -111,6 +111,7 @@ CostEstimate estimate_cost(std::span<const Pair> step_ms, double images, const C
   if (targets.most_hidden > 0) include_hidden(cost, step_ms, images, targets.most_hidden);
   if (!same_rounds) return cost;
   cost.verdict = judge(step_ms, targets.margin);
+  if (*std::ranges::min_element(cost.rounds) > kBeyondNoisePercent) cost.verdict = Verdict::slower;
   if (targets.most_hidden > 0 && cost.verdict != Verdict::slower) {
     cost.verdict = Verdict::undecided;  // a longer window would decide, not more rounds
     return cost;
