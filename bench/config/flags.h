@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -70,6 +71,15 @@ struct FlagGroup {
   static std::int64_t count_between(const std::string& text, std::string_view name,
                                     std::int64_t least, std::int64_t most);
 };
+
+/// The flags of several groups, in this order.
+template <typename... Groups>
+std::vector<Flag> join_flags(std::vector<Flag> flags, Groups... others) {
+  (flags.insert(flags.end(), std::make_move_iterator(others.begin()),
+                std::make_move_iterator(others.end())),
+   ...);
+  return flags;
+}
 
 /// The parts of a verb's help text besides its flags.
 struct VerbHelp {

@@ -46,9 +46,10 @@ cluster::Cluster cluster_of(const ClusterArguments& arguments) {
 
 std::vector<Flag> cluster_flags(ClusterArguments& arguments) {
   const FlagGroup flag{"Parameter servers"};
-  std::vector<Flag> flags{
-      flag("job_name", "role of this process: ps (parameter server) or worker; default: neither",
-           "", [&arguments](const std::string& text) { set_job(arguments, text); }),
+  return {
+      flag(
+          "job_name", "role of this process: ps (parameter server) or worker; default: neither", "",
+          [&arguments](const std::string& text) { set_job(arguments, text); }, "job"),
       flag("ps_hosts", "addresses of the parameter servers: HOST:PORT,...", "",
            [&arguments](const std::string& text) {
              arguments.ps_hosts = cluster::parse_hosts(text, "--ps-hosts");
@@ -79,8 +80,6 @@ std::vector<Flag> cluster_flags(ClusterArguments& arguments) {
       flag.boolean("insecure",
                    "let a parameter server accept other machines without keys, in plain text",
                    arguments.insecure)};
-  flags.front().aliases = "job";
-  return flags;
 }
 
 void check_cluster(const ClusterArguments& arguments, const RunConfig& config) {

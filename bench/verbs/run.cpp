@@ -488,11 +488,7 @@ int run(const Invocation& invocation) {
   Arguments wish;
   wish.leave = invocation.leave;
   apply_like_of(config, invocation.arguments);
-  std::vector<Flag> flags = run_flags(config);
-  for (Flag& flag : loader_flags(config)) flags.push_back(std::move(flag));
-  for (Flag& flag : output_flags(wish)) flags.push_back(std::move(flag));
   ClusterArguments cluster;
-  for (Flag& flag : cluster_flags(cluster)) flags.push_back(std::move(flag));
   if (!parse_flags(
           {.verb = "run",
            .summary = "Runs one configuration once and prints its rate. A line below the rate that "
@@ -503,7 +499,9 @@ int run(const Invocation& invocation) {
            .examples = "run --feeder queue --data-dir my/images --device emulated:img_per_s=1000\n"
                        "run --feeder gpu --model tiny_cnn --device cpu --num-batches 20\n"
                        "run --feeder zmq-consume:endpoint=tcp://127.0.0.1:5555 --batch-size 64"},
-          flags, invocation.arguments)) {
+          join_flags(run_flags(config), loader_flags(config), output_flags(wish),
+                     cluster_flags(cluster)),
+          invocation.arguments)) {
     return 0;
   }
   // Parameter servers and their workers need devices whose gradients are in host memory.

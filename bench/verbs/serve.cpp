@@ -11,7 +11,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -65,15 +64,11 @@ struct ServeConfig {
 };
 
 /// The keys of `penstock run` that define the batches and how they are made.
-const std::set<std::string_view> kRunKeys = {
+constexpr std::string_view kRunKeys[] = {
     "fake_location", "model",         "batch_size", "image_size", "classes",
     "data_dir",      "on_bad_sample", "order",      "seed",       "feeder_threads"};
 
 std::vector<Flag> serve_flags(ServeConfig& config) {
-  std::vector<Flag> flags;
-  for (Flag& each : run_flags(config.run)) {
-    if (kRunKeys.contains(each.name)) flags.push_back(std::move(each));
-  }
   const FlagGroup flag{"Serve"};
   const auto set_format = [&](const std::string& text) {
     config.format = remote::parse_message_format(text, "--format");
@@ -103,59 +98,58 @@ std::vector<Flag> serve_flags(ServeConfig& config) {
     config.epochs = parse_integer(text, "--epochs");
     if (config.epochs < 1) throw ConfigError("--epochs is " + text + "; expected 1 or more");
   };
-  for (Flag& each : std::vector<Flag>{
-           flag.text("endpoint", "address: ipc://PATH, ipc://@NAME or tcp://HOST:PORT",
-                     config.endpoint),
-           flag.boolean(
-               "bind",
-               "bind the address, so that consumers connect; default: connect to the consumer",
-               config.socket.bind),
-           flag("format", "message format: zmq_op, pickle, msgpack, numpy-frames or framed",
-                "zmq_op", set_format),
-           flag.boolean("checksum", "add a checksum to framed messages", config.checksum),
-           flag("hwm", "batches that may wait in the socket", "8",
-                [&](const std::string& text) {
-                  config.socket.hwm =
-                      remote::checked_count("--hwm", parse_integer(text, "--hwm"), kMaxHwm);
-                }),
-           flag("send_buffer",
-                "kernel send buffer of an ipc:// connection, at most one batch; 0: the system's "
-                "default",
-                "1MiB", set_send_buffer),
-           flag.boolean("credit", "send only what the consumer (zmq-consume:credit=N) has room for",
-                        config.credit),
-           flag.boolean("shared_memory",
-                        "share batches with a consumer on this machine, without copying; implies "
-                        "--credit",
-                        config.shared_memory),
-           flag.boolean("insecure",
-                        "allow binding tcp:// without keys where other machines can connect",
-                        config.socket.insecure),
-           flag.text("curve_secret", net::kCurveSecretHelp, config.keys.secret),
-           flag.text("curve_server_key", net::kCurveServerKeyHelp, config.keys.server_key),
-           flag.text("curve_allow", net::kCurveAllowHelp, config.keys.allow),
-           flag("num_batches", "batches to send; 0: until stopped", "0", set_batches),
-           flag("img_per_s", "highest rate in images per second; 0: no limit", "0", set_rate,
-                "rate"),
-           flag.boolean("benchmark",
-                        "make and encode batches, and drop them: what serving costs without a "
-                        "consumer",
-                        config.benchmark),
-           flag("timeout",
-                "how long to wait for a consumer to take a batch, such as 30s; default: forever",
-                "", set_timeout),
-           flag.boolean("encoded",
-                        "send image files, which the consumer decodes (zmq-consume:encoded=true), "
-                        "from --feeder queue:source=...",
-                        config.encoded),
-           flag("epochs", "passes over the data to send, with --encoded; default: until stopped",
-                "", set_epochs),
-           flag.boolean("end_with_consumer", "end when the last connected consumer leaves",
-                        config.ends_with_consumer)}) {
-    flags.push_back(std::move(each));
-  }
-  for (Flag& each : serve::serve_group_flags(config.group)) flags.push_back(std::move(each));
-  return flags;
+  return join_flags(
+      run_flags(config.run, kRunKeys),
+      std::vector<Flag>{
+          flag.text("endpoint", "address: ipc://PATH, ipc://@NAME or tcp://HOST:PORT",
+                    config.endpoint),
+          flag.boolean(
+              "bind",
+              "bind the address, so that consumers connect; default: connect to the consumer",
+              config.socket.bind),
+          flag("format", "message format: zmq_op, pickle, msgpack, numpy-frames or framed",
+               "zmq_op", set_format),
+          flag.boolean("checksum", "add a checksum to framed messages", config.checksum),
+          flag("hwm", "batches that may wait in the socket", "8",
+               [&](const std::string& text) {
+                 config.socket.hwm =
+                     remote::checked_count("--hwm", parse_integer(text, "--hwm"), kMaxHwm);
+               }),
+          flag("send_buffer",
+               "kernel send buffer of an ipc:// connection, at most one batch; 0: the system's "
+               "default",
+               "1MiB", set_send_buffer),
+          flag.boolean("credit", "send only what the consumer (zmq-consume:credit=N) has room for",
+                       config.credit),
+          flag.boolean("shared_memory",
+                       "share batches with a consumer on this machine, without copying; implies "
+                       "--credit",
+                       config.shared_memory),
+          flag.boolean("insecure",
+                       "allow binding tcp:// without keys where other machines can connect",
+                       config.socket.insecure),
+          flag.text("curve_secret", net::kCurveSecretHelp, config.keys.secret),
+          flag.text("curve_server_key", net::kCurveServerKeyHelp, config.keys.server_key),
+          flag.text("curve_allow", net::kCurveAllowHelp, config.keys.allow),
+          flag("num_batches", "batches to send; 0: until stopped", "0", set_batches),
+          flag("img_per_s", "highest rate in images per second; 0: no limit", "0", set_rate,
+               "rate"),
+          flag.boolean("benchmark",
+                       "make and encode batches, and drop them: what serving costs without a "
+                       "consumer",
+                       config.benchmark),
+          flag("timeout",
+               "how long to wait for a consumer to take a batch, such as 30s; default: forever", "",
+               set_timeout),
+          flag.boolean("encoded",
+                       "send image files, which the consumer decodes (zmq-consume:encoded=true), "
+                       "from --feeder queue:source=...",
+                       config.encoded),
+          flag("epochs", "passes over the data to send, with --encoded; default: until stopped", "",
+               set_epochs),
+          flag.boolean("end_with_consumer", "end when the last connected consumer leaves",
+                       config.ends_with_consumer)},
+      serve::serve_group_flags(config.group));
 }
 
 DataPlan data_plan(const ServeConfig& config, const BatchSpec& spec, const std::stop_token& stop) {
