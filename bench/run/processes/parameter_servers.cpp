@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/verbs/cluster_run.h"
+#include "bench/run/processes/parameter_servers.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,6 @@
 
 #include "bench/config/config_values.h"
 #include "bench/config/exchange_rules.h"
-#include "bench/config/flags.h"
 #include "bench/config/training_rules.h"
 #include "bench/record/environment.h"
 #include "bench/run/processes/process_run.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/cli.h"
+#include "bench/config/flags.h"
 #include "bench/config/run_config.h"
 #include "dataflow/clock.h"
 #include "dataflow/net/curve_setup.h"
