@@ -114,34 +114,6 @@ class TraceFile {
   std::optional<Trace> trace_;
 };
 
-/// Prints once on standard error that a window takes more steps than asked for, with the remaining
-/// time estimated from its first steps.
-class ExtensionNotice final : public RunListener {
- public:
-  explicit ExtensionNotice(const RunConfig& config) : asked_(config.num_batches) {}
-  void window_extended(std::int64_t steps) override {
-    steps_ = steps;
-    seconds_ = 0;
-  }
-  void step(const StepReport& step) override {
-    constexpr std::size_t kTimed = 10;
-    seconds_ += step.seconds;
-    if (steps_ == 0 || step.index + 1 != kTimed) return;
-    const double left_s =
-        seconds_ / kTimed * static_cast<double>(steps_ - static_cast<std::int64_t>(kTimed));
-    fmt::print(stderr,
-               "penstock: {} steps are measured instead of {}, so that batches made before them do "
-               "not decide the rate: {} left; --noextend-window measures {}\n",
-               steps_, asked_, duration_text(left_s), asked_);
-    steps_ = 0;
-  }
-
- private:
-  const std::int64_t asked_;
-  std::int64_t steps_ = 0;
-  double seconds_ = 0;
-};
-
 /// What a run writes, and who takes part in it.
 struct Arguments {
   TraceArguments trace;
@@ -240,17 +212,6 @@ RunResult watched(Runner& runner, Clock& clock, const Arguments& wish, RunListen
   return result;
 }
 
-/// The data set's name in tf_cnn_benchmarks: CIFAR-10 by its source or files, otherwise ImageNet.
-std::string dataset_of(const RunConfig& config, const FeederEntry& feeder) {
-  constexpr std::string_view kDefault = "imagenet", kCifar = "cifar10";
-  const bool has_source = std::ranges::any_of(
-      feeder.options, [](const OptionSpec& option) { return option.name == "source"; });
-  if (!feeder.reads_files || !has_source) return std::string(kDefault);
-  const Options options = options_of(config.fake_location, feeder.options);
-  const ComponentText source = datasets::source_text(options.text("source"), config.data_dir);
-  return std::string(canonical_name(source.name) == kCifar ? kCifar : kDefault);
-}
-
 Runner::Components components_of(const RunConfig& config, const Arguments& wish) {
   Runner::Components components = find_components(config);
   components.processes = wish.processes;
@@ -289,34 +250,14 @@ struct PreparedRun {
   std::unique_ptr<Runner> runner;
 };
 
-/// Whether devices add gradients themselves, not the host.
-bool adds_on_devices(const RunConfig& config, const Runner::Components& components) {
-  const BackendEntry& backend = *components.backend;
-  const bool has_choice = std::ranges::any_of(
-      backend.options, [](const OptionSpec& option) { return option.name == "exchange"; });
-  return backend.exchanges_gradients &&
-         !(has_choice && options_of(config.device, backend.options).text("exchange") == "host");
-}
-
 int run_with_table(const RunConfig& asked, const Arguments& wish, std::stop_token stop) {
   PreparedRun prepared(asked, wish, stop);
   Runner& runner = *prepared.runner;
-  const Runner::Components& components = prepared.components;
-  const bool synthetic = !components.feeder->reads_files && !components.feeder->needs_producer;
   fmt::print(stderr, "{}\n", resolved_line(runner.config(), wish.verbose));
-  fmt::print("{}", report::format_header(
-                       {.config = runner.config(),
-                        .synthetic = synthetic,
-                        .dataset = dataset_of(runner.config(), *components.feeder),
-                        .servers = components.servers != nullptr,
-                        .horovod_on = adds_on_devices(runner.config(), components) ? "gpu" : "cpu",
-                        .examples_per_epoch = runner.examples_per_epoch()}));
+  fmt::print("{}", report::format_header(report::header_of(runner.config(), prepared.components,
+                                                           runner.examples_per_epoch())));
   report::StepTable table(runner.config(), stdout);
-  ExtensionNotice notice(runner.config());
-  ListenerGroup listeners;
-  listeners.add(table);
-  listeners.add(notice);
-  const RunResult result = watched(runner, prepared.clock, wish, &listeners, std::move(stop));
+  const RunResult result = watched(runner, prepared.clock, wish, &table, std::move(stop));
   const int code = keep(result, wish);
   const bool has_total = !evaluates_while_training(prepared.wanted) && result.img_per_s > 0;
   fmt::print("{}{}", report::format_end(result), has_total ? format_ranks(result) : "");
