@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "bench/config/comparable.h"
@@ -130,8 +129,6 @@ std::vector<const ConfigKey*> varied_of(const JsonField& field) {
 }
 
 }  // namespace
-
-RunConfig config_from_json(const Json& json) { return config_of(JsonField(json, "config")); }
 
 Environment environment_from_json(const Json& json) {
   Environment environment;
