@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <exception>
 #include <optional>
 #include <string>
@@ -50,7 +49,7 @@ struct Seen {
   std::exception_ptr failure;       // after the last batch
 
   double img_per_s() const {
-    const double seconds = std::chrono::duration<double>(last - first).count();
+    const double seconds = to_seconds(last - first);
     return seconds > 0 ? static_cast<double>(after_first) / seconds : 0;
   }
   /// Looking at batches takes longer than supplying them.
