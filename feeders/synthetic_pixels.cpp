@@ -7,7 +7,6 @@
 #include <cstring>
 #include <numbers>
 #include <span>
-#include <string>
 
 #include "dataflow/error.h"
 #include "dataflow/random.h"

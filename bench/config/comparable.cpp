@@ -2,7 +2,7 @@
 #include "bench/config/comparable.h"
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 #include <span>
 #include <string_view>
 
@@ -14,32 +14,32 @@ namespace penstock {
 namespace {
 
 /// Keys that do not change the trainer.
-constexpr std::array<std::string_view, 19> kFeederKeys = {"fake_location",
-                                                          "data_dir",
-                                                          "on_bad_sample",
-                                                          "order",
-                                                          "page_cache",
-                                                          "loop",
-                                                          "loader_per",
-                                                          "prefetch",
-                                                          "huge_pages",
-                                                          "pinned_memory",
-                                                          "data_format",
-                                                          "batch_group_size",
-                                                          "feeder_threads",
-                                                          "timeout",
-                                                          "instrument",
-                                                          "display_every",
-                                                          "display_perf_ewma",
-                                                          "loss_type_to_report",
-                                                          "print_training_accuracy"};
+constexpr std::string_view kFeederKeys[] = {"fake_location",
+                                            "data_dir",
+                                            "on_bad_sample",
+                                            "order",
+                                            "page_cache",
+                                            "loop",
+                                            "loader_per",
+                                            "prefetch",
+                                            "huge_pages",
+                                            "pinned_memory",
+                                            "data_format",
+                                            "batch_group_size",
+                                            "feeder_threads",
+                                            "timeout",
+                                            "instrument",
+                                            "display_every",
+                                            "display_perf_ewma",
+                                            "loss_type_to_report",
+                                            "print_training_accuracy"};
 
 }  // namespace
 
 bool same_trainer(const RunConfig& a, const RunConfig& b) {
   const std::span<const ConfigKey> keys = config_keys();
   return std::all_of(keys.begin(), keys.end(), [&](const ConfigKey& key) {
-    return std::ranges::find(kFeederKeys, key.name) != kFeederKeys.end() ||
+    return std::ranges::find(kFeederKeys, key.name) != std::end(kFeederKeys) ||
            key.get(a) == key.get(b) || (key.name == "device_slots" && a.loop != b.loop);
   });
 }

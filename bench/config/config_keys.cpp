@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of RunConfig's keys.
-#include <chrono>
 
 #include "bench/config/config_values.h"
 #include "bench/config/due_points.h"
@@ -104,7 +103,7 @@ void set_numbers(RunConfig& config, std::string_view name, std::string_view text
 }
 
 void set_timeout(RunConfig& config, std::string_view name, std::string_view text) {
-  config.timeout = std::chrono::duration<double>(parse_duration(text, flag_of(name))).count();
+  config.timeout = to_seconds(parse_duration(text, flag_of(name)));
   if (!(config.timeout > 0))
     throw ConfigError("--timeout is 0; expected a time above 0, such as 30s");
 }

@@ -295,7 +295,12 @@ bool parse_flags(const VerbHelp& help, std::span<const Flag> flags,
   for (const Flag& flag : flags) {
     const std::vector<std::string> names = spellings(flag);
     const bool shown = shows_all || std::ranges::find(common, names.front()) != common.end();
-    app.add_option_function<std::string>("--" + join(names, ",--"), flag.set, flag.help)
+    const auto set = [&flag](const std::string& text) {
+      const std::string note = flag.note ? flag.note(text) : "";
+      if (!note.empty()) fmt::print(stderr, "penstock: {}\n", note);
+      flag.set(text);
+    };
+    app.add_option_function<std::string>("--" + join(names, ",--"), set, flag.help)
         ->group(shown ? flag.group : "")
         ->type_name(flag.boolean ? "" : "VALUE")
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,7 +30,9 @@ struct Flag {
   std::string fallback{};  ///< as shown in the help text
   bool boolean = false;
   std::function<void(const std::string&)> set{};  ///< may throw ConfigError
-  std::string group = "Options";                  ///< the heading in the help text
+  /// Says before set() if a value changes nothing; otherwise empty.
+  std::function<std::string(const std::string&)> note{};
+  std::string group = "Options";  ///< the heading in the help text
 };
 
 /// "num_batches" -> "--num-batches".
@@ -71,6 +74,15 @@ struct FlagGroup {
                                     std::int64_t least, std::int64_t most);
 };
 
+/// The flags of several groups, in this order.
+template <typename... Groups>
+std::vector<Flag> join_flags(std::vector<Flag> flags, Groups... others) {
+  (flags.insert(flags.end(), std::make_move_iterator(others.begin()),
+                std::make_move_iterator(others.end())),
+   ...);
+  return flags;
+}
+
 /// The parts of a verb's help text besides its flags.
 struct VerbHelp {
   std::string_view verb{}, summary{};
@@ -83,8 +95,8 @@ struct VerbHelp {
 };
 
 /// Parses `arguments`. Words that are no flags go to `positional`, or are refused if it is null. If
-/// a flag is given twice, the last value holds, and stderr reports it. Returns false after printing
-/// the help text to stdout. Throws ConfigError.
+/// a flag is given twice, the last value holds, and stderr reports it; also the notes of flags.
+/// Returns false after printing the help text to stdout. Throws ConfigError.
 bool parse_flags(const VerbHelp& help, std::span<const Flag> flags,
                  std::span<const std::string> arguments,
                  std::vector<std::string>* positional = nullptr);

@@ -211,25 +211,30 @@ void set_local_parameter_device(RunConfig& config, const std::string& text) {
       config.device));
 }
 
-/// A step is always compiled. Devices that record it can also enqueue its kernels one by one.
-void set_xla(RunConfig& config, const std::string& text) {
+bool is_record(std::string_view option) { return option == "record"; }
+
+/// Why --use-xla-compile changes nothing: a step is always compiled, and only some devices can also
+/// enqueue its kernels one by one. Empty: it changes the device.
+std::string xla_note(const RunConfig& config, const std::string& text) {
   const bool wanted = parse_flag(text, "--use-xla-compile");
-  const ComponentText device = parse_component(config.device);
-  const BackendEntry* const backend = match_entry(backend_table(), device.name);
-  const auto is_record = [](std::string_view name) { return name == "record"; };
+  const BackendEntry* const backend =
+      match_entry(backend_table(), parse_component(config.device).name);
   const bool records =
       backend != nullptr && std::ranges::any_of(backend->options, is_record, &OptionSpec::name);
-  if (!records || wanted) {
-    const char* const why =
-        !wanted
-            ? "a step is always compiled; with a stated --device gpu this flag is gpu:record=false"
-        : records ? "a step is compiled and recorded as one graph already"
-        : backend != nullptr && backend->emulates ? "a step takes its stated time"
-                                                  : "a step is compiled already";
-    fmt::print(stderr, "penstock: --{}use-xla-compile changes nothing with --device {}: {}\n",
-               wanted ? "" : "no", config.device, why);
-    return;
-  }
+  if (records && !wanted) return {};
+  const char* const why =
+      !wanted
+          ? "a step is always compiled; with a stated --device gpu this flag is gpu:record=false"
+      : records ? "a step is compiled and recorded as one graph already"
+      : backend != nullptr && backend->emulates ? "a step takes its stated time"
+                                                : "a step is compiled already";
+  return fmt::format("--{}use-xla-compile changes nothing with --device {}: {}", wanted ? "" : "no",
+                     config.device, why);
+}
+
+void set_xla(RunConfig& config, const std::string& text) {
+  if (!xla_note(config, text).empty()) return;
+  const ComponentText device = parse_component(config.device);
   for (const auto& [option, value] : device.values) {
     if (!is_record(option)) continue;
     throw ConfigError(
@@ -278,6 +283,7 @@ struct TranslatedFlag {
   bool boolean = false;
   std::string_view fallback, help;
   void (*set)(RunConfig&, const std::string&);
+  std::string (*note)(const RunConfig&, const std::string&) = nullptr;
 };
 
 /// In the order in which they are applied.
@@ -304,7 +310,7 @@ constexpr TranslatedFlag kTranslated[] = {
      }},
     {"use_xla_compile", "xla_compile xla", true, "true",
      "false: same as --device gpu:record=false; true changes nothing: steps are always compiled",
-     set_xla},
+     set_xla, xla_note},
     {"variable_consistency", "", false, "strong",
      "strong, or relaxed: same as --variable-update replicated:consistency=relaxed",
      set_consistency},
@@ -395,6 +401,8 @@ std::vector<Flag> translated_flags(RunConfig& config) {
          .fallback = std::string(each.fallback),
          .boolean = each.boolean,
          .set = [&config, set = each.set](const std::string& text) { set(config, text); },
+         .note = [&config, note = each.note](
+                     const std::string& text) { return note == nullptr ? "" : note(config, text); },
          .group = kOtherSystems});
   }
   return flags;

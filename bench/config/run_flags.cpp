@@ -52,7 +52,13 @@ std::vector<Flag> run_flags(RunConfig& config) {
                      .set = [&config, &key](const std::string& text) { key.set(config, text); },
                      .group = std::string(heading)});
   }
-  for (Flag& flag : translated_flags(config)) flags.push_back(std::move(flag));
+  return join_flags(std::move(flags), translated_flags(config));
+}
+
+std::vector<Flag> run_flags(RunConfig& config, std::span<const std::string_view> names) {
+  std::vector<Flag> flags = run_flags(config);
+  std::erase_if(
+      flags, [&](const Flag& flag) { return std::ranges::find(names, flag.name) == names.end(); });
   return flags;
 }
 

@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/config/flags.h"
@@ -14,6 +15,8 @@ namespace penstock {
 /// One flag for each key of RunConfig, which writes to `config`; then the flags of other systems;
 /// then --like, which apply_like_of applies first.
 std::vector<Flag> run_flags(RunConfig& config);
+/// Those of run_flags with one of these `names`.
+std::vector<Flag> run_flags(RunConfig& config, std::span<const std::string_view> names);
 
 /// Flags for a Python loader: --loader, --loader-args, --python, --pixels and --labels. They write
 /// the feeder `python` and its options to `config`.

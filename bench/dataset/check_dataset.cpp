@@ -133,7 +133,7 @@ CheckedDataset check_dataset(const CheckDataset& order, const std::stop_token& s
   Check check(order, *source, stop);
   run_workers(order.threads, [&](std::int32_t) { check.work(); });
   CheckedDataset result = check.result();
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  result.seconds = to_seconds(std::chrono::steady_clock::now() - began);
   return result;
 }
 

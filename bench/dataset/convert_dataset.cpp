@@ -302,7 +302,7 @@ class Conversion {
   }
 
   static double seconds_since(std::chrono::steady_clock::time_point began) {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    return to_seconds(std::chrono::steady_clock::now() - began);
   }
 
   const ConvertDataset& order_;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <numeric>
 #include <set>
 
@@ -490,7 +489,7 @@ std::string_view to_string(Severity severity) {
 }
 
 double window_s(const Observation& seen) {
-  return std::max(1e-3, std::chrono::duration<double>(seen.last.time - seen.first.time).count());
+  return std::max(1e-3, to_seconds(seen.last.time - seen.first.time));
 }
 
 std::vector<ProcessUse> uses_of(const Observation& seen) {

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -24,29 +23,29 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// Rates are comparable only if the runs agree in these keys.
-constexpr std::array<std::string_view, 12> kWorkloadKeys = {
+constexpr std::string_view kWorkloadKeys[] = {
     "fake_location", "model",   "device",       "precision", "num_gpus",   "batch_size",
     "image_size",    "classes", "forward_only", "eval",      "page_cache", "num_processes"};
 /// These keys do not affect the measurement.
-constexpr std::array<std::string_view, 6> kSilentKeys = {"seed",
-                                                         "cache_dir",
-                                                         "display_every",
-                                                         "display_perf_ewma",
-                                                         "loss_type_to_report",
-                                                         "print_training_accuracy"};
+constexpr std::string_view kSilentKeys[] = {"seed",
+                                            "cache_dir",
+                                            "display_every",
+                                            "display_perf_ewma",
+                                            "loss_type_to_report",
+                                            "print_training_accuracy"};
 /// These keys set how long is measured, not what.
-constexpr std::array<std::string_view, 4> kLengthKeys = {"num_batches", "num_epochs",
-                                                         "num_warmup_batches", "extend_window"};
+constexpr std::string_view kLengthKeys[] = {"num_batches", "num_epochs", "num_warmup_batches",
+                                            "extend_window"};
 /// Options of feeders that change the transport, but not the data.
-constexpr std::array<std::string_view, 10> kTransportOptions = {
+constexpr std::string_view kTransportOptions[] = {
     "endpoint", "bind",     "hwm",          "io_threads",  "max_message",
     "producer", "insecure", "curve_secret", "curve_allow", "curve_server_key"};
 /// Fields of an environment that hold only for the moment of reading.
-constexpr std::array<std::string_view, 3> kMomentary = {"date", "load_average", "steal_percent"};
+constexpr std::string_view kMomentary[] = {"date", "load_average", "steal_percent"};
 
 template <typename List, typename Value>
 bool contains(const List& list, const Value& value) {
-  return std::find(list.begin(), list.end(), value) != list.end();
+  return std::ranges::find(list, value) != std::end(list);
 }
 
 void add_once(std::vector<std::string>& list, std::string text) {

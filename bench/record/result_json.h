@@ -28,7 +28,6 @@ nlohmann::ordered_json results_schema();
 
 // Readers throw DataError for damaged, foreign or newer texts. It names the wrong value and what
 // was expected. Fields that schema 1 lacks stay empty.
-RunConfig config_from_json(const nlohmann::ordered_json& json);
 Environment environment_from_json(const nlohmann::ordered_json& json);
 RunResult result_from_json(const nlohmann::ordered_json& json);
 /// Recomputes the figures of rows from their repetitions.

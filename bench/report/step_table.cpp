@@ -4,11 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "bench/config/training_rules.h"
 #include "bench/record/statistics.h"
+#include "bench/run/observe/progress.h"
+#include "dataflow/datasets/detect_source.h"
 #include "dataflow/entry.h"
 #include "dataflow/options.h"
+#include "dataflow/source.h"
 #include "trainer/update_strategy.h"
 
 namespace penstock::report {
@@ -78,7 +82,39 @@ std::string_view mode_of(const RunConfig& config) {
   return evaluates_while_training(config) ? "training + evaluation" : "training";
 }
 
+/// The data set's name in tf_cnn_benchmarks, by the feeder's source or its files.
+std::string dataset_of(const RunConfig& config, const FeederEntry& feeder) {
+  const bool has_source = std::ranges::any_of(
+      feeder.options, [](const OptionSpec& option) { return option.name == "source"; });
+  const SourceEntry* entry = nullptr;
+  if (feeder.reads_files && has_source) {
+    const Options options = options_of(config.fake_location, feeder.options);
+    const ComponentText source = datasets::source_text(options.text("source"), config.data_dir);
+    entry = match_entry(source_table(), source.name);
+  }
+  return std::string(entry == nullptr ? SourceEntry().dataset : entry->dataset);
+}
+
+/// Whether devices add gradients themselves, not the host.
+bool adds_on_devices(const RunConfig& config, const BackendEntry& backend) {
+  const bool has_choice = std::ranges::any_of(
+      backend.options, [](const OptionSpec& option) { return option.name == "exchange"; });
+  return backend.exchanges_gradients &&
+         !(has_choice && options_of(config.device, backend.options).text("exchange") == "host");
+}
+
 }  // namespace
+
+StepTableHeader header_of(const RunConfig& config, const Runner::Components& components,
+                          double examples_per_epoch) {
+  const FeederEntry& feeder = *components.feeder;
+  return {.config = config,
+          .synthetic = !feeder.reads_files && !feeder.needs_producer,
+          .dataset = dataset_of(config, feeder),
+          .servers = components.servers != nullptr,
+          .horovod_on = adds_on_devices(config, *components.backend) ? "gpu" : "cpu",
+          .examples_per_epoch = examples_per_epoch};
+}
 
 std::string format_header(const StepTableHeader& header) {
   const RunConfig& config = header.config;
@@ -157,9 +193,25 @@ void StepTable::window_begins() {
 void StepTable::step(const StepReport& step) {
   step_seconds_.push_back(step.seconds);
   const auto every = static_cast<std::size_t>(config_.display_every);
-  if (step.index != 0 && (step.index + 1) % every != 0) return;
-  fmt::print(out_, "{}", format_row(step, images_, step_seconds_, config_));
-  std::fflush(out_);
+  if (step.index == 0 || (step.index + 1) % every == 0) {
+    fmt::print(out_, "{}", format_row(step, images_, step_seconds_, config_));
+    std::fflush(out_);
+  }
+  constexpr std::size_t kTimed = 10;
+  if (extended_steps_ > 0 && step.index + 1 == kTimed) announce_extension();
+}
+
+void StepTable::announce_extension() {
+  const double step_s = std::accumulate(step_seconds_.begin(), step_seconds_.end(), 0.0) /
+                        static_cast<double>(step_seconds_.size());
+  const double steps_left =
+      static_cast<double>(extended_steps_) - static_cast<double>(step_seconds_.size());
+  fmt::print(stderr,
+             "penstock: {} steps are measured instead of {}, so that batches made before them do "
+             "not decide the rate: {} left; --noextend-window measures {}\n",
+             extended_steps_, config_.num_batches, duration_text(step_s * steps_left),
+             config_.num_batches);
+  extended_steps_ = 0;
 }
 
 void StepTable::evaluation_begins(std::int64_t training_step) {

@@ -10,6 +10,7 @@
 
 #include "bench/config/training_rules.h"
 #include "bench/run/observe/run_listener.h"
+#include "bench/run/runner.h"
 
 namespace penstock::report {
 
@@ -22,6 +23,9 @@ struct StepTableHeader {
   std::string_view horovod_on = "cpu";  ///< what adds gradients under Horovod: cpu or gpu
   double examples_per_epoch = kImageNetImages;
 };
+/// Finds the facts of a run; `config` is resolved.
+StepTableHeader header_of(const RunConfig& config, const Runner::Components& components,
+                          double examples_per_epoch);
 std::string format_header(const StepTableHeader& header);
 
 /// The heading of the step table.
@@ -36,11 +40,13 @@ std::string format_row(const StepReport& step, double images,
 /// and reason.
 std::string format_end(const RunResult& result);
 
-/// Prints rows to `out` during a run.
+/// Prints rows to `out` during a run. If the window takes more steps than requested, also says so
+/// on standard error, with the remaining time estimated from its first steps.
 class StepTable final : public RunListener {
  public:
   StepTable(const RunConfig& config, std::FILE* out);
   void warm_up_begins() override;
+  void window_extended(std::int64_t steps) override { extended_steps_ = steps; }
   void window_begins() override;
   void step(const StepReport& step) override;
   void evaluation_begins(std::int64_t training_step) override;
@@ -48,10 +54,13 @@ class StepTable final : public RunListener {
   void evaluated(const EvaluationReport& report) override;
 
  private:
+  void announce_extension();
+
   const RunConfig config_;
   const double images_;
   std::FILE* const out_;
   std::vector<double> step_seconds_;
+  std::int64_t extended_steps_ = 0;                       // 0: as requested
   double evaluated_images_ = 0, evaluation_seconds_ = 0;  // since the previous line
 };
 

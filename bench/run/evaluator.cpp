@@ -219,7 +219,7 @@ EvaluationReport Evaluator::run(std::int64_t step, StepReporter& reporter, std::
     report.images += done.images;
     report.top1 += static_cast<double>(done.top1);
     report.top5 += static_cast<double>(done.top5);
-    report.seconds = std::chrono::duration<double>(done.completion).count();
+    report.seconds = to_seconds(done.completion);
   }
   const double images = std::max(1.0, static_cast<double>(report.images));
   report.top1 /= images;

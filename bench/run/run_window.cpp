@@ -19,8 +19,7 @@
 namespace penstock {
 namespace {
 
-double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
-double milliseconds(Nanoseconds time) { return 1e3 * seconds(time); }
+double milliseconds(Nanoseconds time) { return 1e3 * to_seconds(time); }
 
 /// Whether a step waited for other ranks after backward.
 bool exchanges_in(const WindowLeg& leg) {
@@ -104,7 +103,7 @@ void summarise(const RunWindow& window, const RunConfig& config, RunResult& resu
     result.rank_steps.exchanges = result.rank_steps.exchanges || exchanges_in(leg);
     const Snapshot &first = leg.begin, &last = leg.end;
     published += static_cast<double>(last.published - first.published);
-    published_s += seconds(last.time - first.time);
+    published_s += to_seconds(last.time - first.time);
     result.process_cpu_s += last.process_cpu_s - first.process_cpu_s;
     result.staging_cpu_s += last.staging_cpu_s - first.staging_cpu_s;
     knows_core_wait = knows_core_wait && first.core_wait_s && last.core_wait_s;
@@ -208,7 +207,7 @@ void WindowRecorder::add_measurements(RunResult& result, bool data_ended) const 
   }
   std::string warning =
       add_child_memory(window_.children_before, window_.children_after,
-                       seconds(window_.legs.back().end.time - window_.legs.front().begin.time),
+                       to_seconds(window_.legs.back().end.time - window_.legs.front().begin.time),
                        static_cast<double>(available_memory()), result.facts);
   if (!warning.empty()) result.notes.push_back(std::move(warning));
 }

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <exception>
 #include <optional>
 #include <stop_token>
@@ -213,12 +212,11 @@ std::vector<QueueGauge> Runner::queues() const {
   std::vector<QueueGauge> gauges;
   for (auto& [name, ring] : wiring_->parts.rings()) {
     const RingStats stats = ring->monitor().stats();
-    gauges.push_back(
-        {.name = std::move(name),
-         .slots = static_cast<std::int32_t>(ring->slots()),
-         .filled = stats.filled_slots,
-         .producer_wait_s = std::chrono::duration<double>(stats.producer_wait).count(),
-         .consumer_wait_s = std::chrono::duration<double>(stats.consumer_wait).count()});
+    gauges.push_back({.name = std::move(name),
+                      .slots = static_cast<std::int32_t>(ring->slots()),
+                      .filled = stats.filled_slots,
+                      .producer_wait_s = to_seconds(stats.producer_wait),
+                      .consumer_wait_s = to_seconds(stats.consumer_wait)});
   }
   return gauges;
 }

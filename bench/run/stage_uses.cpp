@@ -7,8 +7,6 @@
 #include <string_view>
 #include <utility>
 
-#include "bench/record/machine.h"
-#include "dataflow/machine/memory_limit.h"
 #include "dataflow/stage_timer.h"
 
 namespace penstock {
@@ -16,8 +14,6 @@ namespace {
 
 /// Tries, and repetitions per try, which make the cost of the clock itself negligible.
 constexpr int kTries = 200, kRepeats = 16;
-
-double seconds(std::int64_t ns) { return 1e-9 * static_cast<double>(ns); }
 
 /// A mean of times that batches carry, and its name in the facts of a run.
 struct OutsideFact {
@@ -97,10 +93,10 @@ std::vector<StageUse> stage_uses(const Probe& probe, std::span<const StageSums> 
                     .images = sums.images,
                     .items = sums.items,
                     .timed_items = sums.timed_items,
-                    .cpu_s = scale * seconds(sums.cpu_ns),
-                    .wall_s = scale * seconds(sums.wall_ns),
-                    .wait_in_s = seconds(sums.wait_in.ns),
-                    .wait_out_s = seconds(sums.wait_out.ns),
+                    .cpu_s = scale * to_seconds(Nanoseconds(sums.cpu_ns)),
+                    .wall_s = scale * to_seconds(Nanoseconds(sums.wall_ns)),
+                    .wait_in_s = to_seconds(Nanoseconds(sums.wait_in.ns)),
+                    .wait_out_s = to_seconds(Nanoseconds(sums.wait_out.ns)),
                     .bytes = sums.bytes});
   });
   return uses;
@@ -113,7 +109,7 @@ void add_outside_times(const Probe& probe, std::span<const StageSums> window,
     const auto items = static_cast<double>(sums.items);
     const auto known = std::ranges::find(kOutsideFacts, stage.stage.role, &OutsideFact::stage);
     if (known == kOutsideFacts.end()) return;
-    facts[std::string(known->fact)] = seconds(sums.wall_ns) / items;
+    facts[std::string(known->fact)] = to_seconds(Nanoseconds(sums.wall_ns)) / items;
     if (known->counts) facts["batches_timed_in_window"] = items;
   });
 }
@@ -135,7 +131,7 @@ double instrumentation_seconds(const TimingCost& cost, std::span<const StageSums
     sum += stage.items * cost.item + stage.timed_items * cost.timing +
            (stage.wait_in.waits + stage.wait_out.waits) * cost.wait;
   }
-  return seconds(sum.count());
+  return to_seconds(sum);
 }
 
 QueueUse queue_use(std::string name, const BatchRing& ring) {
@@ -147,8 +143,8 @@ QueueUse queue_use(std::string name, const BatchRing& ring) {
           .mean_filled = share(stats.filled_time),
           .empty_percent = 100 * share(stats.empty_time),
           .full_percent = 100 * share(stats.full_time),
-          .producer_wait_s = seconds(stats.producer_wait.count()),
-          .consumer_wait_s = seconds(stats.consumer_wait.count()),
+          .producer_wait_s = to_seconds(stats.producer_wait),
+          .consumer_wait_s = to_seconds(stats.consumer_wait),
           .filled = ring.monitor().filled_over_time(kWindowParts)};
 }
 

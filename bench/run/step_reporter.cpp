@@ -77,7 +77,7 @@ void StepReporter::tell_training(const Part& part) {
   for (std::size_t count = 0; part.log->wait(count, step); ++count) {
     StepReport report = report_of(step, part.log->ranks(), config_);
     report.index = part.first + count;
-    report.seconds = std::chrono::duration<double>(step.completion - before).count();
+    report.seconds = to_seconds(step.completion - before);
     listener_.step(report);
     before = step.completion;
   }
@@ -89,7 +89,7 @@ void StepReporter::tell_evaluation(const Part& part) {
   Nanoseconds before{};
   for (std::size_t count = 0; part.log->wait(count, step); ++count) {
     listener_.evaluation_step(count, static_cast<double>(step.images),
-                              std::chrono::duration<double>(step.completion - before).count());
+                              to_seconds(step.completion - before));
     before = step.completion;
   }
   if (part.evaluation.complete) listener_.evaluated(part.evaluation);

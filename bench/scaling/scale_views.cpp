@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 #include <vector>
 
@@ -18,6 +17,11 @@
 namespace penstock::scaling {
 
 namespace {
+
+/// "a:2,b:2", or "this machine".
+std::string where_text(const Rung& rung) {
+  return rung.hosts.empty() ? "this machine" : to_text(rung.hosts);
+}
 
 std::string status_of(const Rung& rung) {
   if (!rung.failures.empty()) {
@@ -99,11 +103,33 @@ void write_rung(const Rung& rung, const std::filesystem::path& folder, const std
       fmt::format("{:.3f}\n", rung.img_per_s()->median / static_cast<double>(rung.devices())));
 }
 
-}  // namespace
-
-std::string where_text(const Rung& rung) {
-  return rung.hosts.empty() ? "this machine" : to_text(rung.hosts);
+std::string scale_figure(const ScaleResult& result, const report::FigureSize& size) {
+  report::Curve measured{.name = "measured: " + result.what, .marked = true, .points = {}};
+  report::Curve ideal_curve{.name = "ideal", .look = report::CurveLook::ideal, .points = {}};
+  const std::optional<IdealRate> ideal = ideal_rate(result);
+  std::string description = fmt::format("Images per second over devices, {}. ", result.name());
+  for (const Rung& rung : result.rungs) {
+    const std::optional<Spread> rate = rung.img_per_s();
+    if (!rate) continue;
+    const auto devices = static_cast<double>(rung.devices());
+    measured.points.push_back({devices, rate->median, rate->low, rate->high});
+    const double lossless = devices * ideal->per_device_img_per_s;
+    ideal_curve.points.push_back({devices, lossless, lossless, lossless});
+    description += fmt::format("{} devices: {:.1f} img/s, ideal {:.1f}. ", rung.devices(),
+                               rate->median, lossless);
+  }
+  return report::scaling_curves_figure(
+      {.title = fmt::format("{}, batch {} per device", result.model, result.batch_size),
+       .description = description,
+       .ranks_title = "number of devices",
+       .value_title = "images/sec",
+       .stamp = {},
+       .from_origin = true,
+       .curves = {std::move(measured), std::move(ideal_curve)}},
+      size);
 }
+
+}  // namespace
 
 void write_scale_text(const ScaleResult& result, std::ostream& out) {
   out << fmt::format("{}, batch {} per device; {}; at most {} run{} of each.\n\n", result.model,
@@ -174,32 +200,6 @@ std::string ideal_csv(const ScaleResult& result) {
     text += fmt::format("{},{:.3f}\n", rung.devices(), devices * ideal->per_device_img_per_s);
   }
   return text;
-}
-
-std::string scale_figure(const ScaleResult& result, const report::FigureSize& size) {
-  report::Curve measured{.name = "measured: " + result.what, .marked = true, .points = {}};
-  report::Curve ideal_curve{.name = "ideal", .look = report::CurveLook::ideal, .points = {}};
-  const std::optional<IdealRate> ideal = ideal_rate(result);
-  std::string description = fmt::format("Images per second over devices, {}. ", result.name());
-  for (const Rung& rung : result.rungs) {
-    const std::optional<Spread> rate = rung.img_per_s();
-    if (!rate) continue;
-    const auto devices = static_cast<double>(rung.devices());
-    measured.points.push_back({devices, rate->median, rate->low, rate->high});
-    const double lossless = devices * ideal->per_device_img_per_s;
-    ideal_curve.points.push_back({devices, lossless, lossless, lossless});
-    description += fmt::format("{} devices: {:.1f} img/s, ideal {:.1f}. ", rung.devices(),
-                               rate->median, lossless);
-  }
-  return report::scaling_curves_figure(
-      {.title = fmt::format("{}, batch {} per device", result.model, result.batch_size),
-       .description = description,
-       .ranks_title = "number of devices",
-       .value_title = "images/sec",
-       .stamp = {},
-       .from_origin = true,
-       .curves = {std::move(measured), std::move(ideal_curve)}},
-      size);
 }
 
 Json to_json(const ScaleResult& result) {

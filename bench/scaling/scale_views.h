@@ -8,16 +8,12 @@
 #include <ostream>
 #include <string>
 
-#include "bench/report/figures/svg.h"
 #include "bench/run/observe/progress_line.h"
 #include "bench/scaling/scale_runner.h"
 
 namespace penstock::scaling {
 
 void write_scale_text(const ScaleResult& result, std::ostream& out);
-
-/// "a:2,b:2", or "this machine".
-std::string where_text(const Rung& rung);
 
 /// Prints progress on standard error during the ladder, and writes its files after each run.
 class ScaleProgress final : public ScaleListener {
@@ -48,7 +44,6 @@ class ScaleProgress final : public ScaleListener {
 std::string rates_csv(const ScaleResult& result);
 /// The same lines with the ideal rate: that of the first rung, scaled to the number of devices.
 std::string ideal_csv(const ScaleResult& result);
-std::string scale_figure(const ScaleResult& result, const report::FigureSize& size);
 nlohmann::ordered_json to_json(const ScaleResult& result);
 
 /// Writes into the existing `folder`: NAME.csv, NAME.csv.ideal, NAME.svg and NAME.json. For each

@@ -128,27 +128,17 @@ void ServeGroup::report(const ServeTotals& totals) const {
 }
 
 std::vector<Flag> serve_group_flags(ServeGroup& group) {
-  std::vector<Flag> flags;
-  flags.push_back({"processes", "",
-                   "producer processes; they share the data, --num-batches and --img-per-s", "1",
-                   false,
-                   [&group](const std::string& text) {
-                     const std::int64_t count = parse_integer(text, "--processes");
-                     if (count < 1 || count > kMostProcesses) {
-                       throw ConfigError(fmt::format("--processes is {}; expected 1 to {}", text,
-                                                     kMostProcesses));
-                     }
-                     group.processes = static_cast<std::int32_t>(count);
-                   },
-                   "Serve"});
-  flags.push_back(
-      {"shard", "",
-       "share of the data to serve: 0/4 to 3/4 are four shares; synthetic feeders get a seed each",
-       "0/1", false, [&group](const std::string& text) { parse_shard(text, group); }, "Serve"});
-  flags.push_back(
-      {"report-fd", "", "file descriptor for a line of totals at the end; default: none", "", false,
-       [&group](const std::string& text) { group.report_fd = parse_progress_fd(text); }, "Serve"});
-  return flags;
+  const FlagGroup flag{"Serve"};
+  return {
+      flag.count("processes",
+                 "producer processes; they share the data, --num-batches and --img-per-s",
+                 group.processes, 1, kMostProcesses),
+      flag("shard",
+           "share of the data to serve: 0/4 to 3/4 are four shares; synthetic feeders get a seed "
+           "each",
+           "0/1", [&group](const std::string& text) { parse_shard(text, group); }),
+      flag("report_fd", "file descriptor for a line of totals at the end; default: none", "",
+           [&group](const std::string& text) { group.report_fd = parse_progress_fd(text); })};
 }
 
 int serve_processes(const std::vector<std::string>& command, const ServeGroup& group,

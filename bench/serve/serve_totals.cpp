@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstdio>
 #include <sstream>
-#include <thread>
 #include <utility>
 
 #include "dataflow/error.h"
@@ -20,8 +19,6 @@ constexpr Nanoseconds kPeriod = std::chrono::seconds(5);
 
 /// Waits below this share of the time are not mentioned.
 constexpr double kNoticed = 0.1;
-
-double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 
 std::string_view slower_side(const ServeTotals& totals, bool paced) {
   const double consumers = totals.consumers_s / totals.seconds,
@@ -97,7 +94,7 @@ void ServeProgress::run(const std::stop_token& stop) const {
     const std::int64_t images = images_.value();
     const std::string line =
         fmt::format("{}: {} batches, {:.1f} img/s{}\n", name_, batches_.value(),
-                    static_cast<double>(images - before) / seconds(kPeriod),
+                    static_cast<double>(images - before) / to_seconds(kPeriod),
                     images == before ? ", waiting for a consumer" : "");
     std::fputs(line.c_str(), stderr);
     before = images;
@@ -108,9 +105,9 @@ ServeTotals ServeProgress::totals() const {
   return {.batches = batches_.value(),
           .images = images_.value(),
           .bytes = bytes_.value(),
-          .seconds = seconds(clock_.now() - start_),
-          .consumers_s = seconds(Nanoseconds(consumers_ns_.value())),
-          .feeder_s = seconds(Nanoseconds(feeder_ns_.value()))};
+          .seconds = to_seconds(clock_.now() - start_),
+          .consumers_s = to_seconds(Nanoseconds(consumers_ns_.value())),
+          .feeder_s = to_seconds(Nanoseconds(feeder_ns_.value()))};
 }
 
 }  // namespace penstock::serve

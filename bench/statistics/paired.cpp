@@ -55,12 +55,6 @@ Estimate paired_ratio(std::span<const Pair> pairs, double confidence) {
           pairs.size()};
 }
 
-Estimate paired_difference(std::span<const Pair> pairs, double confidence) {
-  std::vector<double> differences;
-  for (const Pair& pair : pairs) differences.push_back(pair.b - pair.a);
-  return mean_of_blocks(differences, confidence);
-}
-
 Estimate mean_of_blocks(std::span<const double> values, double confidence) {
   PENSTOCK_ASSERT(confidence > 0 && confidence < 1);
   PENSTOCK_ASSERT(

@@ -18,9 +18,6 @@ struct Pair {
 /// interval is 0 to infinity; with none the value is 1.
 Estimate paired_ratio(std::span<const Pair> pairs, double confidence = 0.95);
 
-/// Mean of b - a over pairs, with Student's t. Values need not be above 0.
-Estimate paired_difference(std::span<const Pair> pairs, double confidence = 0.95);
-
 /// Mean of independent values, with Student's t; the interval is infinite with fewer than two.
 Estimate mean_of_blocks(std::span<const double> values, double confidence = 0.95);
 

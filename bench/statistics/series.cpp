@@ -226,13 +226,4 @@ double quantile(std::span<const double> values, double share) {
   return sorted_quantile(sorted, share);
 }
 
-std::size_t longest_run_above(std::span<const double> series, double limit) {
-  std::size_t longest = 0, run = 0;
-  for (const double value : series) {
-    run = value > limit ? run + 1 : 0;
-    longest = std::max(longest, run);
-  }
-  return longest;
-}
-
 }  // namespace penstock::statistics

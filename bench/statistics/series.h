@@ -59,7 +59,4 @@ Estimate bootstrap_series(std::span<const double> series, Statistic statistic, s
 /// 1996, definition 7: the default of NumPy and R); 0 without values.
 double quantile(std::span<const double> values, double share);
 
-/// Length of the longest run of consecutive values above `limit`, the longest stall.
-std::size_t longest_run_above(std::span<const double> series, double limit);
-
 }  // namespace penstock::statistics

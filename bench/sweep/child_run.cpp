@@ -5,9 +5,7 @@
 #include <stdlib.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <optional>
 #include <vector>
 
 #include "bench/record/machine.h"
@@ -56,11 +54,6 @@ std::string end_of(const ChildExit& exit, const RunResult& result) {
   }
   if (errors < said.size()) end.last_words = exit.last_words.substr(errors);
   return end.describe();
-}
-
-Options feeder_options(const RunConfig& config, const FeederEntry& feeder) {
-  const ComponentText parts = parse_component(config.fake_location);
-  return Options(parts.name, feeder.options, parts);
 }
 
 /// The connection between a run and its producer.
@@ -153,7 +146,7 @@ std::vector<std::string> sender_flags(const FeederEntry& feeder, const Options& 
 RunResult run_with_producer(const RunConfig& config, const FeederEntry& feeder,
                             const ChildRunOptions& options, const std::stop_token& stop) {
   const PrivateFolder folder;
-  const Options given = feeder_options(config, feeder);
+  const Options given = options_of(config.fake_location, feeder.options);
   const Connection connection = make_connection(feeder, given, folder.path());
   RunConfig connected_config = config;
   connected_config.fake_location = connected(config.fake_location, given, connection);
@@ -186,7 +179,7 @@ RunResult run_with_producer(const RunConfig& config, const FeederEntry& feeder,
 
 bool needs_producer(const RunConfig& config, const FeederEntry& feeder) {
   if (!feeder.needs_producer) return false;
-  const Options options = feeder_options(config, feeder);
+  const Options options = options_of(config.fake_location, feeder.options);
   return !options.given("endpoint") && !options.given("producer");
 }
 

@@ -197,7 +197,7 @@ bool SweepRunner::run_round(std::int32_t round, SweepListener& listener,
     result_.warnings.push_back(fmt::format(
         "the time budget of {:.0f} s ended after {} of {} runs; give --time-budget more for the "
         "rest",
-        std::chrono::duration<double>(plan_.time_budget).count(), runs_done_, runs()));
+        to_seconds(plan_.time_budget), runs_done_, runs()));
     return false;
   }
   result_.rounds.emplace_back();
@@ -250,7 +250,7 @@ void SweepRunner::conclude(SweepListener& listener) {
 
 bool SweepRunner::round_fits() const {
   const double round_s = std::accumulate(run_s_.begin(), run_s_.end(), 0.0);
-  return elapsed_s() + round_s <= std::chrono::duration<double>(plan_.time_budget).count();
+  return elapsed_s() + round_s <= to_seconds(plan_.time_budget);
 }
 
 std::size_t SweepRunner::runs() const {
@@ -263,12 +263,10 @@ std::size_t SweepRunner::runs() const {
   return runs;
 }
 
-double SweepRunner::elapsed_s() const {
-  return std::chrono::duration<double>(clock_.now() - began_).count();
-}
+double SweepRunner::elapsed_s() const { return to_seconds(clock_.now() - began_); }
 
 double SweepRunner::left_s() const {
-  const double budget_left = std::chrono::duration<double>(plan_.time_budget).count() - elapsed_s();
+  const double budget_left = to_seconds(plan_.time_budget) - elapsed_s();
   double known_sum = 0, all_left = 0;
   std::size_t known = 0;
   for (const double seconds : run_s_) {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <limits>
 #include <optional>
@@ -276,7 +275,7 @@ int index_word(const Invocation& invocation) {
       "s\n",
       out, written->files, written->classes, 1e-6 * static_cast<double>(written->bytes),
       static_cast<double>(written->bytes) / static_cast<double>(written->files),
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
+      to_seconds(std::chrono::steady_clock::now() - began));
   return 0;
 }
 
@@ -300,24 +299,16 @@ int coverage_word(const Invocation& invocation) {
   return coverage.is_exact() ? 0 : 6;
 }
 
-constexpr std::string_view kHelp =
-    "Makes, inspects, checks, converts and indexes data sets.\n\n"
-    "Usage: penstock dataset WORD [flags]\n\n"
-    "  make     make a synthetic data set of photograph-like JPEGs\n"
-    "  inspect  report the images, classes and sizes of a data set\n"
-    "  check    read and decode every sample, and list the bad ones\n"
-    "  convert  write a data set in another format\n"
-    "  index    save the list of files of an image folder, so that runs start faster\n"
-    "  coverage tell whether all processes together saw each sample exactly once\n\n"
-    "See `penstock dataset WORD --help` for the flags of each.\n";
-
-constexpr VerbEntry kMake{.name = "make", .summary = "", .run = make};
-constexpr VerbEntry kInspect{.name = "inspect", .summary = "", .run = inspect};
-constexpr VerbEntry kCheck{.name = "check", .summary = "", .run = check_word};
-constexpr VerbEntry kConvert{.name = "convert", .summary = "", .run = convert_word};
-constexpr VerbEntry kIndex{.name = "index", .summary = "", .run = index_word};
-constexpr VerbEntry kCoverage{.name = "coverage", .summary = "", .run = coverage_word};
-constexpr const VerbEntry* kWords[] = {&kMake, &kInspect, &kCheck, &kConvert, &kIndex, &kCoverage};
+constexpr VerbEntry kEntries[] = {
+    {"make", "make a synthetic data set of photograph-like JPEGs", make},
+    {"inspect", "report the images, classes and sizes of a data set", inspect},
+    {"check", "read and decode every sample, and list the bad ones", check_word},
+    {"convert", "write a data set in another format", convert_word},
+    {"index", "save the list of files of an image folder, so that runs start faster", index_word},
+    {"coverage", "tell whether all processes together saw each sample exactly once",
+     coverage_word}};
+constexpr const VerbEntry* kWords[] = {&kEntries[0], &kEntries[1], &kEntries[2],
+                                       &kEntries[3], &kEntries[4], &kEntries[5]};
 constexpr Table<VerbEntry> kWordTable{"dataset word", kWords, {}};
 
 int run(const Invocation& invocation) {
@@ -327,7 +318,11 @@ int run(const Invocation& invocation) {
   }
   const std::string& word = invocation.arguments.front();
   if (word == "--help" || word == "--help-all" || word == "-h") {
-    fmt::print("{}", kHelp);
+    fmt::print(
+        "Makes, inspects, checks, converts and indexes data sets.\n\n"
+        "Usage: penstock dataset WORD [flags]\n\n");
+    for (const VerbEntry& entry : kEntries) fmt::print("  {:<8} {}\n", entry.name, entry.summary);
+    fmt::print("\nSee `penstock dataset WORD --help` for the flags of each.\n");
     return 0;
   }
   Invocation rest = invocation;

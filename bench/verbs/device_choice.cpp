@@ -4,9 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 
-#include "bench/cli.h"
+#include "bench/config/flags.h"
 #include "bench/run/runner.h"
 #include "dataflow/clock.h"
 #include "dataflow/entry.h"

@@ -62,8 +62,6 @@ void examine(std::int32_t pid, const Arguments& wanted, std::optional<OutputFile
   file->commit();
 }
 
-double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
-
 /// Starts the command and examines it once it has run for `after`. Standard output is the
 /// command's.
 int examine_command(const std::vector<std::string>& command, const Arguments& wanted,
@@ -80,7 +78,7 @@ int examine_command(const std::vector<std::string>& command, const Arguments& wa
     throw ConfigError(fmt::format(
         "the command {} after {:.1f} s, before it was examined; set --after to less than that, "
         "now {:.1f} s",
-        exit.describe(), seconds(clock.now() - begin), seconds(wanted.after)));
+        exit.describe(), to_seconds(clock.now() - begin), to_seconds(wanted.after)));
   }
   examine(child.pid(), wanted, file, ended.get_token(), std::cerr, STDERR_FILENO);
   if (wanted.stop_command) {

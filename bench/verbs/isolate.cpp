@@ -53,45 +53,41 @@ constexpr FlagGroup flag{"Isolate"};
 
 std::vector<Flag> isolate_flags(Arguments& wanted) {
   isolate::IsolatePlan& plan = wanted.plan;
-  std::vector<Flag> flags = run_flags(wanted.config);
-  for (Flag& each : loader_flags(wanted.config)) flags.push_back(std::move(each));
-  for (Flag& each : std::vector<Flag>{
-           flag.time("budget", "time for the measurement, such as 45s or 5min", "45s", plan.budget),
-           flag.percent(
-               "half_width",
-               "stop when the 95 % interval of the cost is within +- this percent of a step",
-               plan.targets.half_width),
-           flag.percent("margin", "smallest difference that matters, in percent",
-                        plan.targets.margin),
-           flag.boolean("verify",
-                        "then try the most promising remedy, for up to 0.6 x --budget more",
-                        plan.verify),
-           flag("vary",
-                "settings to try, all combinations, such as num_workers=2,4,8,prefetch_factor=2,4; "
-                "the best one is then measured again",
-                "", [&wanted](const std::string& text) { wanted.vary = text; }),
-           flag.time("vary_budget", "time for --vary, such as 4min", "4min", plan.vary_budget),
-           flag.boolean(
-               "ladder",
-               "then measure the cost of each stage, from batches on the device to cold files",
-               plan.ladder),
-           flag.time("ladder_budget", "time for --ladder, such as 4min", "4min",
-                     plan.ladder_budget),
-           flag.text("constant_endpoint",
-                     "address that your `penstock serve --feeder host` sends to, for --ladder "
-                     "with zmq-consume; default: a local one is started",
-                     wanted.constant_endpoint),
-           flag.text(
-               "from_watch",
-               "record of `penstock watch`: the device replays its steps, and --loop is that of "
-               "the watched training",
-               wanted.from_watch),
-           flag.text("out", "folder for isolation.json, results.json, results.csv and report.html",
-                     wanted.out),
-           flag.boolean("verbose", "print the output of the runs", wanted.verbose)}) {
-    flags.push_back(std::move(each));
-  }
-  return flags;
+  return join_flags(
+      run_flags(wanted.config), loader_flags(wanted.config),
+      std::vector<Flag>{
+          flag.time("budget", "time for the measurement, such as 45s or 5min", "45s", plan.budget),
+          flag.percent(
+              "half_width",
+              "stop when the 95 % interval of the cost is within +- this percent of a step",
+              plan.targets.half_width),
+          flag.percent("margin", "smallest difference that matters, in percent",
+                       plan.targets.margin),
+          flag.boolean("verify",
+                       "then try the most promising remedy, for up to 0.6 x --budget more",
+                       plan.verify),
+          flag("vary",
+               "settings to try, all combinations, such as num_workers=2,4,8,prefetch_factor=2,4; "
+               "the best one is then measured again",
+               "", [&wanted](const std::string& text) { wanted.vary = text; }),
+          flag.time("vary_budget", "time for --vary, such as 4min", "4min", plan.vary_budget),
+          flag.boolean(
+              "ladder",
+              "then measure the cost of each stage, from batches on the device to cold files",
+              plan.ladder),
+          flag.time("ladder_budget", "time for --ladder, such as 4min", "4min", plan.ladder_budget),
+          flag.text("constant_endpoint",
+                    "address that your `penstock serve --feeder host` sends to, for --ladder "
+                    "with zmq-consume; default: a local one is started",
+                    wanted.constant_endpoint),
+          flag.text(
+              "from_watch",
+              "record of `penstock watch`: the device replays its steps, and --loop is that of "
+              "the watched training",
+              wanted.from_watch),
+          flag.text("out", "folder for isolation.json, results.json, results.csv and report.html",
+                    wanted.out),
+          flag.boolean("verbose", "print the output of the runs", wanted.verbose)});
 }
 
 void refuse_what_cannot_be_isolated(const RunConfig& config, const Runner::Components& components) {

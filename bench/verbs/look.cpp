@@ -4,10 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <exception>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -26,7 +24,7 @@ namespace penstock {
 namespace {
 
 /// The keys of `penstock run` that define the batches and how they are made.
-const std::set<std::string_view> kRunKeys = {
+constexpr std::string_view kRunKeys[] = {
     "fake_location", "model",         "batch_size", "image_size", "classes",
     "data_dir",      "on_bad_sample", "prefetch",   "order",      "feeder_threads",
     "timeout",       "seed",          "data_format"};
@@ -51,7 +49,7 @@ struct Seen {
   std::exception_ptr failure;       // after the last batch
 
   double img_per_s() const {
-    const double seconds = std::chrono::duration<double>(last - first).count();
+    const double seconds = to_seconds(last - first);
     return seconds > 0 ? static_cast<double>(after_first) / seconds : 0;
   }
   /// Looking at batches takes longer than supplying them.
@@ -133,24 +131,22 @@ int run(const Invocation& invocation) {
   config.model = "null";  // states sizes only
   Look wish;
   apply_like_of(config, invocation.arguments);
-  std::vector<Flag> flags;
-  for (Flag& each : run_flags(config)) {
-    if (kRunKeys.contains(each.name)) flags.push_back(std::move(each));
-  }
-  for (Flag& each : loader_flags(config)) flags.push_back(std::move(each));
   const FlagGroup flag{"Look"};
-  flags.push_back(flag.count("num_batches", "batches to look at", wish.batches, 1, kMostBatches));
-  flags.push_back(flag.text("contact_sheet",
-                            "file for a PNG with images of the first batches; default: none",
-                            wish.sheet));
-  flags.push_back(flag.boolean("json", "print one JSON object, with every label", wish.json));
   if (!parse_flags(
           {.verb = "look",
            .summary = "Shows what a feeder, a loader or an endpoint delivers, without a model: "
                       "types, ranges, labels, repeats.",
            .examples = "look --feeder zmq-consume:endpoint=ipc://feed --batch-size 64\n"
                        "look --loader my_loader.py:make --contact-sheet sheet.png"},
-          flags, invocation.arguments)) {
+          join_flags(
+              run_flags(config, kRunKeys), loader_flags(config),
+              std::vector<Flag>{
+                  flag.count("num_batches", "batches to look at", wish.batches, 1, kMostBatches),
+                  flag.text("contact_sheet",
+                            "file for a PNG with images of the first batches; default: none",
+                            wish.sheet),
+                  flag.boolean("json", "print one JSON object, with every label", wish.json)}),
+          invocation.arguments)) {
     return 0;
   }
   say_unused_flags(std::span(&config, 1), invocation.arguments);

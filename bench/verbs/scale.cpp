@@ -84,8 +84,7 @@ std::vector<Flag> scale_flags(Arguments& wanted) {
       "model, or several with their batches, such as resnet50:64,inception3:32; the same as "
       "-m";
   model.set = [&wanted](const std::string& text) { wanted.model = text; };
-  for (Flag& each : ladder_flags(wanted)) flags.push_back(std::move(each));
-  return flags;
+  return join_flags(std::move(flags), ladder_flags(wanted));
 }
 
 std::vector<scaling::Host> hosts_of(const Arguments& wanted) {

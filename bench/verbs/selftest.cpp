@@ -91,7 +91,7 @@ int selftest(const Arguments& wanted, const Invocation& invocation) {
     isolate::IsolateProgress progress(
         folder, document::is_terminal(STDERR_FILENO) && !wanted.verbose, wanted.verbose);
     options.on_progress = [&](const Progress& now) { progress.running(now); };
-    progress.phase_begins("block", std::chrono::duration<double>(wanted.budget).count());
+    progress.phase_begins("block", to_seconds(wanted.budget));
     isolate::NoiseReading before;
     plan.on_round = [&](std::int32_t round, bool ended) {
       const isolate::NoiseReading now =

@@ -139,32 +139,30 @@ std::vector<Flag> sweep_flags(RunConfig& base, Arguments& wanted) {
     };
     if (run_flag.name == "fake_location") run_flag.fallback = kDefaultFeeders;
   }
-  for (Flag& each : std::vector<Flag>{
-           flag.count("repetitions", "runs of each configuration", wanted.plan.repetitions, 1,
-                      10'000),
-           flag.time("time_budget",
-                     "total time, such as 90s or 5min; no run starts that would probably end later",
-                     "5min", wanted.plan.time_budget),
-           flag.time("rest", "longest wait for an idle machine before the first round, such as 30s",
-                     "0s", wanted.plan.rest),
-           flag.boolean("repeat_outlier",
-                        "repeat a round once if it is far from the others; results.json keeps both",
-                        wanted.plan.repeat_outlier),
-           flag.time("run_timeout",
-                     "how long a run may take; default: --time-budget, at least 1min", "",
-                     wanted.run_timeout),
-           flag.text("out", "folder for results.json, results.csv, results.md and report.html",
-                     wanted.out),
-           flag.text("baseline", "earlier results to compare with; a regression exits with 1",
-                     wanted.baseline),
-           flag("margin", "smallest change that matters, in percent, with --baseline", "1",
-                [&](const std::string& text) { wanted.compare.margin = parse_margin(text); }),
-           flag("allow", "settings that may differ from --baseline, such as data_dir", "",
-                [&](const std::string& text) { wanted.compare.allowed = parse_allowed(text); }),
-           flag.boolean("verbose", "print the output of the runs", wanted.verbose)}) {
-    flags.push_back(std::move(each));
-  }
-  return flags;
+  return join_flags(
+      std::move(flags),
+      std::vector<Flag>{
+          flag.count("repetitions", "runs of each configuration", wanted.plan.repetitions, 1,
+                     10'000),
+          flag.time("time_budget",
+                    "total time, such as 90s or 5min; no run starts that would probably end later",
+                    "5min", wanted.plan.time_budget),
+          flag.time("rest", "longest wait for an idle machine before the first round, such as 30s",
+                    "0s", wanted.plan.rest),
+          flag.boolean("repeat_outlier",
+                       "repeat a round once if it is far from the others; results.json keeps both",
+                       wanted.plan.repeat_outlier),
+          flag.time("run_timeout", "how long a run may take; default: --time-budget, at least 1min",
+                    "", wanted.run_timeout),
+          flag.text("out", "folder for results.json, results.csv, results.md and report.html",
+                    wanted.out),
+          flag.text("baseline", "earlier results to compare with; a regression exits with 1",
+                    wanted.baseline),
+          flag("margin", "smallest change that matters, in percent, with --baseline", "1",
+               [&](const std::string& text) { wanted.compare.margin = parse_margin(text); }),
+          flag("allow", "settings that may differ from --baseline, such as data_dir", "",
+               [&](const std::string& text) { wanted.compare.allowed = parse_allowed(text); }),
+          flag.boolean("verbose", "print the output of the runs", wanted.verbose)});
 }
 
 int exit_code(const SweepResult& sweep, bool saved) {

@@ -76,7 +76,7 @@ class Hook {
     const char* const given = std::getenv("PYTHONPATH");
     const std::string rest =
         given != nullptr && *given != 0 ? std::string(":") + given : std::string();
-    const double seconds = std::chrono::duration<double>(every).count() / 2;
+    const double seconds = to_seconds(every) / 2;
     return {fmt::format("PYTHONPATH={}{}", (folder_.path() / "python").native(), rest),
             fmt::format("PENSTOCK_WATCH_DIR={}", steps().native()),
             fmt::format("PENSTOCK_WATCH_EVERY_S={}", std::min(seconds, 30.0))};
@@ -98,7 +98,7 @@ class Reporter {
     files_.read();
     files_.put_into(record_);
     record_.exit_code = exit_code;
-    record_.seconds = std::chrono::duration<double>(clock_.now() - begin_).count();
+    record_.seconds = to_seconds(clock_.now() - begin_);
     std::ostringstream text;
     const int width = document::style_of(STDERR_FILENO).width;
     document::write_text(watch::document_of(record_), text, static_cast<std::size_t>(width));

@@ -396,12 +396,13 @@ TEST(RunConfig, FlagsRoundTrip) {
 }
 
 TEST(RunConfig, JsonRoundTrips) {
-  RunConfig config;
+  RunResult result;
+  RunConfig& config = result.config;
   config.device = "emulated:img_per_s=359";
   config.seed = 99;
   config.order = "strict";
   config.rmsprop_decay = 0.75;
-  EXPECT_EQ(config_from_json(to_json(config)), config);
+  EXPECT_EQ(result_from_json(to_json(result)).config, config);
 }
 
 TEST(RunConfig, ResultsRoundTripThroughJson) {

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "bench/report/figures/axis.h"
-#include "bench/report/figures/markup.h"
 #include "bench/report/figures/quantity.h"
 #include "bench/report/figures/scale.h"
 #include "bench/report/figures/svg.h"

@@ -15,8 +15,6 @@ namespace {
 /// The interval covers the newest steps only: enough to judge, and quick to compute.
 constexpr std::size_t kMostSteps = 500;
 
-double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
-
 /// The rate with its interval, from step times: a slow step means a low rate.
 statistics::Estimate rate_of(std::span<const double> step_s, double images) {
   const std::size_t count = std::min(step_s.size(), kMostSteps);
@@ -104,7 +102,7 @@ Progress ProgressMeter::now() const {
     newest.assign(step_s_.end() - std::min<std::ptrdiff_t>(kMostSteps, std::ssize(step_s_)),
                   step_s_.end());
   }
-  progress.elapsed_s = seconds(clock_.now() - began_);
+  progress.elapsed_s = to_seconds(clock_.now() - began_);
   const std::vector<QueueGauge> queues = gauges_();
   if (!queues.empty()) {
     progress.queue_filled = static_cast<std::int32_t>(queues.front().filled);

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <utility>
+
 #include "dataflow/error.h"
 #include "dataflow/options.h"
 
@@ -26,42 +28,46 @@ int parse_progress_fd(std::string_view number) {
   return static_cast<int>(file);
 }
 
-std::uint16_t parse_port(std::string_view number, std::string_view flag) {
-  const std::int64_t port = parse_integer(number, flag);
-  if (port < 1 || port > 65535) {
-    throw ConfigError(fmt::format("{} is {}; expected a port from 1 to 65535", flag, number));
-  }
-  return static_cast<std::uint16_t>(port);
+std::vector<Flag> watch_flags(WatchOptions& options) {
+  constexpr FlagGroup flag{"Output"};
+  Flag port = flag.count(
+      "prometheus_port",
+      "port for http://127.0.0.1:PORT/metrics (Prometheus) during the run; default: none",
+      options.prometheus_port, 1, 65535);
+  port.fallback = "";
+  return {flag("progress_fd", "file descriptor for lines of JSON about the progress; default: none",
+               "", [&](const std::string& text) { options.progress_fd = parse_progress_fd(text); }),
+          std::move(port)};
 }
 
-RunWatch::RunWatch(const WatchArguments& arguments, const RunConfig& config,
+RunWatch::RunWatch(const WatchOptions& options, const RunConfig& config,
                    const RunMetrics::Gauges& gauges, Clock& clock, RunListener* table)
-    : wish_(arguments),
+    : options_(options),
       meter_(config, gauges, clock),
       metrics_(config, gauges),
-      line_(stderr, arguments.terminal) {
+      line_(stderr, options.terminal) {
   if (table != nullptr) group_.add(*table);
-  if (arguments.progress_fd >= 0) {
+  if (options.progress_fd >= 0) {
     // A slow reader must not block the run, and child processes must not inherit the descriptor.
-    const int flags = fcntl(arguments.progress_fd, F_GETFL);
-    fcntl(arguments.progress_fd, F_SETFL, flags | O_NONBLOCK);
-    fcntl(arguments.progress_fd, F_SETFD, FD_CLOEXEC);
+    const int flags = fcntl(options.progress_fd, F_GETFL);
+    fcntl(options.progress_fd, F_SETFL, flags | O_NONBLOCK);
+    fcntl(options.progress_fd, F_SETFD, FD_CLOEXEC);
   }
-  if (arguments.prometheus_port != 0) {
+  if (options.prometheus_port != 0) {
     group_.add(metrics_);
-    server_.emplace(arguments.prometheus_port, [this] { return metrics_.page(); });
+    server_.emplace(options.prometheus_port, [this] { return metrics_.page(); });
   }
-  if (!arguments.terminal && arguments.progress_fd < 0) return;
+  if (!options.terminal && options.progress_fd < 0) return;
   group_.add(meter_);
   ticker_.emplace(clock, kPeriod, [this] { show(); });
 }
 
 void RunWatch::show() {
   const Progress progress = meter_.now();
-  if (wish_.terminal) line_.pass(progress_text(progress, line_.width(), line_.colour()));
-  if (wish_.progress_fd < 0) return;
+  if (options_.terminal) line_.pass(progress_text(progress, line_.width(), line_.colour()));
+  if (options_.progress_fd < 0) return;
   const std::string line = to_line(progress) + "\n";  // shorter than PIPE_BUF: whole or not at all
-  static_cast<void>(!write(wish_.progress_fd, line.data(), line.size()));
+  static_cast<void>(!write(options_.progress_fd, line.data(), line.size()));
 }
 
 }  // namespace penstock

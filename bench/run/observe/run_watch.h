@@ -5,7 +5,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
+#include <vector>
 
+#include "bench/config/flags.h"
 #include "bench/run/observe/metrics_server.h"
 #include "bench/run/observe/progress_line.h"
 #include "bench/run/observe/progress_meter.h"
@@ -14,7 +17,7 @@
 
 namespace penstock {
 
-struct WatchArguments {
+struct WatchOptions {
   bool terminal = false;              ///< show a line on standard error
   int progress_fd = -1;               ///< for lines of JSON, see progress.h; -1: none
   std::uint16_t prometheus_port = 0;  ///< 0: none
@@ -22,14 +25,16 @@ struct WatchArguments {
 
 /// Throws ConfigError if `number` is not an inherited open file descriptor.
 int parse_progress_fd(std::string_view number);
-std::uint16_t parse_port(std::string_view number, std::string_view flag);
+
+/// Flags that write to `options`.
+std::vector<Flag> watch_flags(WatchOptions& options);
 
 class RunWatch {
  public:
   /// `config` is resolved. `gauges` is called from other threads. What it refers to, `clock` and
   /// `table`, which may be null, must outlive the watch. Throws ConfigError.
-  RunWatch(const WatchArguments& arguments, const RunConfig& config,
-           const RunMetrics::Gauges& gauges, Clock& clock, RunListener* table);
+  RunWatch(const WatchOptions& options, const RunConfig& config, const RunMetrics::Gauges& gauges,
+           Clock& clock, RunListener* table);
 
   /// The listener to pass to the run.
   RunListener& listener() noexcept { return group_; }
@@ -37,7 +42,7 @@ class RunWatch {
  private:
   void show();
 
-  const WatchArguments wish_;
+  const WatchOptions options_;
   ProgressMeter meter_;
   RunMetrics metrics_;
   ListenerGroup group_;

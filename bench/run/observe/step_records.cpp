@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <cmath>
-#include <utility>
 
 #include "bench/record/machine.h"
 #include "bench/record/saved_steps.h"

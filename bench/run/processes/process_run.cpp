@@ -5,11 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <utility>
@@ -138,11 +137,37 @@ bool spans_processes(const RunConfig& config, const std::optional<cluster::Launc
   return true;
 }
 
-std::unique_ptr<cluster::Processes> join_run(const RunConfig& config,
-                                             const std::optional<cluster::Launch>& launch,
-                                             Clock& clock) {
-  if (!spans_processes(config, launch)) return nullptr;
-  return cluster::join_processes(*launch, clock, rank_deadlines(config).rendezvous + kAheadOfWait);
+int run_rank(const RunPeers& peers, const RunConfig& config, const std::stop_token& stop,
+             const RankBody& body) {
+  cluster::Processes& processes = *peers.processes;
+  int code = 0;
+  try {
+    check_alike(processes, describe(to_flags(config)));
+    code = body(peers);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "penstock: rank {}: {}\n", processes.launch().rank, failure_text(error));
+    code = exit_code_of(std::current_exception());
+  }
+  std::fflush(stdout);
+  if (code != 0 && peers.watch != nullptr) peers.watch->leave();
+  if (stop.stop_requested()) processes.exit_stopped(code);
+  if (code != 0) processes.abort(code);
+  return code;
+}
+
+int run_launched(const RunConfig& config, const std::optional<cluster::Launch>& launch,
+                 const cluster::FindVariable& find, const std::stop_token& stop,
+                 const RankBody& body) {
+  if (!spans_processes(config, launch)) return body({});
+  SteadyClock clock;
+  PeerWatch watch(config, *launch, find);
+  // The launcher ends all ranks after a loss or an interruption. A rank that stops because of that
+  // is not lost.
+  const std::stop_callback leaving(stop, [&watch] { watch.leave(); });
+  const std::unique_ptr<cluster::Processes> processes =
+      cluster::join_processes(*launch, clock, rank_deadlines(config).rendezvous + kAheadOfWait);
+  watch.follow(*processes);
+  return run_rank({.processes = processes.get(), .watch = &watch}, config, stop, body);
 }
 
 std::vector<std::byte> from_rank_0(cluster::Processes& processes, std::string_view what,
@@ -190,8 +215,6 @@ std::string describe(std::span<const std::string> flags) {
   return text;
 }
 
-std::string describe(const RunConfig& config) { return describe(to_flags(config)); }
-
 std::string differences(std::span<const std::string> descriptions) {
   std::string text;
   const std::vector<std::string> first = lines_of(descriptions[0]);
@@ -209,10 +232,6 @@ std::string differences(std::span<const std::string> descriptions) {
                         only_in(other, first), only_in(first, other));
   }
   return text;
-}
-
-void check_alike(cluster::Processes& processes, const RunConfig& config) {
-  check_alike(processes, describe(config));
 }
 
 void check_alike(cluster::Processes& processes, const std::string& description) {

@@ -5,9 +5,9 @@
 
 #include <cstddef>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,16 +19,37 @@
 #include "trainer/cluster/processes.h"
 #include "trainer/update_strategy.h"
 
+namespace penstock::cluster {
+class ServerConnection;
+}
+
 namespace penstock {
+
+/// The other processes of a run. Null: there are none of that kind.
+struct RunPeers {
+  cluster::Processes* processes = nullptr;  ///< the ranks, and this process among them
+  PeerWatch* watch = nullptr;               ///< reports lost ranks
+  cluster::ServerConnection* servers = nullptr;
+
+  bool is_first() const { return processes == nullptr || processes->launch().rank == 0; }
+};
+
+/// One process's part of a run. It and the functions below return the exit code.
+using RankBody = std::function<int(const RunPeers& peers)>;
+
+/// Calls `body` if all ranks were started alike. If it fails, all ranks end.
+int run_rank(const RunPeers& peers, const RunConfig& config, const std::stop_token& stop,
+             const RankBody& body);
+/// Joins the processes that the launcher started, watches them, and calls run_rank; or calls `body`
+/// if this process trains alone. Throws the same as spans_processes, Unavailable or TimeoutError.
+int run_launched(const RunConfig& config, const std::optional<cluster::Launch>& launch,
+                 const cluster::FindVariable& find, const std::stop_token& stop,
+                 const RankBody& body);
 
 /// True if several processes train together. Throws ConfigError if the launcher started several
 /// processes and the update supports one only, if their number differs from --num-processes, or for
 /// settings that do not support several processes.
 bool spans_processes(const RunConfig& config, const std::optional<cluster::Launch>& launch);
-/// Joins these processes; null if this process trains alone. Throws the same as spans_processes.
-std::unique_ptr<cluster::Processes> join_run(const RunConfig& config,
-                                             const std::optional<cluster::Launch>& launch,
-                                             Clock& clock);
 
 /// Throws ConfigError if the ranks of the update are threads of one process.
 void refuse_one_process_update(const UpdateEntry& update, const cluster::Launch& launch);
@@ -44,12 +65,10 @@ std::vector<std::byte> from_rank_0(cluster::Processes& processes, std::string_vi
 
 /// Lists what all ranks must have in common: the program's version, and flags.
 std::string describe(std::span<const std::string> flags);
-std::string describe(const RunConfig& config);
 /// Lists which ranks differ from rank 0, and how; empty: none. Takes one description per rank.
 std::string differences(std::span<const std::string> descriptions);
 /// Compares all ranks. If some differ, throws ConfigError on every rank.
 void check_alike(cluster::Processes& processes, const std::string& description);
-void check_alike(cluster::Processes& processes, const RunConfig& config);
 
 /// Creates missing data, once per host, and waits for the ranks that create it.
 void ensure_data_together(cluster::Processes& processes, const RunConfig& config,

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "bench/config/exchange_rules.h"
-#include "bench/config/training_rules.h"
 #include "bench/run/processes/process_run.h"
 #include "trainer/cluster/exchange_wait.h"
 #include "trainer/collectives/link_collective.h"

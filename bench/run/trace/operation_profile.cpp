@@ -5,14 +5,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <functional>
 
 #include "trainer/op_names.h"
 
 namespace penstock {
 namespace {
-
-double milliseconds(Nanoseconds time) { return 1e-6 * static_cast<double>(time.count()); }
 
 std::string lines_of(const std::vector<OperationUse>& uses, std::size_t most) {
   std::string text = fmt::format("{:>10} {:>7} {:>9}  {}\n", "ms/step", "%", "calls", "operation");
@@ -58,10 +55,10 @@ void OperationProfile::add_by_arithmetic(const Graph& graph, bool trains) {
 
 std::vector<OperationUse> OperationProfile::uses_of(const std::map<std::string, Sum>& sums) const {
   const auto steps = static_cast<double>(std::max<std::size_t>(steps_, 1));
-  const double whole = milliseconds(time_);
+  const double whole = 1e3 * to_seconds(time_);
   std::vector<OperationUse> uses;
   for (const auto& [name, sum] : sums) {
-    const double ms = milliseconds(sum.time);
+    const double ms = 1e3 * to_seconds(sum.time);
     uses.push_back({name, sum.calls / steps, ms / steps, whole > 0 ? 100 * ms / whole : 0});
   }
   std::ranges::stable_sort(uses, std::ranges::greater(), &OperationUse::ms_per_step);
@@ -89,7 +86,7 @@ std::vector<OperationUse> OperationProfile::operations() const { return uses_of(
 std::string OperationProfile::text(std::size_t most) const {
   if (sums_.empty()) return "no operations were recorded\n";
   return fmt::format("{} steps of all ranks, {:.3f} ms each on the device\n\n{}\n{}", steps_,
-                     milliseconds(time_) / static_cast<double>(steps_),
+                     1e3 * to_seconds(time_) / static_cast<double>(steps_),
                      lines_of(types(), sums_.size() + 1), lines_of(operations(), most));
 }
 

@@ -31,6 +31,13 @@ std::vector<double> speeds_against(const WayTimes& way, const WayTimes& other) {
   return speeds;
 }
 
+/// The speed of `way` relative to `other`: the ratio of times, other over way, in each iteration.
+/// None if they have no common iteration.
+std::optional<Spread> speed_against(const WayTimes& way, const WayTimes& other) {
+  const std::vector<double> speeds = speeds_against(way, other);
+  return speeds.empty() ? std::nullopt : std::optional(spread(speeds));
+}
+
 std::optional<Spread> speed_against(const ExchangeReport& report, std::size_t way,
                                     std::string_view name) {
   const WayTimes* const other = find_times(report, name);
@@ -163,12 +170,6 @@ ExchangeFigures exchange_figures(const std::vector<double>& seconds, double byte
   if (time.median > 0) figures.algbw_gb_per_s = bytes / time.median / 1e9;
   figures.busbw_gb_per_s = figures.algbw_gb_per_s * 2 * (ranks - 1) / ranks;
   return figures;
-}
-
-std::optional<Spread> speed_against(const WayTimes& way, const WayTimes& other) {
-  const std::vector<double> speeds = speeds_against(way, other);
-  if (speeds.empty()) return std::nullopt;
-  return spread(speeds);
 }
 
 void write_exchange_text(const ExchangeReport& report, std::ostream& out) {

@@ -40,10 +40,6 @@ struct ExchangeFigures {
 ExchangeFigures exchange_figures(const std::vector<double>& seconds, double bytes,
                                  std::int32_t ranks);
 
-/// The speed of `way` relative to `other`: the ratio of times, other over way, in each iteration.
-/// None if they have no common iteration.
-std::optional<Spread> speed_against(const WayTimes& way, const WayTimes& other);
-
 void write_exchange_text(const ExchangeReport& report, std::ostream& out);
 nlohmann::ordered_json to_json(const ExchangeReport& report);
 

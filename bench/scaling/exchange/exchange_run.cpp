@@ -139,7 +139,7 @@ class ExchangeRun {
           const std::optional<Nanoseconds> time = timed_exchange(rank, way);
           if (!time) return;
           if ((index == 0 || processes_ != nullptr) && i >= plan_.warmup) {
-            times_[way].seconds.push_back(std::chrono::duration<double>(*time).count());
+            times_[way].seconds.push_back(to_seconds(*time));
           }
         }
       }

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "bench/config/exchange_rules.h"
-#include "bench/config/training_rules.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"

@@ -154,19 +154,11 @@ double tree_seconds(std::int64_t n, double bytes, double bytes_per_s, double alp
   return 2 * rounds(n) * alpha + 2 * bytes / (efficiency * bytes_per_s);
 }
 
-double halving_doubling_seconds(std::int64_t n, double bytes, double bytes_per_s, double alpha) {
-  return 2 * rounds(n) * alpha + passes(n) * bytes / bytes_per_s;
-}
-
 double parameter_server_seconds(std::int64_t n, std::int64_t servers, std::int64_t sharing,
                                 double bytes, double bytes_per_s, double alpha) {
   const double workers = static_cast<double>(sharing);
   const double at_servers = static_cast<double>(n) / static_cast<double>(servers);
   return 2 * alpha + std::max(workers, at_servers) * bytes / bytes_per_s;
-}
-
-double colocated_servers_seconds(std::int64_t n, double bytes, double bytes_per_s, double alpha) {
-  return n < 2 ? 0 : 2 * alpha + passes(n) * bytes / bytes_per_s;
 }
 
 double byteps_seconds(std::int64_t n, std::int64_t servers, double bytes, double bytes_per_s,

@@ -4,7 +4,7 @@
 // each, B bytes/s of the slowest link in each direction, alpha seconds per message. Adding takes no
 // time.
 //
-// Ring, tree, and halving and doubling: Thakur, Rabenseifner, Gropp, "Optimization of Collective
+// Ring and tree: Thakur, Rabenseifner, Gropp, "Optimization of Collective
 // Communication Operations in MPICH", IJHPCA 2005. Parameter servers and BytePS: Jiang et al., "A
 // Unified Architecture for Accelerating Distributed DNN Training in Heterogeneous GPU/CPU
 // Clusters", OSDI 2020.
@@ -61,16 +61,10 @@ double ring_seconds(std::int64_t n, double bytes, double bytes_per_s, double alp
 double tree_seconds(std::int64_t n, double bytes, double bytes_per_s, double alpha,
                     double efficiency);
 
-/// 2 ceil(log2 n) alpha + 2 (n-1)/n S/B (Rabenseifner).
-double halving_doubling_seconds(std::int64_t n, double bytes, double bytes_per_s, double alpha);
-
 /// k servers on separate machines, with simultaneous push and pull: max(w S/B, n S/(k B)) and two
 /// messages. w ranks share each worker's link (`sharing`). `n` counts ranks.
 double parameter_server_seconds(std::int64_t n, std::int64_t servers, std::int64_t sharing,
                                 double bytes, double bytes_per_s, double alpha);
-
-/// One server beside each of n workers: the bytes of a ring, with two messages.
-double colocated_servers_seconds(std::int64_t n, double bytes, double bytes_per_s, double alpha);
 
 /// n GPU hosts and k <= n CPU hosts all add, in the best shares: 2 n (n-1) S / ((n^2 + k n - 2 k)
 /// B), and two messages. k = 0: n hosts with a server each; k = n: S/B. More than n servers are no

@@ -4,7 +4,6 @@
 // sockets, and the others block until it is done. No message is queued or allocated in between.
 #include <algorithm>
 #include <mutex>
-#include <utility>
 
 #include "dataflow/error.h"
 #include "dataflow/options.h"

@@ -8,7 +8,6 @@
 #include <deque>
 #include <exception>
 #include <limits>
-#include <string_view>
 #include <thread>
 #include <utility>
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeders/remote/wire/batch_message.h"
 
-#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <string>

@@ -31,11 +31,6 @@ TEST(ExchangeTime, Tree) {
   EXPECT_NEAR(ms(scaling::tree_seconds(9, 0, kBandwidth, 1e-5, 1)), 0.08, 1e-9);  // 2 x 4
 }
 
-TEST(ExchangeTime, HalvingAndDoublingMovesWhatARingMovesInFewerMessages) {
-  EXPECT_NEAR(ms(scaling::halving_doubling_seconds(8, kBytes, kBandwidth, 1e-5)), 14.308 + 0.06,
-              1e-9);
-}
-
 TEST(ExchangeTime, BytepsGoesFromARingToOnePassWithItsServers) {
   const auto at = [](std::int64_t servers) {
     return ms(scaling::byteps_seconds(8, servers, kBytes, kBandwidth, 0));
@@ -57,10 +52,6 @@ TEST(ExchangeTime, ServersOfTheirOwnCarryAllRanks) {
   EXPECT_NEAR(at(8), 8.2, 0.05);
   EXPECT_NEAR(at(16), 8.2, 0.05);  // then a worker's own link is the limit
   EXPECT_NEAR(ms(scaling::parameter_server_seconds(8, 8, 4, kBytes, kBandwidth, 0)), 32.7, 0.05);
-}
-
-TEST(ExchangeTime, ServersBesideWorkersMoveWhatARingMoves) {
-  EXPECT_NEAR(ms(scaling::colocated_servers_seconds(8, kBytes, kBandwidth, 0)), 14.308, 1e-9);
 }
 
 TEST(ExchangeTime, SlowestOfManyIsWhatOrderStatisticsSay) {

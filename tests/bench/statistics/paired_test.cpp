@@ -45,9 +45,6 @@ TEST(Paired, IntervalsEqualSciPysTTest) {
   for (const auto& interval : scipy::kRatio) {
     expect_interval(statistics::paired_ratio(pairs, interval.confidence), interval);
   }
-  for (const auto& interval : scipy::kDifference) {
-    expect_interval(statistics::paired_difference(pairs, interval.confidence), interval);
-  }
   for (const auto& interval : scipy::kMean) {
     expect_interval(statistics::mean_of_blocks(scipy::kBefore, interval.confidence), interval);
   }
@@ -67,8 +64,6 @@ TEST(Paired, OnePairOrNoneTellsNothingOfTheInterval) {
   EXPECT_EQ(statistics::paired_ratio(std::vector<statistics::Pair>{{10, 12}}),
             (statistics::Estimate{std::exp(std::log(12.0) - std::log(10.0)), 0, kInfinity, 1}));
   EXPECT_EQ(statistics::paired_ratio({}), (statistics::Estimate{1, 0, kInfinity, 0}));
-  EXPECT_EQ(statistics::paired_difference(std::vector<statistics::Pair>{{10, 12}}),
-            (statistics::Estimate{2, -kInfinity, kInfinity, 1}));
   EXPECT_EQ(statistics::mean_of_blocks({}), (statistics::Estimate{0, -kInfinity, kInfinity, 0}));
 }
 

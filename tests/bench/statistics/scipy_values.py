@@ -95,17 +95,14 @@ def main():
     numbers("kAfter", b)
     print("/// Confidence, then value, low and high.")
     print("struct Interval {\n  double confidence, value, low, high;\n};")
-    logs, difference = np.log(b / a), b - a
-    ratio, plain, mean = [], [], []
+    logs = np.log(b / a)
+    ratio, mean = [], []
     for confidence in (0.9, 0.95, 0.99):
         low, high = stats.ttest_1samp(logs, 0).confidence_interval(confidence)
         ratio.append((confidence, np.exp(logs.mean()), np.exp(low), np.exp(high)))
-        low, high = stats.ttest_1samp(difference, 0).confidence_interval(confidence)
-        plain.append((confidence, difference.mean(), low, high))
         low, high = stats.ttest_1samp(a, 0).confidence_interval(confidence)
         mean.append((confidence, a.mean(), low, high))
     rows("Interval", "kRatio", ratio)
-    rows("Interval", "kDifference", plain)
     rows("Interval", "kMean", mean)
 
     print("\n/// Effect over its standard error, by the noncentral t distribution.")

@@ -193,13 +193,6 @@ TEST(Series, TheBootstrapIsNotSureOfFewOrLongBlocks) {
   }
 }
 
-TEST(Series, TheLongestRunIsOfConsecutiveValues) {
-  EXPECT_EQ(statistics::longest_run_above({}, 1), 0);
-  EXPECT_EQ(statistics::longest_run_above(std::vector{1.0, 2.0, 2.0, 1.0, 3.0}, 1), 2);
-  EXPECT_EQ(statistics::longest_run_above(std::vector{2.0, 2.0}, 1), 2);
-  EXPECT_EQ(statistics::longest_run_above(std::vector{2.0, 2.0}, 2), 0);
-}
-
 TEST(Series, WhatIsNoNumberIsRefused) {
   const std::vector<double> series{1, std::numeric_limits<double>::quiet_NaN(), 3, 4, 5, 6, 7};
   EXPECT_THROW(statistics::find_warm_up(series, 0), std::logic_error);

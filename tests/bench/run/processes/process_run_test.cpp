@@ -9,7 +9,6 @@
 #include "dataflow/error.h"
 #include "tests/support/processes_in_memory.h"
 #include "tests/support/thrown_by.h"
-#include "tests/support/virtual_clock.h"
 
 namespace penstock {
 namespace {
@@ -38,18 +37,17 @@ class ScriptedProcesses final : public cluster::Processes {
 class JoinRun : public ::testing::Test {
  protected:
   std::string refusal(const std::optional<cluster::Launch>& launch) {
-    return thrown_by<ConfigError>([&] { join_run(config_, launch, clock_); });
+    return thrown_by<ConfigError>([&] { spans_processes(config_, launch); });
   }
   const cluster::Launch four_{.launcher = "mpirun", .rank = 1, .size = 4};
   RunConfig config_;
-  VirtualClock clock_;
 };
 
 TEST_F(JoinRun, TrainsAloneIfNoOtherProcessWasStarted) {
-  EXPECT_EQ(join_run(config_, std::nullopt, clock_), nullptr);
+  EXPECT_FALSE(spans_processes(config_, std::nullopt));
   config_.variable_update = "horovod";
-  EXPECT_EQ(join_run(config_, std::nullopt, clock_), nullptr);
-  EXPECT_EQ(join_run(config_, cluster::Launch{.launcher = "mpirun"}, clock_), nullptr);
+  EXPECT_FALSE(spans_processes(config_, std::nullopt));
+  EXPECT_FALSE(spans_processes(config_, cluster::Launch{.launcher = "mpirun"}));
 }
 
 TEST_F(JoinRun, RefusesAnUpdateThatTrainsInOneProcess) {
@@ -146,14 +144,14 @@ TEST(FromRank0, ItsFailureIsThatOfEveryRank) {
 TEST(CheckAlike, NamesTheRanksAndTheFlagsThatDiffer) {
   RunConfig config;
   config.batch_size = 32;
-  const std::string same = describe(config);
+  const std::string same = describe(to_flags(config));
   ScriptedProcesses alike({same, same});
-  EXPECT_NO_THROW(check_alike(alike, config));
+  EXPECT_NO_THROW(check_alike(alike, same));
   RunConfig other = config;
   other.batch_size = 64;
   other.prefetch = 5;
-  ScriptedProcesses unlike({same, describe(other)});
-  const std::string message = thrown_by<ConfigError>([&] { check_alike(unlike, config); });
+  ScriptedProcesses unlike({same, describe(to_flags(other))});
+  const std::string message = thrown_by<ConfigError>([&] { check_alike(unlike, same); });
   EXPECT_TRUE(says(message, "rank 2 has"));
   EXPECT_TRUE(says(message, "--batch-size=64"));
   EXPECT_TRUE(says(message, "--prefetch=5"));

@@ -4,16 +4,15 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <stop_token>
 #include <string>
 #include <vector>
 
-#include "bench/cli.h"
+#include "bench/config/flags.h"
 #include "bench/config/run_config.h"
+#include "bench/run/processes/process_run.h"
 #include "dataflow/clock.h"
 #include "dataflow/net/curve_setup.h"
-#include "trainer/cluster/servers/connection.h"
 
 namespace penstock {
 
@@ -37,10 +36,9 @@ void check_cluster(const ClusterArguments& arguments, const RunConfig& config);
 /// the exit code.
 int serve_job(const ClusterArguments& arguments, const RunConfig& config, std::stop_token stop);
 
-/// Connects this process as a worker. Throws TimeoutError if a server does not answer, and
-/// ConfigError if a server refuses.
-std::unique_ptr<cluster::ServerConnection> join_servers(const ClusterArguments& arguments,
-                                                        const RunConfig& config, Clock& clock,
-                                                        std::stop_token stop);
+/// Connects this process as a worker and calls run_rank. Throws TimeoutError if a server does not
+/// answer, and ConfigError if a server refuses.
+int run_worker(const ClusterArguments& arguments, const RunConfig& config,
+               const std::stop_token& stop, const RankBody& body);
 
 }  // namespace penstock

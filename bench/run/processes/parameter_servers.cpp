@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/verbs/cluster_run.h"
+#include "bench/run/processes/parameter_servers.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 
 #include "bench/config/config_values.h"
 #include "bench/config/exchange_rules.h"
-#include "bench/config/flags.h"
 #include "bench/config/training_rules.h"
 #include "bench/record/environment.h"
-#include "bench/run/processes/process_run.h"
 #include "bench/run/processes/run_exchange.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
+#include "trainer/cluster/servers/connection.h"
 #include "trainer/cluster/servers/server.h"
 #include "trainer/update_strategy.h"
 
@@ -46,9 +46,10 @@ cluster::Cluster cluster_of(const ClusterArguments& arguments) {
 
 std::vector<Flag> cluster_flags(ClusterArguments& arguments) {
   const FlagGroup flag{"Parameter servers"};
-  std::vector<Flag> flags{
-      flag("job_name", "role of this process: ps (parameter server) or worker; default: neither",
-           "", [&arguments](const std::string& text) { set_job(arguments, text); }),
+  return {
+      flag(
+          "job_name", "role of this process: ps (parameter server) or worker; default: neither", "",
+          [&arguments](const std::string& text) { set_job(arguments, text); }, "job"),
       flag("ps_hosts", "addresses of the parameter servers: HOST:PORT,...", "",
            [&arguments](const std::string& text) {
              arguments.ps_hosts = cluster::parse_hosts(text, "--ps-hosts");
@@ -79,8 +80,6 @@ std::vector<Flag> cluster_flags(ClusterArguments& arguments) {
       flag.boolean("insecure",
                    "let a parameter server accept other machines without keys, in plain text",
                    arguments.insecure)};
-  flags.front().aliases = "job";
-  return flags;
 }
 
 void check_cluster(const ClusterArguments& arguments, const RunConfig& config) {
@@ -158,24 +157,25 @@ int serve_job(const ClusterArguments& arguments, const RunConfig& config, std::s
   return served.failure.empty() ? 0 : kTimedOut;
 }
 
-std::unique_ptr<cluster::ServerConnection> join_servers(const ClusterArguments& arguments,
-                                                        const RunConfig& config, Clock& clock,
-                                                        std::stop_token stop) {
+int run_worker(const ClusterArguments& arguments, const RunConfig& config,
+               const std::stop_token& stop, const RankBody& body) {
   if (config.fp16_vars) {
     throw ConfigError(
         "--fp16-vars stores weights in 16 bits, but parameter servers hold them in 32; leave "
         "--fp16-vars out, or run without servers");
   }
-  return std::make_unique<cluster::ServerConnection>(
-      cluster::ServerConnection::Arguments{.cluster = cluster_of(arguments),
-                                           .task = arguments.task_index,
-                                           .optimizer = optimizer_text(config),
-                                           .rendezvous = arguments.rendezvous,
-                                           .silence = patience_of(config),
-                                           .io_threads = arguments.io_threads,
-                                           .curve = arguments.curve,
-                                           .stop = std::move(stop)},
-      clock);
+  SteadyClock clock;
+  cluster::ServerConnection servers({.cluster = cluster_of(arguments),
+                                     .task = arguments.task_index,
+                                     .optimizer = optimizer_text(config),
+                                     .rendezvous = arguments.rendezvous,
+                                     .silence = patience_of(config),
+                                     .io_threads = arguments.io_threads,
+                                     .curve = arguments.curve,
+                                     .stop = stop},
+                                    clock);
+  const std::unique_ptr<cluster::Processes> processes = cluster::make_worker_processes(servers);
+  return run_rank({.processes = processes.get(), .servers = &servers}, config, stop, body);
 }
 
 }  // namespace penstock

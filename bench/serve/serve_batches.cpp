@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/serve/serve_batches.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "bench/cli.h"
+#include "bench/config/training_rules.h"
+#include "bench/serve/served_source.h"
+#include "dataflow/host_device.h"
+#include "dataflow/machine/memory_limit.h"
+#include "feeders/remote/send/frame_memory.h"
+#include "feeders/remote/send/sender.h"
+
+namespace penstock::serve {
+namespace {
+
+/// Prints to standard error. If it is a pipe whose reader has gone, serving continues.
+template <typename... Arguments>
+void say(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  std::fputs(fmt::format(format, std::forward<Arguments>(arguments)...).c_str(), stderr);
+}
+
+DataPlan data_plan(const ServeConfig& config, const BatchSpec& spec, const std::stop_token& stop) {
+  DataPlan plan;
+  plan.directory = config.run.data_dir;
+  plan.rank = config.group.rank;
+  plan.ranks = config.group.ranks;
+  plan.epochs = config.epochs;
+  plan.order = config.run.order == "strict" ? Order::strict : Order::relaxed;
+  plan.seed = config.run.seed;
+  plan.classes = spec.classes;
+  plan.stop = stop;
+  return plan;
+}
+
+/// Besides the batches waiting in the socket, one is being filled and one is being sent.
+std::size_t batches_in_memory(const ServeConfig& config) {
+  return static_cast<std::size_t>(config.socket.hwm) + 2;
+}
+
+/// What both ways of serving need.
+struct ServeContext {
+  explicit ServeContext(const ServeConfig& config)
+      : name(config.group.name()),
+        reports{.refused = {},
+                .say = [this](const std::string& text) { say("{}: {}\n", name, text); },
+                .left =
+                    [this, ends = config.ends_with_consumer](const std::string& peer,
+                                                             std::int64_t others) {
+                      say("{}: the consumer, {}, left after {} batches; {} connected\n", name, peer,
+                          probe.counter("batches_sent").value(), others);
+                      if (ends && others == 0) ended.request_stop();
+                    }} {}
+
+  std::string name;
+  std::stop_source ended;  // ends only this process
+  SteadyClock clock;
+  Probe probe{false};
+  HostDevice host{clock};
+  net::PeerReports reports;
+};
+
+/// Sends until the plan is done, beside a feeder if there is one, and reports progress. `what` and
+/// `memory` describe the batches.
+void send(const ServeConfig& config, std::unique_ptr<remote::BatchSupply> supply,
+          ServeContext& serving, const std::string& what, const std::string& memory,
+          const std::function<void(const std::stop_token&)>& feed, const std::stop_token& stop) {
+  std::optional<remote::Sender> sender;
+  if (config.benchmark) {
+    const auto format = config.encoded ? remote::MessageFormat::framed : config.format;
+    say("{}: {} are encoded as {} and dropped{}\n", serving.name, what, to_string(format), memory);
+  } else {
+    sender.emplace(std::move(supply), net::parse_endpoint(config.endpoint), config.socket,
+                   serving.clock, serving.probe, serving.reports);
+    say("{}: {} {} {}{}{}\n", serving.name, what, config.socket.bind ? "are served at" : "go to",
+        sender->address(), config.by_credit() ? " by credit" : "", memory);
+  }
+  const ServeProgress progress(serving.name, serving.probe, serving.clock);
+  std::stop_source& ended = serving.ended;
+  const std::stop_callback forward(stop, [&] { ended.request_stop(); });
+  std::exception_ptr failure;
+  {
+    std::jthread feeding, reporting;
+    try {
+      feeding = std::jthread([&] {
+        if (feed) feed(ended.get_token());
+      });
+      reporting = std::jthread([&] { progress.run(ended.get_token()); });
+      if (sender) {
+        sender->run(config.plan, ended.get_token());
+      } else {
+        remote::drop_batches(*supply, config.plan, serving.probe, ended.get_token());
+      }
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    ended.request_stop();
+  }
+  const ServeTotals totals = progress.totals();
+  say("{}: {}\n", config.group.name(),
+      describe(totals, {.paced = config.plan.img_per_s > 0, .dropped = config.benchmark}));
+  config.group.report(totals);
+  if (failure) std::rethrow_exception(failure);
+  if (sender && sender->refused() > 0) {
+    say("{}: refused {} connections\n", config.group.name(), sender->refused());
+  }
+  if (const auto ahead = sender ? sender->clock() : std::nullopt; ahead && !config.encoded) {
+    say("{}: the consumer's clock is {:.0f} us ahead, within {:.0f} us\n", serving.name,
+        1e-3 * ahead->offset_ns, 1e-3 * ahead->bound_ns);
+  }
+  for (const std::string& note : serving.probe.notes()) say("penstock: {}\n", note);
+}
+
+FeederContext feeder_context(const ServeConfig& config, const FeederEntry& feeder,
+                             const BatchSpec& spec, const Options& options, Device& device,
+                             ServeContext& serving, const std::stop_token& stop) {
+  // Shares of data are disjoint; random batches need different seeds.
+  const auto apart = static_cast<std::uint64_t>(feeder.reads_files ? 0 : config.group.rank);
+  return {
+      .spec = spec,
+      .device = device,
+      .clock = serving.clock,
+      .options = options,
+      .data = data_plan(config, spec, stop),
+      .probe = serving.probe,
+      .on_bad_sample = parse_bad_sample_policy(config.run.on_bad_sample),
+      .timeout = std::chrono::round<Nanoseconds>(std::chrono::duration<double>(config.run.timeout)),
+      .threads = config.run.feeder_threads,
+      .slots = static_cast<std::int32_t>(batches_in_memory(config)),
+      .seed = config.run.seed + apart,
+  };
+}
+
+/// Checks the memory before it is allocated.
+void require_batches(const ServeConfig& config, const BatchSpec& spec) {
+  const auto batch = static_cast<double>(spec.bytes()),
+             hwm = static_cast<double>(config.socket.hwm);
+  const MemoryNeed::Factor images{"--batch-size", static_cast<double>(spec.images)};
+  require_memory(std::vector<MemoryNeed>{
+      {"batches that wait to be sent", hwm * batch, {images, {"--hwm", hwm}}},
+      {"batches that are being filled", 2 * batch, {images}}});
+}
+
+/// Serves a feeder through a ring.
+void serve_pixels(const ServeConfig& config, const FeederEntry& entry, const BatchSpec& spec,
+                  const Options& options, const std::stop_token& stop,
+                  const std::function<void()>& leave_now) {
+  require_batches(config, spec);
+  ServeContext serving(config);
+  const std::size_t slots = batches_in_memory(config);
+  remote::FrameMemory sent(serving.host);
+  std::optional<remote::SharedFrameMemory> shared;
+  if (config.shared_memory) shared.emplace(serving.host, spec.bytes(), slots);
+  Device& memory = shared ? static_cast<Device&>(*shared) : sent;
+  Device* const reader = &memory;
+  const bool credit = config.by_credit();
+  auto messages =
+      shared ? remote::make_lent_outgoing(spec, serving.clock, shared->pool())
+             : remote::make_outgoing(credit ? remote::MessageFormat::framed : config.format, spec,
+                                     serving.clock, config.checksum);
+  BatchRing ring(spec, slots, memory, MemoryKind::pinned, std::span(&reader, 1), Order::relaxed,
+                 serving.clock);
+  const auto make_feeder = [&] {
+    const LeaveOnStop leave(stop, leave_now);
+    return entry.make(feeder_context(config, entry, spec, options, memory, serving, stop));
+  };
+  const std::unique_ptr<Feeder> feeder = make_feeder();
+  send(
+      config,
+      remote::make_ring_supply(ring, std::move(messages), serving.clock, serving.probe, credit),
+      serving,
+      fmt::format("{} x {}x{}x{} from {}", spec.images, spec.image.height, spec.image.width,
+                  spec.image.channels, config.run.fake_location),
+      fmt::format("; {} batches ({:.0f} MB) of {}memory", slots,
+                  1e-6 * static_cast<double>(slots * spec.bytes()), shared ? "shared " : ""),
+      [&](const std::stop_token& ended) { run_to_end(*feeder, ring, ended); }, stop);
+}
+
+void serve_encoded(const ServeConfig& config, const FeederEntry& entry, const BatchSpec& spec,
+                   const Options& options, const std::stop_token& stop,
+                   const std::function<void()>& leave_now) {
+  ServeContext serving(config);
+  const FeederContext context =
+      feeder_context(config, entry, spec, options, serving.host, serving, stop);
+  const auto make_source = [&] {
+    const LeaveOnStop leave(stop, leave_now);
+    return make_served_source(entry, context);
+  };
+  const std::unique_ptr<Source> source = make_source();
+  if (const std::string note = source->facts().note; !note.empty()) serving.probe.note(note);
+  send(config,
+       remote::make_file_supply(*source,
+                                {.images = static_cast<std::size_t>(spec.images),
+                                 .batches = batches_in_memory(config),
+                                 .checksum = config.checksum,
+                                 .on_bad_sample = context.on_bad_sample,
+                                 .name = serving.name},
+                                serving.clock, serving.probe),
+       serving,
+       fmt::format("{} image files a message from {}, {} of them,", spec.images,
+                   config.run.fake_location, source->facts().size),
+       "", {}, stop);
+}
+
+}  // namespace
+
+void serve_batches(const ServeConfig& config, const Runner::Components& components,
+                   const std::stop_token& stop, const std::function<void()>& leave) {
+  const FeederEntry& feeder = *components.feeder;
+  const auto serve = config.encoded ? serve_encoded : serve_pixels;
+  serve(config, feeder, batch_spec(config.run, *components.model),
+        options_of(config.run.fake_location, feeder.options), stop, leave);
+}
+
+}  // namespace penstock::serve
