@@ -9,7 +9,7 @@
 namespace penstock {
 namespace {
 
-constexpr ModelEntry kResNet{.name = "resnet50", .image = {224, 224, 3}};
+constexpr ModelEntry kResNet{.name = "resnet50", .image = {224, 224, 3}, .residual = true};
 constexpr ModelEntry kOther{.name = "trivial", .image = {227, 227, 3}};
 constexpr double kExamples = 25600;  // 100 steps of 256 images
 
@@ -53,7 +53,7 @@ TEST(TrainingRules, ResNetsOfImageNetsSizeHaveTheirScheduleOnlyWithABaseRate) {
 }
 
 TEST(TrainingRules, ResNetsForCifarHaveTheirOwnSchedule) {
-  constexpr ModelEntry kCifar{.name = "resnet20", .image = {32, 32, 3}};
+  constexpr ModelEntry kCifar{.name = "resnet20", .image = {32, 32, 3}, .residual = true};
   RunConfig config = config_of_256();
   EXPECT_FLOAT_EQ(learning_rate(learning_rate_plan(config, kCifar, kExamples), 0), 0.005F);
   apply_like(config, "tf_cnn_benchmarks");
