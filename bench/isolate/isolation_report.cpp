@@ -101,7 +101,9 @@ Table setting_table(const std::optional<VariationFinding>& variation) {
     const std::string note = variation->best == i ? "<- best" : "";
     const bool is_present = setting.change.empty() && setting.img_per_s;
     table.rows.push_back(
-        {setting.change.empty() ? "the present setting" : setting.change,
+        {!setting.change.empty()  ? setting.change
+         : setting.values.empty() ? "the present setting"
+                                  : fmt::format("{} (the present setting)", setting.values),
          is_present ? format_fixed(setting.img_per_s->value, 0) : text_of(setting.img_per_s, 0),
          setting.unavailable.empty() ? note : last_line(setting.unavailable)});
   }

@@ -68,19 +68,49 @@ std::string& value_of(ComponentText& component, std::string_view option) {
   return component.values.emplace_back(option, "").second;
 }
 
+/// Where the value of `name` stands in "a=1,b=[1,2]"; empty: nowhere.
+std::optional<std::pair<std::size_t, std::size_t>> find_value(const std::string& list,
+                                                              const std::string& name) {
+  std::size_t begin = 0;
+  int depth = 0;
+  char quote = 0;
+  for (std::size_t i = 0; i <= list.size(); ++i) {
+    const char c = i < list.size() ? list[i] : ',';
+    if (quote != 0) {
+      if (c == quote) quote = 0;
+    } else if (c == '\'' || c == '"') {
+      quote = c;
+    } else {
+      depth += c == '(' || c == '[' || c == '{' ? 1 : 0;
+      depth -= c == ')' || c == ']' || c == '}' ? 1 : 0;
+    }
+    if (i < list.size() && (c != ',' || depth != 0 || quote != 0)) continue;
+    const std::size_t value = begin + name.size() + 1;
+    if (value <= i && list.compare(begin, name.size() + 1, name + "=") == 0) {
+      return {{value, i - value}};
+    }
+    begin = i + 1;
+  }
+  return std::nullopt;
+}
+
 void apply(RunConfig& config, const std::string& name, const std::string& value) {
   ComponentText component = parse_component(config.fake_location);
   const FeederEntry& feeder = find_entry(feeder_table(), component.name);
-  const auto add = [&](std::string_view option) {  // the last of equal names counts
+  const auto set = [&](std::string_view option) {
     std::string& list = value_of(component, option);
-    list += fmt::format("{}{}={}", list.empty() ? "" : ",", name, value);
+    if (const auto place = find_value(list, name)) {
+      list.replace(place->first, place->second, value);
+    } else {
+      list += fmt::format("{}{}={}", list.empty() ? "" : ",", name, value);
+    }
   };
   if (const OptionSpec* const option = find_option(feeder, name)) {
     value_of(component, option->name) = value;
   } else if (find_option(feeder, kArguments) == nullptr) {
     return find_config_key(name).set(config, value);
   } else {
-    add(names_environment(name) ? kEnvironment : kArguments);
+    set(names_environment(name) ? kEnvironment : kArguments);
   }
   config.fake_location = component_text(component);
 }
@@ -88,7 +118,8 @@ void apply(RunConfig& config, const std::string& name, const std::string& value)
 }  // namespace
 
 std::vector<Setting> settings_of(std::string_view text, const RunConfig& present) {
-  std::vector<Setting> settings{{.change = "", .config = present, .unavailable = "", .row = {}}};
+  Setting now{.change = "", .values = "", .config = present, .unavailable = "", .row = {}};
+  std::vector<Setting> settings{now};
   for (const Variable& variable : parse_variables(text)) {
     std::vector<Setting> longer;
     for (const Setting& shorter : settings) {
@@ -106,8 +137,12 @@ std::vector<Setting> settings_of(std::string_view text, const RunConfig& present
     }
     settings = std::move(longer);
   }
-  settings.insert(settings.begin(),
-                  {.change = "", .config = present, .unavailable = "", .row = {}});
+  const auto same = std::ranges::find(settings, present, &Setting::config);
+  if (same != settings.end()) {
+    now.values = same->change;
+    settings.erase(same);
+  }
+  settings.insert(settings.begin(), std::move(now));
   return settings;
 }
 
@@ -116,8 +151,10 @@ VariationFinding find_variation(const SweepResult& sweep, std::span<const Settin
   VariationFinding found;
   double highest = 0;
   for (const Setting& setting : settings) {
-    SettingFinding finding{
-        .change = setting.change, .img_per_s = {}, .unavailable = setting.unavailable};
+    SettingFinding finding{.change = setting.change,
+                           .values = setting.values,
+                           .img_per_s = {},
+                           .unavailable = setting.unavailable};
     if (setting.row && settings.front().row) {
       const Row &present = sweep.rows[*settings.front().row], &row = sweep.rows[*setting.row];
       const std::vector<analysis::BlockPair> blocks = analysis::pair_blocks(present, row);
@@ -156,7 +193,7 @@ std::optional<Recommendation> recommendation_of(const VariationFinding& found,
 std::string sentence_of(const VariationFinding& found, double margin) {
   if (!found.best) return "No setting of --vary could be measured.";
   const SettingFinding& best = found.settings[*found.best];
-  const std::size_t tried = found.settings.size() - 1;
+  const std::size_t tried = found.settings.size() - (found.settings[0].values.empty() ? 1 : 0);
   std::vector<std::string> alike;
   for (std::size_t i = 0; i < found.settings.size(); ++i) {
     const auto& rate = found.settings[i].img_per_s;
@@ -172,6 +209,10 @@ std::string sentence_of(const VariationFinding& found, double margin) {
           ? fmt::format("None of {} settings is faster than the present one: {} img/s.", tried,
                         rate)
           : fmt::format("Of {} settings, {} is best: {} img/s.", tried, best.change, rate);
+  if (found.blocks < statistics::kRoundsForVerdict) {
+    text += fmt::format(" Fewer than {} blocks fitted, so this is a guess: raise --vary-budget.",
+                        statistics::kRoundsForVerdict);
+  }
   if (best.change.empty() || alike.empty()) return text;
   constexpr std::size_t kMostNames = 3;
   const std::size_t more = alike.size() - std::min(alike.size(), kMostNames);

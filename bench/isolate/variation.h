@@ -22,13 +22,14 @@ namespace penstock::isolate {
 /// One combination of values.
 struct Setting {
   std::string change;  ///< "num_workers=4, prefetch_factor=2"; empty: the present setting
+  std::string values;  ///< of the present setting, if it is one of the combinations
   RunConfig config;
   std::string unavailable;         ///< why it cannot be measured; empty: it can
   std::optional<std::size_t> row;  ///< in the sweep, once it is planned
 };
 
 /// Parses "num_workers=0,2,4,prefetch_factor=2,4": names with their values, the first name slowest.
-/// The present setting comes first.
+/// The present setting comes first, and only once.
 ///
 /// A name is an option of the feeder. If the feeder takes arguments for a loader, other names are
 /// arguments, and names in capitals, such as OMP_NUM_THREADS, are environment variables of the
@@ -37,7 +38,7 @@ struct Setting {
 std::vector<Setting> settings_of(std::string_view text, const RunConfig& present);
 
 struct SettingFinding {
-  std::string change;  ///< empty: the present setting
+  std::string change, values;  ///< as in Setting
   std::optional<statistics::Estimate> img_per_s;
   std::string unavailable;
 };

@@ -335,6 +335,48 @@ TEST_F(IsolatorTest, RunsThatKeepFailingEndIt) {
   EXPECT_TRUE(mentions(found.warnings, "exited with code 8"));
 }
 
+TEST_F(IsolatorTest, TheCodeOfALoaderIsProfiledInSeparateRuns) {
+  plan_.config.fake_location = "python:loader=train.py:loader";
+  plan_.has_loader = true;
+  plan_.threads_matter = false;
+  machine_.feeder_ms = 60;
+  std::size_t profiled = 0;
+  change_ = [&](RunResult& result) {
+    for (StageUse& stage : result.stages) {
+      if (stage.role == StageRole::decodes) stage.role = StageRole::loads;
+    }
+    if (result.config.fake_location.find("profile=true") == std::string::npos) return;
+    ++profiled;
+    result.counters = {{"load_ns: ColorJitter", 6'000'000},
+                       {"load_ns: train.py:7 image.resize(size)", 3'000'000},
+                       {"load_ns: ToTensor", 1'000'000},
+                       {"images_received", 500}};
+  };
+  const isolate::Isolation found = isolate();
+  EXPECT_GE(profiled, 1U);
+  EXPECT_LE(profiled, 3U);
+  ASSERT_TRUE(found.code);
+  ASSERT_EQ(found.code->shares.size(), 3U);
+  EXPECT_EQ(found.code->shares[1].name, "train.py:7 image.resize(size)");
+  EXPECT_NEAR(found.code->shares[1].percent, 30, 1e-9);
+  EXPECT_NEAR(found.code->cost_percent.value, 0, 3);
+  EXPECT_TRUE(mentions(found.verdict,
+                       "Of the time for samples, 60 % is spent in ColorJitter, 30 % in "
+                       "train.py:7 image.resize(size), 10 % in ToTensor (from separate runs with a "
+                       "profile, which costs less than 1 %)."));
+}
+
+TEST_F(IsolatorTest, ALoaderWhoseSamplesAreNotTheBottleneckIsNotProfiled) {
+  plan_.config.fake_location = "python:loader=train.py:loader";
+  plan_.has_loader = true;
+  plan_.threads_matter = false;
+  machine_.feeder_ms = 1;  // less than the device needs
+  EXPECT_FALSE(isolate().code);
+  for (const RunConfig& config : ran_) {
+    EXPECT_EQ(config.fake_location.find("profile"), std::string::npos);
+  }
+}
+
 TEST_F(IsolatorTest, DamagedStepTimesAreNotUsed) {
   change_ = [this](RunResult& result) {
     if (ran_.size() > 12) result.step_ms.front() = -1;

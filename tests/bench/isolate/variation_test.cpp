@@ -48,12 +48,22 @@ TEST(Settings, NamesAreOptionsThenArgumentsOrTheEnvironmentOfALoader) {
   EXPECT_EQ(feeders_of("crop=pad4,center", "queue:flip=false"),
             (std::vector<std::string>{"queue:flip=false", "queue:flip=false,crop=pad4",
                                       "queue:flip=false,crop=center"}));
-  EXPECT_EQ(
-      feeders_of("num_workers=4", "python:loader=l.py:f,args='num_workers=1,a=2'"),
-      (std::vector<std::string>{"python:loader=l.py:f,args='num_workers=1,a=2'",
-                                "python:loader=l.py:f,args='num_workers=1,a=2,num_workers=4'"}));
+  EXPECT_EQ(feeders_of("num_workers=4", "python:loader=l.py:f,args='num_workers=1,a=2'"),
+            (std::vector<std::string>{"python:loader=l.py:f,args='num_workers=1,a=2'",
+                                      "python:loader=l.py:f,args='num_workers=4,a=2'"}));
+  EXPECT_EQ(feeders_of("b=4", "python:loader=l.py:f,args=\"a='b=1,b=2',c=[1,b=3],b=9\"")[1],
+            "python:loader=l.py:f,args=\"a='b=1,b=2',c=[1,b=3],b=4\"");
   EXPECT_EQ(feeders_of("OMP_NUM_THREADS=1,workers=2", "python:loader=l.py:f")[1],
             "python:loader=l.py:f,env=OMP_NUM_THREADS=1,args=workers=2");
+}
+
+TEST(Settings, ACombinationThatIsThePresentOneIsNotTriedBesideIt) {
+  const auto settings = isolate::settings_of(
+      "num_workers=1,2", with_feeder("python:loader=l.py:f,args='num_workers=1,a=2'"));
+  ASSERT_EQ(settings.size(), 2U);
+  EXPECT_EQ(settings[0].change, "");
+  EXPECT_EQ(settings[0].values, "num_workers=1");
+  EXPECT_EQ(settings[1].change, "num_workers=2");
 }
 
 TEST(Settings, WrongTextsAreRefusedWithWhatToType) {

@@ -43,6 +43,16 @@ TEST(InputCost, OfPairsIsTheSpreadOfEachPairsCost) {
   EXPECT_NEAR(cost.ms_per_step.value, 25, 1e-9);
 }
 
+TEST(InputCost, AboveHalfOfTheRateIsDecidedByOnePair) {
+  const auto verdict = [](std::vector<statistics::Pair> steps) {
+    return statistics::estimate_cost(steps, 100, {}).verdict;
+  };
+  EXPECT_EQ(verdict({{100, 201}}), statistics::Verdict::slower);
+  EXPECT_EQ(verdict({{100, 199}}), statistics::Verdict::undecided);
+  EXPECT_EQ(verdict({{100, 500}, {100, 150}}), statistics::Verdict::undecided);
+  EXPECT_EQ(verdict({{100, 500}, {100, 210}}), statistics::Verdict::slower);
+}
+
 TEST(RowStatus, TheWorstRepetitionDecides) {
   using enum Status;
   EXPECT_EQ(status_of({}), skipped);
