@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which code the time for a loader's samples goes to, from runs of their own: a profile costs time,
+// Which code the time for a loader's samples goes to, from separate runs: a profile costs time,
 // so no other figure comes from them. Pure functions.
 #pragma once
 

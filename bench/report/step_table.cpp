@@ -24,7 +24,7 @@ std::string line(std::string_view label, std::string_view value) {
 
 bool all_reduces(const UpdateEntry* update) { return update != nullptr && update->all_reduces; }
 
-/// Does every rank need a process of its own to add gradients? Horovod works like this.
+/// Does every rank need a separate process to add gradients? Horovod works like this.
 bool is_horovod(const UpdateEntry* update) {
   return all_reduces(update) && update->ranks == RankKind::processes;
 }
