@@ -178,7 +178,7 @@ TEST_F(ServeProcesses, InvalidCombinationsAreRefused) {
   };
   expect_said(refusal({"--processes=3", "--bind"}), "let the consumer bind");
   expect_said(refusal({"--processes=3", "--num-batches=2"}), "fewer --processes");
-  expect_said(refusal({"--processes=0"}), "expected 1 to");
+  expect_said(refusal({"--processes=0"}), "expected a whole number from 1 to 1024");
   expect_said(refusal({"--shard=4/4"}), "such as 0/4 to 3/4");
   expect_said(refusal({"--fake-location=cpu"}), "makes pixels");
   expect_said(refusal({"--fake-location=queue:crop=center"}),
