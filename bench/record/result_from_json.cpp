@@ -57,10 +57,28 @@ RunConfig config_of(const JsonField& field) {
   return config;
 }
 
+/// The roles of stages by their names, for records of versions that kept no roles.
+constexpr std::pair<std::string_view, StageRole> kRolesOfNames[] = {
+    {"read", StageRole::reads_storage}, {"decode", StageRole::decodes},
+    {"draw", StageRole::draws},         {"receive", StageRole::receives},
+    {"unpack", StageRole::unpacks},     {"copy", StageRole::copies},
+    {"load", StageRole::loads},         {"collate", StageRole::collates},
+    {"pin", StageRole::pins},           {"get next", StageRole::asks}};
+
+void add_roles(const JsonField& stages, std::vector<StageUse>& uses) {
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    if (stages.elements()[i].has("role")) continue;
+    for (const auto& [name, role] : kRolesOfNames) {
+      if (uses[i].name == name) uses[i].role = role;
+    }
+  }
+}
+
 /// Everything except the configuration, which a sweep stores elsewhere.
 RunResult result_of(const JsonField& field, bool may_lack) {
   RunResult result;
   read(field, result, Range::any, may_lack);
+  if (!result.stages.empty()) add_roles(field.at("stages"), result.stages);
   for (EvaluationReport& evaluation : result.evaluations) evaluation.complete = true;
   return result;
 }

@@ -191,7 +191,8 @@ struct ZmqSocket::State {
   }
 
   void note_mute(const std::string& peer, bool is_foreign) {
-    if (peer == net::kGonePeer || gone_mute.size() == kMostMute) return;
+    // A peer of the wrong kind may be gone before its address is known.
+    if ((peer == net::kGonePeer && !is_foreign) || gone_mute.size() == kMostMute) return;
     gone_mute.push_back({peer, is_foreign});
   }
 

@@ -149,7 +149,9 @@ void expect_supported(const SweepResult& sweep, std::size_t rounds, int& false_a
     if (*low > 0) {
       EXPECT_GT(cost.percent.low, 0) << "every round lost something";
     }
-    if (rounds < statistics::kRoundsForVerdict) {
+    if (*low > statistics::kBeyondNoisePercent) {
+      EXPECT_EQ(cost.verdict, statistics::Verdict::slower);
+    } else if (rounds < statistics::kRoundsForVerdict) {
       EXPECT_EQ(cost.verdict, statistics::Verdict::undecided);
     }
     false_alarms += truth == 0 && cost.verdict == statistics::Verdict::slower ? 1 : 0;
