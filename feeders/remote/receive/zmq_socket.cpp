@@ -174,7 +174,8 @@ struct ZmqSocket::State {
           // libzmq does not tell whose handshake is over; it lasts for milliseconds.
           const bool is_foreign = is_mute && handshaking > 0;
           if (is_foreign) --handshaking;
-          if (event->fault) break;
+          if (event->fault && (!is_foreign || event->fault != net::HandshakeFault::broken_off))
+            break;
           if (known && !is_foreign) {
             ++peers.left;
             if (judges && left) left(event->peer, peers.joined - peers.left);
