@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "bench/analysis/cost.h"
-#include "bench/record/report_text.h"
 #include "dataflow/options.h"
 #include "dataflow/probe.h"
 #include "feeders/feeder.h"
@@ -56,10 +55,10 @@ std::string sentence_of(const CodeProfile& profile) {
     parts.push_back(fmt::format("{:.0f} % {}in {}", share.percent, parts.empty() ? "is spent " : "",
                                 share.name));
   }
-  const bool is_small = profile.cost_percent.value < 1;
+  const double cost = profile.cost_percent.value;
   return fmt::format(
       "Of the time for samples, {} (from separate runs with a profile, which costs {}).",
-      join(parts), is_small ? "less than 1 %" : format_estimate(profile.cost_percent, 0) + " %");
+      join(parts), cost < 1 ? "less than 1 %" : fmt::format("{:.0f} %", cost));
 }
 
 }  // namespace penstock::isolate
