@@ -43,9 +43,9 @@ TEST(SteadyState, AStepAllocatesNothing) {
         config.device = "emulated:img_per_s=20000";
         config.num_gpus = 2;
         config.batch_size = 8;
-        config.num_batches = 20'000;
+        config.num_batches = 4'000;
         CountBetween listener;
-        Trace trace(20'000, clock);
+        Trace trace(4'000, clock);
         const RunResult result =
             Runner(config, clock, find_components(config), traced ? &trace : nullptr)
                 .run(listener, listener.token());
