@@ -13,8 +13,8 @@ namespace penstock::statistics {
 
 /// With fewer rounds there is no useful interval; reports state the spread of the rounds.
 inline constexpr std::size_t kRoundsForInterval = 5;
-/// With fewer rounds there is no verdict, unless each of them lost more than kBeyondNoisePercent: runs
-/// beside each other on one machine do not differ by a factor of two without a reason.
+/// With fewer rounds there is no verdict, unless each of them lost more than kBeyondNoisePercent:
+/// runs beside each other on one machine do not differ by a factor of two without a reason.
 inline constexpr std::size_t kRoundsForVerdict = 3;
 inline constexpr double kBeyondNoisePercent = 50;
 
