@@ -116,6 +116,8 @@ struct StageName {
 /// Begins the names of counters of the ns that the code of a loader takes for samples; the rest
 /// names the code.
 inline constexpr std::string_view kLoadTime = "load_ns: ";
+/// The same by what the processes that load did: "computing", or what they waited for.
+inline constexpr std::string_view kLoadState = "load_state_ns: ";
 
 /// Running sums of one stage, in nanoseconds. Items are what the stage takes at once: images or
 /// batches. CPU and wall time are sums over the timed items alone; waits are sums over all items. A

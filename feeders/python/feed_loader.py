@@ -15,6 +15,7 @@ import importlib.util
 import json
 import mmap
 import os
+import resource
 import signal
 import socket
 import struct
@@ -27,7 +28,7 @@ PIXELS = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
 INTEGERS = ("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64", "bool")
 # slot, images, flags, 0, bytes of other arrays, get_ns, convert_ns, room_ns, get_cpu_ns, then the times of WorkerTimes since the last
 # batch
-BATCH = struct.Struct("<IIIIqqqqqqqqqq")
+BATCH = struct.Struct("<IIIIqqqqqqqqqqqq")
 FIRST_OF_EPOCH = 1
 MOST_TEXT, MOST_SHAPES = 30000, 8
 PROFILE_PERIOD = 500_000_000  # ns
@@ -162,13 +163,13 @@ class WorkerTimes:
     is this process's."""
 
     MOST_WORKERS = 256
-    ROW = struct.Struct("<qqq")  # ns for samples, of processors for them, for collating
+    ROW = struct.Struct("<qqqqq")  # for samples: ns, of processors, waiting for one, bytes from storage; ns for collating
 
     def __init__(self, part, profiles=False):
         self.part = part
         self.profile = LoadingProfile(self.MOST_WORKERS + 1) if profiles else None  # of loading_profile.py
         self.table = mmap.mmap(-1, (self.MOST_WORKERS + 1) * self.ROW.size)
-        self.before = [0] * 5
+        self.before = [0] * 7
         self.rows = 0
         self.queued = self.pinned = 0  # ns, of all batches so far: from a worker to this process; in pin_memory
         self.worker_code = None  # of the function whose batches are carried
@@ -224,14 +225,16 @@ class WorkerTimes:
             profile = self.profile if row <= self.MOST_WORKERS else None
             if profile is not None:
                 profile.begin(row, fetcher.dataset)
+            core, read = core_wait_ns(), read_bytes()
             begin, cpu = time.perf_counter_ns(), time.process_time_ns()
             batch = self.fetch_part(fetch, fetcher, index)
             wall, cpu = time.perf_counter_ns() - begin, time.process_time_ns() - cpu
+            core, read = core_wait_ns() - core, read_bytes() - read
             if profile is not None:
                 profile.end(wall - collate.wall)
             if row <= self.MOST_WORKERS:
                 at = row * self.ROW.size
-                more = (wall - collate.wall, cpu - collate.cpu, collate.wall)
+                more = (wall - collate.wall, cpu - collate.cpu, core, read, collate.wall)
                 self.ROW.pack_into(self.table, at, *map(sum, zip(self.ROW.unpack_from(self.table, at), more)))
             # Not for a loader inside a data set, nor for workers of another iterator, which would hand it to its caller.
             is_carried = sys._getframe(1).f_code is self.worker_code
@@ -268,15 +271,41 @@ class WorkerTimes:
         return workers
 
     def profile_of(self):
-        """ns by the name of the code; empty: not asked for."""
-        return self.profile.times(self.rows) if self.profile is not None else {}
+        """What the code that loads samples took, and what it waited for; call if a profile was asked for."""
+        return self.profile.times(self.rows)
 
     def since_last(self):
-        """Since the last call: the three times over all workers, and the time from workers to here and for pinning."""
+        """Since the last call: the figures of rows over all workers, and the time from workers to here and for pinning."""
         rows = (self.ROW.unpack_from(self.table, row * self.ROW.size) for row in range(self.rows))
-        now = ([sum(column) for column in zip(*rows)] or [0] * 3) + [self.queued, self.pinned]
+        now = ([sum(column) for column in zip(*rows)] or [0] * 5) + [self.queued, self.pinned]
         change, self.before = [new - old for new, old in zip(now, self.before)], now
         return change
+
+
+def core_wait_ns():
+    """How long this thread has waited for a processor; 0: the kernel does not count it."""
+    try:
+        file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return int(os.read(file, 100).split()[1])
+        finally:
+            os.close(file)
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def read_bytes():
+    """That storage had to read for this thread."""
+    return 512 * resource.getrusage(resource.RUSAGE_THREAD).ru_inblock
+
+
+def settings_of(loader):
+    """Settings of PyTorch's DataLoader, as numbers by name."""
+    data = sys.modules.get("torch.utils.data")
+    if not isinstance(loader, getattr(data, "DataLoader", ())):
+        return {}
+    values = {name: getattr(loader, name, None) for name in ("num_workers", "prefetch_factor", "persistent_workers", "in_order")}
+    return {name: int(value) for name, value in values.items() if isinstance(value, int)}
 
 
 def refuse_several(loader):
@@ -693,7 +722,8 @@ def feed(harness, loader, arguments, part, profiles, *keys):
     if workers is None and profiles == "true":
         notes.append("which code loads samples is not known: the loader is no DataLoader of PyTorch whose workers are forked")
     harness.say({**layout.describe(), "notes": notes, "workers": -1 if workers is None else workers,
-                 "steps": batches.steps_per_epoch(), "queue": batches.times.queued > 0, "pin": batches.times.pinned > 0})
+                 "steps": batches.steps_per_epoch(), "queue": batches.times.queued > 0, "pin": batches.times.pinned > 0,
+                 "settings": settings_of(batches.loader)})
     slots = harness.take_number()
     pool, other_arrays = Pool(layout, slots), Others()
     harness.say({"stride": pool.stride, "slots": slots}, [pool.fd])
@@ -715,7 +745,7 @@ def feed(harness, loader, arguments, part, profiles, *keys):
         other_bytes = other_arrays.put(others)
         if clock() - profiled > PROFILE_PERIOD and batches.times.profile is not None:
             profiled = clock()
-            harness.say({"profile": batches.times.profile_of()})
+            harness.say(batches.times.profile_of())
         harness.socket.send(BATCH.pack(slot, pixels.shape[0], FIRST_OF_EPOCH if begins else 0, 0, other_bytes, got, clock() - begin,
                                        room, got_cpu, *batches.times.since_last()))
         pixels = labels = others = batch = None  # its memory may be the loader's next batch

@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMostNotes = 8;
+constexpr std::size_t kMostNotes = 8, kMostSettingName = 64;
 constexpr std::int32_t kMostImages = 65536, kMostSide = 16384;
 constexpr std::int32_t kMostWorkers = 65536;
 constexpr std::uint32_t kFirstOfEpoch = 1;
@@ -26,9 +26,9 @@ constexpr std::pair<std::string_view, DType> kPixels[] = {{"uint8", DType::u8},
 struct BatchPacket {
   std::uint32_t slot, images, flags, reserved;
   std::int64_t other_bytes, get_ns, convert_ns, room_ns, get_cpu_ns;
-  std::int64_t load_ns, load_cpu_ns, collate_ns, queue_ns, pin_ns;
+  std::int64_t load_ns, load_cpu_ns, load_core_ns, load_read_bytes, collate_ns, queue_ns, pin_ns;
 };
-static_assert(sizeof(BatchPacket) == 96);
+static_assert(sizeof(BatchPacket) == 112);
 
 /// The string of that name; empty: none.
 std::string word(const json& value, const char* name) {
@@ -66,6 +66,25 @@ std::int64_t integer(const json& value, const char* name, std::int64_t least, st
   return found->get<std::int64_t>();
 }
 
+/// Names have no control characters.
+CodeTimes times_in(const json& packet, const char* part) {
+  constexpr std::size_t kMostNames = 256, kMostLength = 512;
+  CodeTimes times;
+  const auto sent_times = packet.find(part);
+  if (sent_times == packet.end() || !sent_times->is_object()) {
+    throw DataError("the loader's process sent no profile");
+  }
+  for (const auto& [sent, ns] : sent_times->items()) {
+    std::string name = sent;
+    if (!ns.is_number_integer() || name.size() > kMostLength || times.size() == kMostNames)
+      continue;
+    std::ranges::replace_if(
+        name, [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
+    times[name] = duration(ns.get<std::int64_t>());
+  }
+  return times;
+}
+
 }  // namespace
 
 std::size_t LoaderBatches::bytes() const noexcept {
@@ -98,6 +117,15 @@ LoaderBatches parse_batches(std::string_view packet) {
   batches.steps_per_epoch = integer(hello, "steps", 0, std::int64_t{1} << 40);
   batches.times_queue = flag(hello, "queue");
   batches.pins = flag(hello, "pin");
+  if (const auto settings = hello.find("settings");
+      settings != hello.end() && settings->is_object()) {
+    for (const auto& [name, value] : settings->items()) {
+      if (value.is_number() && name.size() <= kMostSettingName &&
+          batches.settings.size() < kMostNotes) {
+        batches.settings[name] = value;
+      }
+    }
+  }
   if (const auto notes = hello.find("notes"); notes != hello.end() && notes->is_array()) {
     for (const json& note : *notes) {
       if (note.is_string() && batches.notes.size() < kMostNotes) batches.notes.push_back(note);
@@ -115,22 +143,10 @@ std::size_t parse_memory(std::string_view packet, const LoaderBatches& batches) 
   return stride;
 }
 
-std::optional<CodeTimes> parse_profile(std::string_view packet) {
-  constexpr std::string_view kBegin = "{\"profile\"";
-  constexpr std::size_t kMostNames = 256, kMostLength = 512;
-  if (!packet.starts_with(kBegin)) return std::nullopt;
-  CodeTimes times;
-  const json profile = parse(packet).at("profile");
-  if (!profile.is_object()) throw DataError("the loader's process sent no profile");
-  for (const auto& [sent, ns] : profile.items()) {
-    std::string name = sent;
-    if (!ns.is_number_integer() || name.size() > kMostLength || times.size() == kMostNames)
-      continue;
-    std::ranges::replace_if(
-        name, [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
-    times[name] = duration(ns.get<std::int64_t>());
-  }
-  return times;
+std::optional<LoadProfile> parse_profile(std::string_view packet) {
+  if (!packet.starts_with("{\"profile\"")) return std::nullopt;
+  const json sent = parse(packet);
+  return LoadProfile{.code = times_in(sent, "profile"), .states = times_in(sent, "states")};
 }
 
 LoaderBatch parse_batch(std::string_view packet, const LoaderBatches& batches,
@@ -153,6 +169,8 @@ LoaderBatch parse_batch(std::string_view packet, const LoaderBatches& batches,
   batch.getting_cpu = duration(sent.get_cpu_ns);
   batch.loading = duration(sent.load_ns);
   batch.loading_cpu = duration(sent.load_cpu_ns);
+  batch.loading_core = duration(sent.load_core_ns);
+  batch.loading_bytes = std::clamp<std::int64_t>(sent.load_read_bytes, 0, std::int64_t{1} << 40);
   batch.collating = duration(sent.collate_ns);
   batch.queued = duration(sent.queue_ns);
   batch.pinning = duration(sent.pin_ns);

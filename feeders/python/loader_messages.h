@@ -28,10 +28,11 @@ struct LoaderBatches {
   std::optional<std::int32_t> workers;
   /// The times from workers to the loader's process are known; that process pins batches.
   bool times_queue = false, pins = false;
-  std::int64_t steps_per_epoch = 0;  ///< 0: not known
-  std::string python;                ///< the interpreter's version
-  Nanoseconds first_batch{};         ///< from the start of the interpreter to the first batch
-  std::vector<std::string> notes;    ///< what is remarkable about the loader's settings
+  std::int64_t steps_per_epoch = 0;        ///< 0: not known
+  std::string python;                      ///< the interpreter's version
+  Nanoseconds first_batch{};               ///< from the start of the interpreter to the first batch
+  std::map<std::string, double> settings;  ///< of a DataLoader: num_workers, prefetch_factor, ...
+  std::vector<std::string> notes;          ///< what is remarkable about the loader's settings
 
   std::size_t bytes() const noexcept;
 };
@@ -47,14 +48,21 @@ struct LoaderBatch {
   Nanoseconds converting{};      ///< checks, and the copy into the slot
   Nanoseconds waiting{};         ///< for a free slot
   // Since the batch before, of all workers and of the batches that came from them, if known:
-  Nanoseconds loading{}, loading_cpu{};  ///< samples
-  Nanoseconds collating{};               ///< batches of samples
-  Nanoseconds queued{};                  ///< from the worker to the loader's process
-  Nanoseconds pinning{};                 ///< in that process
+  Nanoseconds loading{};         ///< samples
+  Nanoseconds loading_cpu{};     ///< of it, processor time of all threads
+  Nanoseconds loading_core{};    ///< of it, waiting for a processor
+  std::int64_t loading_bytes{};  ///< that storage had to read for it
+  Nanoseconds collating{};       ///< batches of samples
+  Nanoseconds queued{};          ///< from the worker to the loader's process
+  Nanoseconds pinning{};         ///< in that process
 };
 
-/// What the code that loads samples has taken since the start, by its name.
+/// Where the time for samples went since the start.
 using CodeTimes = std::map<std::string, Nanoseconds>;
+struct LoadProfile {
+  CodeTimes code;    ///< by the name of the code
+  CodeTimes states;  ///< by what the workers did: "computing", or what they waited for
+};
 
 // All throw DataError, ConfigError if the loader cannot be used, and what the packet says if it is
 // an error of the loader: DataError with a traceback, else ConfigError.
@@ -68,7 +76,7 @@ LoaderBatches parse_batches(std::string_view packet);
 std::size_t parse_memory(std::string_view packet, const LoaderBatches& batches);
 /// A later packet that has no batch; empty: it has one, or an error. Names have no control
 /// characters.
-std::optional<CodeTimes> parse_profile(std::string_view packet);
+std::optional<LoadProfile> parse_profile(std::string_view packet);
 /// Every other packet. The batch is in slot `asked`.
 LoaderBatch parse_batch(std::string_view packet, const LoaderBatches& batches,
                         std::optional<std::uint32_t> asked);

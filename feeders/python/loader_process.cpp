@@ -118,7 +118,7 @@ std::span<const std::byte> LoaderProcess::slot(std::uint32_t slot) const {
 std::optional<LoaderBatch> LoaderProcess::next() {
   const std::optional<Packet> packet = receive();
   if (!packet) return std::nullopt;
-  if (std::optional<CodeTimes> profile = parse_profile(packet->bytes)) {
+  if (std::optional<LoadProfile> profile = parse_profile(packet->bytes)) {
     profile_ = std::move(*profile);
     return std::nullopt;
   }

@@ -62,7 +62,7 @@ class LoaderProcess {
   /// if the loader failed, or how its process ended.
   std::optional<LoaderBatch> next();
   /// The newest profile, if the command asks for one.
-  const CodeTimes& profile() const noexcept { return profile_; }
+  const LoadProfile& profile() const noexcept { return profile_; }
   /// Asks for the loader's next batch, in this slot. The loader makes no batch that is not
   /// asked for, except for its first one, and may write to no other slot.
   void ask(std::uint32_t slot);
@@ -86,7 +86,7 @@ class LoaderProcess {
   std::unique_ptr<remote::ProducerProcess> process_;
   EventFd stopped_;
   LoaderBatches batches_;
-  CodeTimes profile_;
+  LoadProfile profile_;
   std::shared_ptr<const net::MappedPool> pool_;
   std::size_t stride_ = 0;
   std::optional<std::uint32_t> asked_;  // the slot that the loader may write to

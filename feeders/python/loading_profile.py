@@ -16,6 +16,13 @@ import types
 
 FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial)
 FUNCTION_NAMES = ("loader", "transform", "target_transform", "function", "transform_fn")  # attributes that hold a data set's code
+# What a thread is in, by the numbers of system calls that block; on other machines only whether it is in one is known.
+CALLS = {"x86_64": {"waiting for a lock": (72, 73, 65, 220, 202, 449), "sleeping": (35, 230),
+                    "reading files": (0, 2, 4, 5, 6, 17, 19, 257, 262, 295, 332),
+                    "waiting for the network": (7, 23, 42, 45, 47, 232, 270, 271, 281)},
+         "aarch64": {"waiting for a lock": (25, 32, 98, 192, 193, 449), "sleeping": (101, 115),
+                     "reading files": (56, 63, 65, 67, 69, 291), "waiting for the network": (22, 72, 73, 203, 207, 212)}}
+KINDS = {number: kind for kind, numbers in CALLS.get(os.uname().machine, {}).items() for number in numbers}
 LIBRARIES = tuple({os.path.realpath(sysconfig.get_paths()[name]) for name in ("stdlib", "platstdlib", "purelib", "platlib")} |
                   {"<frozen"})
 
@@ -48,9 +55,9 @@ class LoadingProfile:
         """Before samples are loaded. `row` is this process's."""
         if self.pid != os.getpid():
             self.pid, self.row = os.getpid(), row
-            self.exact, self.sampled, self.total, self.published = {}, {}, 0, 0
+            self.exact, self.sampled, self.states, self.total, self.published = {}, {}, {}, 0, 0
             self.open = []  # time of the calls inside each open call, innermost last
-            self.thread = threading.get_ident()
+            self.thread, self.native = threading.get_ident(), threading.get_native_id()
             self.loading = False
             self.wrap(dataset)
             threading.Thread(target=self.sample, daemon=True).start()
@@ -65,7 +72,7 @@ class LoadingProfile:
             self.publish()
 
     def publish(self):
-        text = json.dumps([self.total, self.largest(self.exact), self.largest(self.sampled)]).encode()
+        text = json.dumps([self.total, self.largest(self.exact), self.largest(self.sampled), self.states]).encode()
         if len(text) + 4 <= self.ROW:
             begin = self.row * self.ROW
             self.table[begin:begin + 4] = struct.pack("<I", 0)  # not while it changes
@@ -79,12 +86,33 @@ class LoadingProfile:
     def sample(self):
         while True:
             time.sleep(self.PERIOD)
+            state = self.state() if self.loading else None
+            if state and self.loading:
+                self.states[state] = self.states.get(state, 0) + 1
             if not self.loading or self.open:
                 continue
             frame = sys._current_frames().get(self.thread)
             name = self.place(frame) if frame and self.loading and not self.open else None
             if name:
                 self.sampled[name] = self.sampled.get(name, 0) + 1
+
+    def state(self):
+        """What the thread that loads samples does: "computing", or what it waits for. None: the kernel does not say."""
+        try:
+            with open(f"/proc/self/task/{self.native}/syscall", encoding="ascii") as file:
+                call, first, *_ = file.read().split() + [""]
+            if call == "running":
+                return "computing"
+            with open(f"/proc/self/task/{self.native}/stat", encoding="ascii", errors="replace") as file:
+                waits_for_storage = file.read().rpartition(")")[2].split()[0] == "D"
+            return "waiting for storage" if waits_for_storage else self.kind(int(call), first)
+        except (OSError, ValueError, IndexError):
+            return None
+
+    @staticmethod
+    def kind(call, first):
+        selects_nothing = first == "0x0" and os.uname().machine == "x86_64" and call in (23, 270)  # how Python before 3.11 sleeps
+        return "sleeping" if selects_nothing else KINDS.get(call, "other system calls")
 
     @staticmethod
     def place(frame):
@@ -180,13 +208,13 @@ class LoadingProfile:
     # ---- in the process that asks for batches
 
     def times(self, rows):
-        """ns by name, of all processes since their start."""
-        sums = {}
+        """ns of all processes since their start: by the name of the code, and by what they did."""
+        sums, doing = {}, {}
         for row in range(rows):
             begin = row * self.ROW
             (size,) = struct.unpack_from("<I", self.table, begin)
             try:
-                total, exact, sampled = json.loads(self.table[begin + 4:begin + 4 + size])
+                total, exact, sampled, states = json.loads(self.table[begin + 4:begin + 4 + size])
             except ValueError:  # none, or it is changing
                 continue
             rest, samples = max(0, total - sum(exact.values())), sum(sampled.values())
@@ -194,4 +222,6 @@ class LoadingProfile:
                 exact[name] = exact.get(name, 0) + rest * count // samples
             for name, wall in exact.items():
                 sums[name] = sums.get(name, 0) + wall
-        return sums
+            for name, count in states.items():
+                doing[name] = doing.get(name, 0) + total * count // sum(states.values())
+        return {"profile": sums, "states": doing}

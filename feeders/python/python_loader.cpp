@@ -191,7 +191,7 @@ class PythonLoader final : public Feeder {
                       : nullptr),
         pinning_(process_.batches().pins ? &probe_.stage({"pin", "pin thread", 1, StageRole::pins})
                                          : nullptr),
-        getting_(probe_.stage({"get next", "loader", 1, StageRole::asks})),
+        getting_(probe_.stage({"next(loader)", "loader", 1, StageRole::asks})),
         converting_(probe_.stage({"convert", "loader"})) {
     check();
     process_.share(static_cast<std::size_t>(context.slots),
@@ -249,6 +249,7 @@ class PythonLoader final : public Feeder {
                 "; its first batch came after " + decimals(first_s) + " s, imports included");
     for (const std::string& note : batches.notes) probe_.note(note);
     probe_.fact("loader_first_batch_s", first_s);
+    for (const auto& [name, value] : batches.settings) probe_.fact("loader_" + name, value);
     if (batches.steps_per_epoch > 0) {
       probe_.fact("loader_steps_per_epoch", static_cast<double>(batches.steps_per_epoch));
     }
@@ -265,7 +266,7 @@ class PythonLoader final : public Feeder {
         if (batch->begins_epoch) epochs_.add();
         if (batch->images < spec_.images) partial_.add();
         account(*batch);
-        if (process_.profile().empty()) return batch;
+        if (process_.profile().code.empty()) return batch;
         count_code();
         return batch;
       }
@@ -327,6 +328,8 @@ class PythonLoader final : public Feeder {
       count(*collating_, batch.collating);
       loading_time_ += batch.loading;
       loading_cpu_ += batch.loading_cpu;
+      loading_core_ += batch.loading_core;
+      loading_bytes_ += batch.loading_bytes;
       if (workers() > 0) {  // the rest of `next` is a wait for them
         getting = std::min(batch.getting, batch.getting_cpu);
         if (getting_.on && getting < batch.getting) getting_.wait_in.add(batch.getting - getting);
@@ -339,20 +342,30 @@ class PythonLoader final : public Feeder {
     if (converting_.on && batch.waiting > Nanoseconds{}) converting_.wait_out.add(batch.waiting);
   }
 
-  /// Counts the time of each piece of code since the last profile.
+  /// Counts what the profile says about the time since the last one.
   void count_code() {
-    for (const auto& [name, time] : process_.profile()) {
-      Nanoseconds& before = code_times_[name];
-      if (time > before) probe_.counter(std::string(kLoadTime) + name).add((time - before).count());
-      before = time;
-    }
+    const auto count = [&](std::string_view what, const CodeTimes& times, CodeTimes& last) {
+      for (const auto& [name, time] : times) {
+        Nanoseconds& before = last[name];
+        if (time > before) probe_.counter(std::string(what) + name).add((time - before).count());
+        before = std::max(before, time);
+      }
+    };
+    count(kLoadTime, process_.profile().code, counted_.code);
+    count(kLoadState, process_.profile().states, counted_.states);
   }
 
-  /// Says what is remarkable about the processor time that samples took.
+  /// States where the time for samples went, and says what is remarkable about it.
   void note_processors() {
     constexpr double kSeveral = 1.25, kMostlyWaiting = 0.5;
     if (loading_time_ <= Nanoseconds{}) return;
-    const double used = std::chrono::duration<double>(loading_cpu_) / loading_time_;
+    const auto share = [&](Nanoseconds part) {
+      return to_seconds(part) / to_seconds(loading_time_);
+    };
+    const double used = share(loading_cpu_), core = share(loading_core_);
+    probe_.fact("samples_processors", used);
+    probe_.fact("samples_core_wait_percent", 100 * core);
+    probe_.fact("samples_read_bytes", static_cast<double>(loading_bytes_));
     const std::string where =
         workers() > 0 ? "in each of " + std::to_string(workers()) + " workers" : "";
     if (used > kSeveral) {
@@ -361,7 +374,8 @@ class PythonLoader final : public Feeder {
                   "OMP_NUM_THREADS=1 and cv2.setNumThreads(0)");
     } else if (used < kMostlyWaiting) {
       probe_.note("loading samples " + where + " computes for " + decimals(100 * used) +
-                  " % of its time; the rest is a wait for storage, a lock or a free processor");
+                  " % of its time, and waits for a free processor for " + decimals(100 * core) +
+                  " %; the rest is a wait for storage, a lock, a sleep or the network");
     }
   }
 
@@ -371,7 +385,7 @@ class PythonLoader final : public Feeder {
     constexpr double kLeastPercent = 3;
     Nanoseconds all{};
     std::vector<std::pair<Nanoseconds, std::string_view>> largest;
-    for (const auto& [name, time] : code_times_) {
+    for (const auto& [name, time] : counted_.code) {
       all += time;
       largest.emplace_back(time, name);
     }
@@ -419,8 +433,9 @@ class PythonLoader final : public Feeder {
   LoaderProcess& process_ = *loader_;
   StageCounters *loading_, *collating_, *queueing_, *pinning_;  // null: their times are not known
   StageCounters &getting_, &converting_;
-  Nanoseconds loading_time_{}, loading_cpu_{};  // in the whole run
-  CodeTimes code_times_;                        // of the last profile
+  Nanoseconds loading_time_{}, loading_cpu_{}, loading_core_{};  // in the whole run
+  std::int64_t loading_bytes_ = 0;
+  LoadProfile counted_;  // of the last profile
   std::shared_ptr<LoaderMemory> memory_;
   std::unique_ptr<MemoryPin> pin_;  // null: the device cannot read the shared memory
 };

@@ -23,7 +23,7 @@ class Pushed:
     def __str__(self):
         total = max(self.get_s + self.convert_s + self.room_s, 1e-9)
         shares = ", ".join(f"{100 * seconds / total:.0f} % {what}" for what, seconds in (
-            ("get next", self.get_s), ("convert", self.convert_s), ("wait for room", self.room_s)))
+            ("next(loader)", self.get_s), ("convert", self.convert_s), ("wait for room", self.room_s)))
         left_out = f"; {self.partial} smaller batches were left out" if self.partial else ""
         lost = f"; {self.undelivered} batches did not arrive" if self.undelivered else ""
         return f"pushed {self.batches} batches, {self.images} images, in {total:.2f} s: {shares}{left_out}{lost}"

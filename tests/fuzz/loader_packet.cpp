@@ -53,7 +53,8 @@ std::size_t loader_packet(std::span<const std::byte> input) try {
       ensure(!packet.starts_with("{\""), "a message taken for a batch");
       return 1;
     case '4':
-      for (const auto& [name, time] : python::parse_profile(packet).value_or(python::CodeTimes{})) {
+      for (const auto& [name, time] :
+           python::parse_profile(packet).value_or(python::LoadProfile{}).code) {
         ensure(name.find('\x1b') == name.npos, "a control character in a name");
         ensure(time >= Nanoseconds{} && time < kLongest, "an impossible time");
       }

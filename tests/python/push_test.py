@@ -116,7 +116,7 @@ class PushTest(unittest.TestCase):
         self.check(arrays, expected)
         self.assertEqual([header[6] for header in headers], list(range(5)))
         self.assertEqual((done.batches, done.images, done.partial, done.undelivered), (5, 10, 0, 0))
-        self.assertRegex(str(done), r"^pushed 5 batches, 10 images, in \d+\.\d\d s: \d+ % get next, \d+ % convert, "
+        self.assertRegex(str(done), r"^pushed 5 batches, 10 images, in \d+\.\d\d s: \d+ % next\(loader\), \d+ % convert, "
                                     r"\d+ % wait for room$")
 
     def test_containers_and_arrays_of_all_kinds(self):

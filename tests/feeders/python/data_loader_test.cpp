@@ -141,6 +141,8 @@ def crop(item):
 def transformed(num_workers):
     return DataLoader(num_workers, False, Transformed())
 
+data.DataLoader = DataLoader
+
 def make_loader(num_workers, pin_memory=False):
     return DataLoader(num_workers, pin_memory, Samples())
 
@@ -171,7 +173,7 @@ TEST_F(DataLoader, TheWorkersOfADataLoaderAreStages) {
       const std::string_view runs_it = workers == 0 ? "loader" : "loader workers";
       const StageCounters &load = probe.stage({"load", runs_it, 0}),
                           &collate = probe.stage({"collate", runs_it, 0}),
-                          &next = probe.stage({"get next", "loader", 0});
+                          &next = probe.stage({"next(loader)", "loader", 0});
       // A generator does not say how many workers it has; more than one may have begun.
       EXPECT_GE(load.stage.threads, function[0] == 'm' ? std::max(workers, 1) : 1);
       EXPECT_LE(load.stage.threads, std::max(workers, 1));
@@ -245,6 +247,24 @@ TEST_F(DataLoader, AProfileHasTheTimeOfTransformsAndOfLinesOfCode) {
   }));
 }
 
+/// Samples sleep: no processor is used, and the profile names the sleep.
+TEST_F(DataLoader, SettingsAndWhatSamplesWaitForAreFacts) {
+  const std::unique_ptr<Probe> told =
+      probe_of("python:profile=true,loader='" + path_ + ":make_loader',args='num_workers=2'", 150);
+  const std::map<std::string, double> facts = told->facts();
+  EXPECT_EQ(facts.at("loader_num_workers"), 2);
+  EXPECT_EQ(facts.at("loader_prefetch_factor"), 2);
+  EXPECT_LT(facts.at("samples_processors"), 0.5);
+  EXPECT_GE(facts.at("samples_core_wait_percent"), 0);
+  std::int64_t sleeping = 0, all = 0;
+  for (const auto& [name, ns] : told->values()) {
+    if (name.starts_with(kLoadState)) all += ns;
+    if (name == std::string(kLoadState) + "sleeping") sleeping = ns;
+  }
+  if (all == 0) GTEST_SKIP() << "this kernel does not show in which system call a thread is";
+  EXPECT_GT(2 * sleeping, all);
+}
+
 TEST_F(DataLoader, PartsOfALoaderRunAlone) {
   constexpr std::int64_t kBatches = 40, kMs = 1'000'000;
   const std::string loader = "python:loader='" + path_ + ":make_loader',args='num_workers=0',part=";
@@ -255,7 +275,7 @@ TEST_F(DataLoader, PartsOfALoaderRunAlone) {
   EXPECT_LT(wall_ns("collate", "load"), kBatches * 2 * kMs) << "samples are loaded once";
   EXPECT_GE(wall_ns("samples", "load"), (kBatches - 1) * 4 * kMs);
   EXPECT_LT(wall_ns("samples", "collate"), kBatches * kMs / 2);
-  EXPECT_LT(wall_ns("handover", "get next"), kBatches * kMs) << "the loader does not run";
+  EXPECT_LT(wall_ns("handover", "next(loader)"), kBatches * kMs) << "the loader does not run";
   EXPECT_EQ(firsts(take(text("counting", "part=handover"), 3)), (std::vector{0, 1, 0, 1, 0, 1}));
   EXPECT_TRUE(says(thrown_by<ConfigError>([&] { make(text("counting", "part=collate")); }),
                    "is no DataLoader of PyTorch"));

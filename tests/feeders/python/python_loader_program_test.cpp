@@ -33,7 +33,7 @@ TEST(PythonLoaderProgram, EveryPythonFeederFeedsARun) {
         result_of({"--fake-location=" + name, "--batch-size=8", "--image-size=32"});
     EXPECT_EQ(result.at("step_ms").size(), 20U);
     EXPECT_GE(result.at("counters").at("images_received"), 20 * 8);
-    EXPECT_EQ(result.at("stages")[0].at("name"), "get next");
+    EXPECT_EQ(result.at("stages")[0].at("name"), "next(loader)");
     EXPECT_EQ(result.at("facts").at("child_processes"), 1);
     EXPECT_FALSE(result.at("facts").contains("worker_memory_bytes"));
   }
