@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kTitle = "The pipeline, and what each stage could do";
 constexpr double kArrow = 72, kBox = 58, kLeastBox = 84, kMostBox = 150, kTop = 22, kHead = 9;
-constexpr std::string_view kNarrowPlace = "narrow place";
+constexpr std::string_view kBottleneck = "bottleneck";
 
 bool is_known(const PipelineStage& stage) {
   return std::isfinite(stage.img_per_s) && stage.img_per_s > 0;
@@ -66,7 +66,7 @@ std::string draw_across(const std::vector<PipelineStage>& stages, double demand,
   for (const PipelineStage& stage : stages) {
     draw_box(svg, stage, {x + 1, kTop, width - 2, kBox});
     if (stage.narrow) {
-      svg.text({x + width / 2, kTop - 7}, kNarrowPlace, "strong demand-text", Anchor::middle);
+      svg.text({x + width / 2, kTop - 7}, kBottleneck, "strong demand-text", Anchor::middle);
     }
     const double from = x + width + 4, to = x + width + arrow - 4, half = half_of(stage, demand);
     const double neck = to - kHead;
@@ -92,7 +92,7 @@ std::string draw_down(const std::vector<PipelineStage>& stages, double demand,
   for (const PipelineStage& stage : stages) {
     draw_box(svg, stage, {1, y, width - 2, kBox});
     if (stage.narrow) {
-      svg.text({width + 10, y + kBox / 2 + 4}, kNarrowPlace, "strong demand-text");
+      svg.text({width + 10, y + kBox / 2 + 4}, kBottleneck, "strong demand-text");
     }
     const double from = y + kBox + 3, to = from + kDown - 6, half = half_of(stage, demand);
     const double neck = to - kHead;
@@ -118,7 +118,7 @@ std::string pipeline_figure(const std::vector<PipelineStage>& stages, double dem
   std::string description;
   for (const PipelineStage& stage : stages) {
     description += fmt::format("{}: {} img/s{}. ", stage.name, rate_of(stage),
-                               stage.narrow ? ", the narrow place" : "");
+                               stage.narrow ? ", the bottleneck" : "");
   }
   Svg svg(size, std::string(kTitle), description);
   const auto count = static_cast<double>(stages.size());

@@ -185,9 +185,9 @@ TEST(Pipeline, HasEachStagesRateOnItsArrowAndMarksTheNarrowPlaceOnce) {
     const std::string figure = report::pipeline_figure(make_pipeline(), 3571, size);
     for (const char* part : {"60,952", "2,105", "53,333", "3,571", "2 decode threads", "busy 96 %"})
       EXPECT_TRUE(says(figure, part)) << part;
-    const std::size_t mark = figure.find(">narrow place<");
+    const std::size_t mark = figure.find(">bottleneck<");
     ASSERT_NE(mark, std::string::npos);
-    EXPECT_EQ(figure.find(">narrow place<", mark + 1), std::string::npos);
+    EXPECT_EQ(figure.find(">bottleneck<", mark + 1), std::string::npos);
   }
 }
 

@@ -126,7 +126,7 @@ TEST(SweepPage, SaysTheAnswerFirstThenOneSentenceForEachRow) {
              "img/s (57 %) with queue.",
              "nothing measurable",
              "The pipeline, and what each stage could do",
-             "narrow place",
+             "bottleneck",
              "<h2>Supply against demand",
              "<h2>Each feeder",
              "queue loses 43.5 % (",
@@ -218,7 +218,7 @@ TEST(IsolationPage, SaysTheVerdictFirstThenWhatHelpsThenWhy) {
   EXPECT_TRUE(
       in_order(page_of(isolation), {"The queue feeder costs 43 %",
                                     "JPEG decoding is the bottleneck",
-                                    "narrow place",
+                                    "bottleneck",
                                     "3,571 img/s",
                                     "within 1 % of the ceiling",
                                     "The supply curve was measured to 2 threads",
