@@ -47,6 +47,18 @@ CostSplit split_of(const Blocks& blocks) {
   return split;
 }
 
+/// Was much of the time of each block seen to pass in waits for batches? That is no noise between
+/// two runs, and needs no further block.
+bool has_waited(std::span<const BlockPair> blocks) {
+  constexpr double kMuch = 0.25, kMostly = 0.8;
+  return std::ranges::all_of(blocks, [&](const BlockPair& block) {
+    const auto waits = [](const SteadyRun& run) { return run.starved_ms + run.copy_exposed_ms; };
+    const double longer_ms = block.coupled.kept_up_ms - block.ceiling.kept_up_ms;
+    return longer_ms > kMuch * block.coupled.kept_up_ms &&
+           waits(block.coupled) - waits(block.ceiling) > kMostly * longer_ms;
+  });
+}
+
 Spread spread_of(const statistics::Estimate& estimate) {
   return {estimate.value, estimate.low, estimate.high};
 }
@@ -104,6 +116,11 @@ std::optional<InputCostFinding> find_cost(std::span<const BlockPair> blocks, dou
                               ratio.samples};
   }
   cost.split = split_of(figures);
+  if (cost.verdict == statistics::Verdict::undecided && targets.most_hidden == 0 &&
+      has_waited(blocks)) {
+    cost.verdict = statistics::Verdict::slower;
+    cost.more_rounds = 0;
+  }
   return cost;
 }
 

@@ -47,7 +47,8 @@ std::vector<BlockPair> pair_blocks(const Row& ceiling, const Row& coupled);
 /// Returns the kept-up times per step (kept_up_ms): a of the ceiling, b with the feeder.
 std::vector<statistics::Pair> step_pairs(std::span<const BlockPair> blocks);
 
-/// Returns none if there are no blocks.
+/// Returns none if there are no blocks. Few blocks suffice for a verdict if more than a quarter of
+/// the time of each was seen to pass in waits for batches.
 ///
 /// With the mean over blocks, all in ms per step:
 ///   starvation = mean(starved) - mean(starved of the ceiling); transfer likewise of exposed copies

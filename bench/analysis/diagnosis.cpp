@@ -274,7 +274,7 @@ Diagnosis diagnose(const DiagnosisInput& input) {
   double cpu_s = 0;
   for (const StageUse& stage : work.stages) {
     diagnosis.stages.push_back(finding_of(stage, work));
-    cpu_s += stage.cpu_s;
+    cpu_s += stage.cpu_s > 0 ? stage.cpu_s : stage.wall_s;  // not known of other processes
   }
   add_busy(work, input.crowded, diagnosis.stages);
   if (cpu_s > 0) diagnosis.instrumentation_percent = 100 * work.instrumentation_s / cpu_s;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/record/sweep_result.h"
@@ -27,6 +28,8 @@ struct CodeShare {
 
 struct CodeProfile {
   std::vector<CodeShare> shares;  ///< of the time for samples, largest first
+  /// Of the same time: "computing", "waiting for a lock", ..., largest first. Empty: not known.
+  std::vector<CodeShare> states;
   /// By how much the profile lowers the rate.
   statistics::Estimate cost_percent;
 };
@@ -38,7 +41,11 @@ std::optional<RunConfig> profiled_config(RunConfig config);
 std::optional<CodeProfile> find_code_profile(const SweepResult& sweep, const ProfileRows& rows,
                                              const statistics::CostTargets& targets);
 
-/// "Of the time for samples, 44 % is spent in ColorJitter, 33 % in default_loader and ..."
+/// Of the time for samples, in per cent; 0 if it is not known.
+double state_percent(const CodeProfile& profile, std::string_view state);
+
+/// "Of the time for samples, 44 % is spent in ColorJitter and 33 % in default_loader; that is 97 %
+/// computing (from separate runs ...)."
 std::string sentence_of(const CodeProfile& profile);
 
 }  // namespace penstock::isolate

@@ -131,6 +131,11 @@ PilotTime pilot_time(const RunResult& result, double wall_s) {
   return time;
 }
 
+double blocks_that_fit(std::span<const PlannedRun> runs, std::span<const PilotTime> times,
+                       double seconds) {
+  return kUsedShare * seconds / block_s(times, steps_for(runs, times, kLeastSteps));
+}
+
 std::int64_t reserve_steps(const RunConfig& config) {
   const std::int64_t batches =
       config.prefetch + std::int64_t{config.device_slots} * config.num_gpus;

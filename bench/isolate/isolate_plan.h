@@ -35,9 +35,8 @@ struct IsolatePlan {
   std::string command;                    ///< printed in reports
 };
 
-/// What a row of the sweep is measured for.
-/// `waiting`: the feeder
-/// is a loader, in a loop that waits for each step.
+/// What a row of the sweep is measured for. `waiting`: the feeder is a loader, in a loop that waits
+/// for each step.
 enum class Rung : unsigned char { ceiling, coupled, supply, waiting, step };
 
 /// One run of a block; it becomes one row of the sweep.
@@ -77,6 +76,10 @@ PilotTime pilot_time(const RunResult& result, double wall_s);
 /// Runs without a trainer end sooner.
 std::vector<std::int64_t> plan_steps(std::span<const PlannedRun> runs,
                                      std::span<const PilotTime> times, double seconds);
+
+/// How many blocks with the shortest windows would fit into `seconds`.
+double blocks_that_fit(std::span<const PlannedRun> runs, std::span<const PilotTime> times,
+                       double seconds);
 
 /// Batches per device that may lie ready inside the run, in steps.
 std::int64_t reserve_steps(const RunConfig& config);

@@ -20,6 +20,7 @@ class IsolateProgress final : public IsolateListener {
       : folder_(folder), line_(stderr, single_line), shows_runs_(single_line || lines) {}
 
   void phase_begins(std::string_view phase, double budget_s) override;
+  void budget_is_short(const std::string& sentence) override { line_.print(sentence); }
   void run_begins(const SweepMoment& moment) override;
   void run_ended(const SweepMoment& moment, const RunResult& result) override;
   void results_changed(const SweepResult& sweep) override;

@@ -16,6 +16,7 @@
 #include "bench/isolate/delivery.h"
 #include "bench/isolate/isolate_plan.h"
 #include "bench/isolate/ladder.h"
+#include "bench/isolate/loader_waits.h"
 #include "bench/isolate/noise.h"
 #include "bench/isolate/predictions.h"
 #include "bench/record/epoch_edges.h"
@@ -64,6 +65,7 @@ struct Isolation {
   std::vector<RungFinding> ladder;          ///< empty unless it was measured
   std::optional<DeliveryFinding> delivery;  ///< of a feeder that receives from other processes
   analysis::Diagnosis diagnosis;
+  LoaderWaits waits;                ///< for a loader of the user's
   std::optional<CodeProfile> code;  ///< none unless it was profiled
   Predictions predictions;
   std::optional<VariationFinding> variation;  ///< none unless settings were measured

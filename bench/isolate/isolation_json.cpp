@@ -167,6 +167,13 @@ Json to_json(const EpochEdges& epochs) {
               {"first_batch_s", epochs.first_batch_s}};
 }
 
+Json to_json(const LoaderWaits& waits) {
+  return Json{{"cause", to_string(waits.cause)},
+              {"late_percent", waits.late_percent},
+              {"late_ms", waits.late_ms},
+              {"other_ms", waits.other_ms}};
+}
+
 Json to_json(const BlockNoise& noise) {
   return Json{{"block", noise.block},
               {"steal_percent", noise.steal_percent},
@@ -204,7 +211,9 @@ Json to_json(const Isolation& found) {
       {"supply_curve", list_of(found.predictions.supply_curve)},
       {"scaling_law", or_null(found.predictions.law)},
       {"cores_per_device", or_null(found.predictions.cores_per_device)},
+      {"waits", to_json(found.waits)},
       {"code", found.code ? list_of(found.code->shares) : Json(nullptr)},
+      {"code_states", found.code ? list_of(found.code->states) : Json(nullptr)},
       {"profile_cost_percent", found.code ? to_json(found.code->cost_percent) : Json(nullptr)},
       {"depths", list_of(found.predictions.depths)},
       {"settings", found.variation ? list_of(found.variation->settings) : Json(nullptr)},

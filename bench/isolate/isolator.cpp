@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "bench/config/comparable.h"
 #include "bench/isolate/ladder.h"
@@ -210,10 +211,9 @@ void Isolator::add_runs(Phase& phase, std::span<const PlannedRun> runs,
 }
 
 void Isolator::measure_blocks(IsolateListener& listener, const std::stop_token& stop) {
-  const std::vector<PlannedRun> runs = planned_runs(plan_);
-  // Other numbers of threads follow from those of the plan's.
-  const bool waits = runs.size() > 3 && runs[3].rung == Rung::waiting;
-  const std::size_t piloted = waits ? 4 : 3;
+  std::vector<PlannedRun> runs = planned_runs(plan_);
+  bool waits = runs.size() > 3 && runs[3].rung == Rung::waiting;
+  constexpr std::size_t piloted = 3;  // the times of the others follow
   const double budget_s = seconds(plan_.budget);
   measured_.ceiling_row = 0;
   measured_.coupled_row = 1;
@@ -223,11 +223,31 @@ void Isolator::measure_blocks(IsolateListener& listener, const std::stop_token& 
     measured_.stopped_because = stop.stop_requested() ? "it was interrupted" : "a run failed";
     return;
   }
-  for (std::size_t i = piloted; i < runs.size(); ++i) {
+  if (waits) {
+    PilotTime time = first.times[1];
+    time.step_s += first.times[0].step_s;
+    first.times.push_back(time);
+    // Three blocks are worth more than a second kind of loop.
+    if (blocks_that_fit(runs, first.times, first.left_s) < kMinBlocks) {
+      waits = false;
+      runs.pop_back();
+      first.times.pop_back();
+    }
+  }
+  for (std::size_t i = first.times.size(); i < runs.size(); ++i) {
     PilotTime time = first.times[2];
     time.step_s *=
         static_cast<double>(runs[2].config.feeder_threads) / runs[i].config.feeder_threads;
     first.times.push_back(time);
+  }
+  const double blocks = blocks_that_fit(runs, first.times, first.left_s);
+  if (blocks < kMinBlocks) {
+    const double spent_s = budget_s - first.left_s;
+    listener.budget_is_short(
+        fmt::format("--budget {:.0f}s suffices for {:.0f} block{}; three, which show a spread, "
+                    "take about {:.0f}s",
+                    budget_s, std::max(1.0, std::floor(blocks)), blocks < 2 ? "" : "s",
+                    std::ceil(spent_s + kMinBlocks * first.left_s / blocks)));
   }
   Phase phase{.name = "blocks",
               .configs = {},
@@ -265,10 +285,14 @@ bool Isolator::enough(const SweepResult& sweep) {
 /// Finds out which code the time for samples goes to, if that limits the rate.
 void Isolator::profile(IsolateListener& listener, const std::stop_token& stop) {
   if (stop.stop_requested()) return;
-  const analysis::Diagnosis diagnosis = analyse(measured_, plan_).diagnosis;
-  if (!diagnosis.bottleneck || diagnosis.stages[*diagnosis.bottleneck].role != StageRole::loads) {
-    return;
-  }
+  const Isolation so_far = analyse(measured_, plan_);
+  const analysis::StageFinding* const loads =
+      analysis::find_stage(so_far.diagnosis, StageRole::loads);
+  const std::optional<std::size_t> bottleneck = so_far.diagnosis.bottleneck;
+  const bool loads_too_slowly = bottleneck && loads == &so_far.diagnosis.stages[*bottleneck];
+  const bool loads_too_late =
+      so_far.waits.cause != WaitCause::none && so_far.waits.cause != WaitCause::work;
+  if (loads == nullptr || !(loads_too_slowly || loads_too_late)) return;
   const RunConfig plain = measured_.coupled().config;
   const std::optional<RunConfig> profiled = profiled_config(plain);
   if (!profiled) return;

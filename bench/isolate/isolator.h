@@ -24,6 +24,8 @@ class IsolateListener : public SweepListener {
  public:
   /// "pilot", "blocks", "profile", "ladder", "settings", "verification"
   virtual void phase_begins(std::string_view /*phase*/, double /*budget_s*/) {}
+  /// The pilot showed that the budget is too short; a sentence.
+  virtual void budget_is_short(const std::string& /*sentence*/) {}
 };
 
 class Isolator {

@@ -131,7 +131,9 @@ class RecommendationList {
   std::vector<Recommendation> make() {
     const analysis::Diagnosis& diagnosis = found_.diagnosis;
     if (found_.cost->verdict != statistics::Verdict::slower) return {};
-    if (!diagnosis.bottleneck) {
+    if (!subject_of(found_.waits.cause).empty()) {
+      add_timely_batches();
+    } else if (!diagnosis.bottleneck) {
       add_calmer_feeding();
     } else if (is_outside(diagnosis.stages[*diagnosis.bottleneck].role)) {
       add_delivery();
@@ -173,32 +175,83 @@ class RecommendationList {
     find_config_key(key).set(recommendations_.back().config, std::to_string(value));
   }
 
-  /// Suggests as many workers of a DataLoader as the demand takes, but no more than there are
-  /// cores.
+  void add_setting(double rate, const std::string& change, std::int32_t now) {
+    if (!worthwhile(rate)) return;
+    add(rate, fmt::format("{} (now {})", change, now));
+    recommendations_.back().change = change;
+    recommendations_.back().config = settings_of(change, predictor_.config()).back().config;
+  }
+
+  /// For a loader that makes enough batches, but not when they are needed.
+  void add_timely_batches() {
+    const LoaderWaits& waits = found_.waits;
+    const double images = images_per_step(found_.measurement.coupled());
+    const double demand = predictor_.demand();
+    const double supply = found_.supply_img_per_s ? found_.supply_img_per_s->value : demand;
+    switch (waits.cause) {
+      case WaitCause::edges: {
+        const double rate = std::min(demand, 1e3 * images / found_.epochs.steady_ms);
+        if (waits.workers > 0 && waits.persistent == 0) {
+          return add_setting(rate, "persistent_workers=True", 0);
+        }
+        return add(rate,
+                   "a begin of an epoch that costs nothing (look at samplers, shuffling, "
+                   "and what the data set opens)");
+      }
+      case WaitCause::in_turn:
+        if (waits.workers == 0) return add_workers_for(StageRole::loads, 0);
+        return add(std::min(demand, supply),
+                   "batches made in a thread or process of their own, one ahead of the loop");
+      case WaitCause::uneven: {
+        if (waits.prefetch_factor > 0) {
+          const double step_ms = 1e3 * images / demand;
+          const auto hides = static_cast<std::int32_t>(std::ceil(waits.late_ms / step_ms)) + 1;
+          add_setting(std::min(demand, supply),
+                      fmt::format("prefetch_factor={}", std::clamp(2 * hides, 4, 64)),
+                      waits.prefetch_factor);
+        }
+        if (waits.workers > 1 && waits.in_order == 1) {
+          add_setting(std::min(demand, supply), "in_order=False", 1);
+        }
+        return;
+      }
+      case WaitCause::none:
+      case WaitCause::work:
+        return;
+    }
+  }
+
   void add_workers() {
-    const analysis::Diagnosis& diagnosis = found_.diagnosis;
-    const analysis::StageFinding& narrow = diagnosis.stages[*diagnosis.bottleneck];
+    const analysis::StageFinding& narrow = found_.diagnosis.stages[*found_.diagnosis.bottleneck];
     if (!is_shared(narrow)) return;
     // Without workers, the process that asks for batches does this work.
-    const analysis::StageFinding* const asks = analysis::find_stage(diagnosis, StageRole::asks);
+    const auto* const asks = analysis::find_stage(found_.diagnosis, StageRole::asks);
     const bool has_workers = asks == nullptr || asks->workers != narrow.workers;
-    const std::int32_t now = has_workers ? narrow.threads : 0;
+    add_workers_for(narrow.role, has_workers ? narrow.threads : 0);
+  }
+
+  /// Suggests as many workers of a DataLoader as the demand takes, but no more than the cores can
+  /// run, or than may wait at once for what is no lock.
+  void add_workers_for(StageRole role, std::int32_t now) {
+    constexpr double kMostlyWaiting = 50, kLeastComputing = 0.1;
+    if (found_.code && state_percent(*found_.code, "waiting for a lock") > kMostlyWaiting) return;
+    const analysis::StageFinding& narrow = *analysis::find_stage(found_.diagnosis, role);
     double seconds = 0;  // of one worker, for an image
-    for (const analysis::StageFinding& stage : diagnosis.stages) {
+    for (const analysis::StageFinding& stage : found_.diagnosis.stages) {
       if (is_shared(stage) && stage.workers == narrow.workers) {
         seconds += stage.wall_us_per_image / 1e6;
       }
     }
     if (!(seconds > 0)) return;
+    double most = plan_.cores;
+    if (found_.code && !found_.code->states.empty()) {
+      most /= std::max(kLeastComputing, state_percent(*found_.code, "computing") / 100);
+    }
     const double needed = std::ceil(predictor_.demand() * seconds);
-    const auto wanted = static_cast<std::int32_t>(std::min<double>(needed, plan_.cores));
-    if (wanted <= now) return;
-    const std::string change = fmt::format("num_workers={}", wanted);
-    const double rate = std::min(predictor_.demand(), wanted / seconds);
-    if (!worthwhile(rate)) return;
-    add(rate, fmt::format("{} (now {})", change, now));
-    recommendations_.back().change = change;
-    recommendations_.back().config = settings_of(change, predictor_.config()).back().config;
+    const auto workers = static_cast<std::int32_t>(std::min(needed, std::floor(most)));
+    if (workers <= now) return;
+    add_setting(std::min(predictor_.demand(), workers / seconds),
+                fmt::format("num_workers={}", workers), now);
   }
 
   /// Suggests another measured number of threads: the fewest that are about as good as the best.

@@ -10,9 +10,8 @@
 
 #include "bench/config/training_loop.h"
 #include "bench/isolate/delivery.h"
+#include "bench/isolate/loader_waits.h"
 #include "bench/record/report_text.h"
-#include "bench/record/statistics.h"
-#include "bench/statistics/series.h"
 #include "dataflow/entry.h"
 #include "dataflow/options.h"
 #include "trainer/model.h"
@@ -22,6 +21,8 @@ namespace {
 
 /// A stage that computes for a smaller share of its time mostly waits.
 constexpr double kMostlyWaiting = 0.5;
+/// In shorter runs, a loader's memory still grows to its level.
+constexpr double kMinute_s = 60;
 
 /// How much input costs, in XProf's classes.
 std::string_view severity(double percent) {
@@ -40,53 +41,62 @@ std::string first_reason(const Measurement& found) {
   return "no block of runs was complete";
 }
 
-std::string headline_of(const Isolation& found, double margin) {
-  if (!found.cost) return fmt::format("There is no answer: {}.", first_reason(found.measurement));
-  const analysis::InputCostFinding& cost = *found.cost;
-  const std::string percent = cost_text(cost, "block");
-  const std::string feeder = feeder_label(found.measurement.coupled().config);
-  if (cost.verdict == statistics::Verdict::undecided) {
-    return fmt::format("Undecided: feeding with {}: {}.", feeder, undecided_text(cost, "block"));
+/// What causes the cost, as a sentence without its end.
+std::string cause_of(const Isolation& found) {
+  if (const std::string_view subject = subject_of(found.waits.cause); !subject.empty()) {
+    return fmt::format("{} is the bottleneck", subject);
   }
-  if (cost.verdict == statistics::Verdict::faster) {
-    return fmt::format(
-        "The cost is unknown: with {} the trainer was {} % faster than its ceiling, which is "
-        "impossible.",
-        feeder, format_fixed(-cost.unbounded_percent, 1));
-  }
-  if (cost.verdict != statistics::Verdict::slower) {
-    return fmt::format(
-        "The trainer is the bottleneck: feeding it with {} costs {} of its speed, within the "
-        "margin of {:g} %.",
-        feeder, percent, 100 * margin);
-  }
-  const std::string costs = fmt::format(
-      "input costs {} of the trainer's speed, {:.0f} of {:.0f} img/s ({})", percent,
-      cost.img_per_s_lost.value, cost.ceiling_img_per_s.value, severity(cost.percent.value));
   if (found.diagnosis.bottleneck) {
-    return fmt::format("{} is the bottleneck: {}.",
-                       analysis::work_of_stage(found.diagnosis.stages[*found.diagnosis.bottleneck]),
-                       costs);
+    return analysis::work_of_stage(found.diagnosis.stages[*found.diagnosis.bottleneck]) +
+           " is the bottleneck";
   }
-  const analysis::CostSplit& split = cost.split;
-  if (split.interference_ms.value > split.starvation_ms.value + split.transfer_ms.value) {
-    return fmt::format("Feeding slows the steps themselves down: {}.", costs);
-  }
-  return fmt::format("No stage of the feeder is saturated, yet it supplies no more: {}.", costs);
+  const analysis::CostSplit& split = found.cost->split;
+  return split.interference_ms.value > split.starvation_ms.value + split.transfer_ms.value
+             ? "Feeding slows the steps themselves down"
+             : "No stage of the feeder is saturated, yet it supplies no more";
 }
 
-/// What the edges of a loader's epochs add to the cost, for the headline.
-std::string edges_clause(const EpochEdges& epochs) {
+std::string headline_of(const Isolation& found, const IsolatePlan& plan) {
+  if (!found.cost) return fmt::format("There is no answer: {}.", first_reason(found.measurement));
+  const analysis::InputCostFinding& cost = *found.cost;
+  const std::string feeder = feeder_label(found.measurement.coupled().config);
+  std::string loop = describe_loop(plan.config);
+  if (!loop.empty()) loop = ", in a training loop " + loop;
+  switch (cost.verdict) {
+    case statistics::Verdict::undecided:
+      return fmt::format("Undecided: feeding with {}: {}{}.", feeder, undecided_text(cost, "block"),
+                         loop);
+    case statistics::Verdict::faster:
+      return fmt::format(
+          "The cost is unknown: with {} the trainer was {} % faster than its ceiling, which is "
+          "impossible.",
+          feeder, format_fixed(-cost.unbounded_percent, 1));
+    case statistics::Verdict::equal:
+      return fmt::format(
+          "The trainer is the bottleneck: feeding it with {} costs {} of its speed, within the "
+          "margin of {:g} %{}.",
+          feeder, cost_text(cost, "block"), 100 * plan.targets.margin, loop);
+    case statistics::Verdict::slower:
+      break;
+  }
+  return fmt::format("{:.0f} of {:.0f} img/s are trained{}: input costs {} ({}). {}.",
+                     cost.coupled_img_per_s.value, cost.ceiling_img_per_s.value, loop,
+                     cost_text(cost, "block"), severity(cost.percent.value), cause_of(found));
+}
+
+/// What the edges of a loader's epochs add; empty: not known, or said as the cause.
+std::string edges_sentence(const Isolation& found) {
+  const EpochEdges& epochs = found.epochs;
   if (epochs.misses_edges()) {
     return fmt::format(
-        "; the budget reached no end of an epoch of {:.0f} steps, so this leaves out what the "
-        "begin of an epoch costs (the first batch came after {:.1f} s)",
+        "The budget reached no end of an epoch of {:.0f} steps, so this leaves out what the begin "
+        "of an epoch costs (the first batch came after {:.1f} s).",
         epochs.steps_per_epoch, epochs.first_batch_s);
   }
-  if (!(epochs.steps_per_epoch > 0)) return {};
+  if (!(epochs.steps_per_epoch > 0) || found.waits.cause == WaitCause::edges) return {};
   return fmt::format(
-      "; a step takes {:.1f} ms, and the first one of each epoch of {:.0f} steps {:.0f} ms longer "
-      "(the very first batch came after {:.1f} s)",
+      "A step takes {:.1f} ms, and the first one of each epoch of {:.0f} steps {:.0f} ms longer "
+      "(the very first batch came after {:.1f} s).",
       epochs.steady_ms, epochs.steps_per_epoch, epochs.longer_ms, epochs.first_batch_s);
 }
 
@@ -196,14 +206,11 @@ std::string cores_sentence(const Predictions& predictions, double ceiling_img_pe
   return text + ".";
 }
 
-/// Over the usable runs that have the fact; none: no run has it.
-std::optional<double> mean_fact(const Row& row, const std::string& name) {
-  std::vector<double> values;
-  for (const RunResult* run : analysis::usable_runs(row)) {
-    if (const auto fact = fact_of(*run, name)) values.push_back(*fact);
-  }
-  if (values.empty()) return std::nullopt;
-  return statistics::mean(values);
+double longest_window_s(const Row& row) {
+  double longest = 0;
+  for (const RunResult* run : analysis::usable_runs(row))
+    longest = std::max(longest, run->window_s);
+  return longest;
 }
 
 /// What a loader's workers do, and which devices it would be fast enough for.
@@ -212,8 +219,10 @@ std::string loader_sentence(const Isolation& found) {
   std::string text;
   const auto *const load = stage(StageRole::loads), *const collate = stage(StageRole::collates);
   if (load != nullptr && collate != nullptr) {
-    text = fmt::format("Of their time, {:.0f} % is loading samples and {:.0f} % collating them. ",
-                       load->utilisation_percent, collate->utilisation_percent);
+    text =
+        fmt::format("The {} {} for {:.0f} % of the time, and {} them for {:.0f} %. ", load->workers,
+                    load->threads > 1 ? "load samples" : "loads samples", load->utilisation_percent,
+                    load->threads > 1 ? "collate" : "collates", collate->utilisation_percent);
   }
   const Row& coupled = found.measurement.coupled();
   if (const auto queue_s = mean_fact(coupled, "worker_queue_window_mean_s")) {
@@ -233,8 +242,9 @@ std::string loader_sentence(const Isolation& found) {
     if (const auto worker = mean_fact(coupled, "worker_memory_bytes")) {
       text += fmt::format(", {:.0f} MB in each worker process", *worker / kMb);
     }
-    if (const auto growth = mean_fact(coupled, "child_growth_bytes_per_min")) {
-      text += fmt::format(", and grew by {:.0f} MB a minute", std::max(0.0, *growth / kMb));
+    const auto growth = mean_fact(coupled, "child_growth_bytes_per_min");
+    if (growth && *growth > kMb && longest_window_s(coupled) >= kMinute_s) {
+      text += fmt::format(", and grew by {:.0f} MB a minute", *growth / kMb);
     }
     text += ".";
   }
@@ -299,37 +309,33 @@ std::string feeder_label(const RunConfig& config) {
 }
 
 std::vector<std::string> verdict_of(const Isolation& found, const IsolatePlan& plan) {
-  std::vector<std::string> sentences{headline_of(found, plan.targets.margin)};
+  std::vector<std::string> sentences{headline_of(found, plan)};
   if (!found.cost) return sentences;
-  if (const std::string loop = describe_loop(plan.config); !loop.empty()) {
-    sentences.front().pop_back();
-    sentences.front() +=
-        fmt::format(", in a training loop {}{}.", loop, edges_clause(found.epochs));
-  }
-  if (std::string waiting = waiting_sentence(found); !waiting.empty()) {
-    sentences.push_back(std::move(waiting));
-  }
-  if (is_crowded(found.measurement)) sentences.push_back(crowded_sentence(found.measurement));
+  const auto add = [&](std::string sentence) {
+    if (!sentence.empty()) sentences.push_back(std::move(sentence));
+  };
   const statistics::Verdict verdict = found.cost->verdict;
-  if (verdict == statistics::Verdict::slower) sentences.push_back(split_sentence(*found.cost));
-  if (found.diagnosis.bottleneck) sentences.push_back(cause_sentence(found.diagnosis));
-  if (plan.has_loader && found.supply_img_per_s) sentences.push_back(loader_sentence(found));
-  if (found.code) sentences.push_back(sentence_of(*found.code));
+  if (const std::string spread = sentence_of(found.waits, found); !spread.empty()) {
+    add(spread);
+  } else if (found.diagnosis.bottleneck) {
+    add(cause_sentence(found.diagnosis));
+  }
+  if (found.code) add(sentence_of(*found.code));
+  if (plan.has_loader) add(edges_sentence(found));
+  add(waiting_sentence(found));
+  if (verdict == statistics::Verdict::slower) add(split_sentence(*found.cost));
+  if (plan.has_loader && found.supply_img_per_s) add(loader_sentence(found));
   if (found.delivery &&
       (verdict == statistics::Verdict::slower || verdict == statistics::Verdict::equal)) {
-    for (std::string& sentence : delivery_sentences(*found.delivery)) {
-      sentences.push_back(std::move(sentence));
-    }
+    for (std::string& sentence : delivery_sentences(*found.delivery)) add(std::move(sentence));
   }
   if (found.predictions.cores_per_device) {
-    sentences.push_back(cores_sentence(found.predictions, found.cost->ceiling_img_per_s.value,
-                                       plan.config.num_gpus));
+    add(cores_sentence(found.predictions, found.cost->ceiling_img_per_s.value,
+                       plan.config.num_gpus));
   }
-  if (found.variation) sentences.push_back(sentence_of(*found.variation, plan.targets.margin));
-  if (!plan.verify && plan.settings.empty()) return sentences;
-  if (std::string trial = trial_sentence(found); !trial.empty()) {
-    sentences.push_back(std::move(trial));
-  }
+  if (is_crowded(found.measurement)) add(crowded_sentence(found.measurement));
+  if (found.variation) add(sentence_of(*found.variation, plan.targets.margin));
+  if (plan.verify || !plan.settings.empty()) add(trial_sentence(found));
   return sentences;
 }
 

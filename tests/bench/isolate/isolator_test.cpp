@@ -377,13 +377,23 @@ TEST_F(IsolatorTest, ALoaderWhoseSamplesAreNotTheBottleneckIsNotProfiled) {
   }
 }
 
+TEST_F(IsolatorTest, ACostThatIsSeenAsWaitsIsDecidedByOneBlock) {
+  machine_.feeder_ms = 26;  // 13 ms with two threads, steps take 10
+  stop_after_ = 3 + 5;      // the pilot and a block
+  EXPECT_EQ(isolate().cost->verdict, statistics::Verdict::undecided);
+  machine_.feeder_ms = 30;
+  ran_.clear();
+  stop_ = {};
+  EXPECT_EQ(isolate().cost->verdict, statistics::Verdict::slower);
+}
+
 TEST_F(IsolatorTest, DamagedStepTimesAreNotUsed) {
   change_ = [this](RunResult& result) {
     if (ran_.size() > 12) result.step_ms.front() = -1;
   };
   const isolate::Isolation& found = isolate();
   EXPECT_LT(found.blocks, isolate::kMinBlocks);
-  EXPECT_TRUE(mentions(found.warnings, "support no verdict"));
+  EXPECT_TRUE(mentions(found.warnings, "fewer than 3"));
 }
 
 TEST_F(IsolatorTest, BatchesThatLayReadyDoNotHideASlowFeeder) {

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/isolate/loader_waits.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "bench/analysis/steady_run.h"
+#include "bench/isolate/isolation.h"
+#include "bench/record/epoch_edges.h"
+#include "bench/statistics/series.h"
+
+namespace penstock::isolate {
+namespace {
+
+/// The waits of all usable runs at steps that are at no edge of an epoch, longest first.
+std::vector<double> waits_within_epochs(const Row& coupled) {
+  std::vector<double> waits;
+  for (const RunResult* run : analysis::usable_runs(coupled)) {
+    const std::vector<double> more = without_edges(*run, run->starved_ms);
+    waits.insert(waits.end(), more.begin(), more.end());
+  }
+  std::ranges::sort(waits, std::greater());
+  return waits;
+}
+
+/// Finds the fewest steps that hold most of the waiting.
+void spread_waits(const Row& coupled, LoaderWaits& found) {
+  constexpr double kMost = 0.8;
+  const std::vector<double> waits = waits_within_epochs(coupled);
+  const double all = std::accumulate(waits.begin(), waits.end(), 0.0);
+  if (!(all > 0)) return;
+  std::size_t late = 0;
+  double held = 0;
+  while (held < kMost * all) held += waits[late++];
+  const std::size_t others = waits.size() - late;
+  found.late_percent = 100.0 * static_cast<double>(late) / static_cast<double>(waits.size());
+  found.late_ms = held / static_cast<double>(late);
+  found.other_ms = others > 0 ? (all - held) / static_cast<double>(others) : 0;
+}
+
+/// The time in which the process that asks for batches makes one, in ms per step.
+double made_in_turn_ms(const Isolation& found) {
+  const auto* const asks = analysis::find_stage(found.diagnosis, StageRole::asks);
+  if (asks == nullptr) return 0;
+  double us_per_image = 0;
+  for (const analysis::StageFinding& stage : found.diagnosis.stages) {
+    if (stage.workers == asks->workers) us_per_image += stage.wall_us_per_image;
+  }
+  return us_per_image * images_per_step(found.measurement.coupled()) / 1e3;
+}
+
+}  // namespace
+
+std::optional<double> mean_fact(const Row& row, const std::string& name) {
+  std::vector<double> values;
+  for (const RunResult* run : analysis::usable_runs(row)) {
+    if (const auto fact = fact_of(*run, name)) values.push_back(*fact);
+  }
+  if (values.empty()) return std::nullopt;
+  return statistics::mean(values);
+}
+
+LoaderWaits find_waits(const Isolation& found) {
+  constexpr double kMostly = 0.5, kEnough = 0.95, kAlike = 0.3;
+  LoaderWaits waits;
+  const Row& coupled = found.measurement.coupled();
+  const auto setting = [&](const char* name) {
+    return static_cast<std::int32_t>(mean_fact(coupled, name).value_or(-1));
+  };
+  waits.workers = setting("loader_num_workers");
+  waits.prefetch_factor = setting("loader_prefetch_factor");
+  waits.persistent = setting("loader_persistent_workers");
+  waits.in_order = setting("loader_in_order");
+  const analysis::InputCostFinding& cost = *found.cost;
+  const double starved_ms = cost.split.starvation_ms.value;
+  if (cost.verdict != statistics::Verdict::slower ||
+      !(starved_ms > kMostly * cost.ms_per_step.value)) {
+    return waits;
+  }
+  spread_waits(coupled, waits);
+  const EpochEdges& epochs = found.epochs;
+  const auto supplies = [&](double times, const statistics::Estimate& rate) {
+    return found.supply_img_per_s && found.supply_img_per_s->value >= times * rate.value;
+  };
+  if (epochs.seen > 0 && epochs.steps_per_epoch > 0 &&
+      epochs.longer_ms / epochs.steps_per_epoch > kMostly * starved_ms) {
+    waits.cause = WaitCause::edges;
+  } else if (supplies(1 + kAlike / 2, cost.coupled_img_per_s) &&
+             std::abs(made_in_turn_ms(found) - starved_ms) < kAlike * starved_ms) {
+    waits.cause = WaitCause::in_turn;
+  } else if (supplies(kEnough, cost.ceiling_img_per_s)) {
+    waits.cause = WaitCause::uneven;
+  } else {
+    waits.cause = WaitCause::work;
+  }
+  return waits;
+}
+
+std::string_view to_string(WaitCause cause) {
+  constexpr std::array<std::string_view, 5> kWords = {"none", "work", "in_turn", "uneven", "edges"};
+  return kWords[static_cast<std::size_t>(cause)];
+}
+
+std::string_view subject_of(WaitCause cause) {
+  switch (cause) {
+    case WaitCause::edges:
+      return "The first batch of each epoch";
+    case WaitCause::in_turn:
+      return "Loading a batch between two steps";
+    case WaitCause::uneven:
+      return "Uneven loading";
+    case WaitCause::none:
+    case WaitCause::work:
+      return {};
+  }
+  return {};
+}
+
+std::string sentence_of(const LoaderWaits& waits, const Isolation& found) {
+  const std::string others =
+      fmt::format("{:.0f} % of the steps wait {:.0f} ms each, the others {:.1f} ms",
+                  waits.late_percent, waits.late_ms, waits.other_ms);
+  switch (waits.cause) {
+    case WaitCause::edges:
+      return fmt::format(
+          "Within an epoch a step takes {:.1f} ms; the first one of each {:.0f} "
+          "takes {:.0f} ms longer{}.",
+          found.epochs.steady_ms, found.epochs.steps_per_epoch, found.epochs.longer_ms,
+          waits.workers > 0 && waits.persistent == 0
+              ? ", because the workers end with the epoch and start anew"
+              : "");
+    case WaitCause::in_turn:
+      return fmt::format(
+          "The process that asks for a batch {}, in {:.0f} ms, and no step is "
+          "computed meanwhile.",
+          waits.workers > 0 ? "chooses samples for the next one and copies it" : "also makes it",
+          made_in_turn_ms(found));
+    case WaitCause::uneven:
+      return fmt::format("Alone the loader makes enough batches, but not one for each step: {}.",
+                         others);
+    case WaitCause::none:
+    case WaitCause::work:
+      return {};
+  }
+  return {};
+}
+
+}  // namespace penstock::isolate

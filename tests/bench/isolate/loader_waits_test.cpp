@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Why a loop waits for a loader: its runs are made up, so the cause is known.
+#include "bench/isolate/loader_waits.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "bench/isolate/isolate_plan.h"
+#include "bench/isolate/predictions.h"
+#include "bench/isolate/verdict.h"
+#include "tests/bench/isolate/isolation_fixture.h"
+#include "tests/support/thrown_by.h"
+
+namespace penstock::isolate {
+namespace {
+
+constexpr double kImages = 128, kStarvedMs = 24.9;
+
+/// Steps of 35.84 ms on the device, which wait 24.9 ms on average.
+struct LoaderWaitsOf : testing::Test {
+  LoaderWaitsOf() {
+    for (Repetition& repetition : coupled().repetitions) repetition.result.facts.clear();
+    coupled().config.fake_location = "python:loader='train.py:loader'";
+    plan_.config = coupled().config;
+    plan_.has_loader = true;
+    plan_.cores = 8;
+    found_.delivery.reset();
+    set_stages(1200, 0);
+  }
+  Row& coupled() { return found_.measurement.sweep.rows[1]; }
+  void set_fact(const std::string& name, double value) {
+    for (Repetition& repetition : coupled().repetitions) repetition.result.facts[name] = value;
+  }
+  /// Workers load for so long; the process that asks for batches takes so long itself.
+  void set_stages(double load_us, double next_us) {
+    found_.diagnosis.bottleneck.reset();
+    found_.diagnosis.stages = {{.name = "load",
+                                .workers = "loader workers",
+                                .role = StageRole::loads,
+                                .threads = 2,
+                                .wall_us_per_image = load_us},
+                               {.name = "next(loader)",
+                                .workers = "loader",
+                                .role = StageRole::asks,
+                                .threads = 1,
+                                .wall_us_per_image = next_us}};
+  }
+  WaitCause cause() {
+    found_.waits = find_waits(found_);
+    return found_.waits.cause;
+  }
+  /// The changes that are recommended, in order.
+  std::vector<std::string> changes() {
+    std::vector<std::string> changes;
+    for (const Recommendation& each : predict(found_, plan_).recommendations) {
+      changes.push_back(each.change);
+    }
+    return changes;
+  }
+  std::string verdict() { return verdict_of(found_, plan_).front(); }
+
+  Isolation found_ = make_isolation();
+  IsolatePlan plan_;
+};
+
+TEST_F(LoaderWaitsOf, ALoaderThatMakesFewerBatchesHasTooMuchWork) {
+  EXPECT_EQ(cause(), WaitCause::work);
+  EXPECT_EQ(subject_of(found_.waits.cause), "");
+}
+
+TEST_F(LoaderWaitsOf, AFastLoaderWithAFewLongWaitsIsUneven) {
+  found_.supply_img_per_s = statistics::Estimate{4000, 3990, 4010, 5};
+  for (Repetition& repetition : coupled().repetitions) {
+    std::vector<double>& waits = repetition.result.starved_ms;
+    for (std::size_t step = 0; step < waits.size(); ++step) waits[step] = step % 8 == 0 ? 199.2 : 0;
+  }
+  set_fact("loader_num_workers", 2);
+  set_fact("loader_prefetch_factor", 2);
+  set_fact("loader_in_order", 1);
+  ASSERT_EQ(cause(), WaitCause::uneven);
+  EXPECT_NEAR(found_.waits.late_ms, 199.2, 0.1);
+  EXPECT_NEAR(found_.waits.late_percent, 80.0 / 8, 0.5);
+  EXPECT_TRUE(says(verdict(), "Uneven loading is the bottleneck")) << verdict();
+  EXPECT_EQ(changes(), (std::vector<std::string>{"prefetch_factor=14", "in_order=False"}));
+}
+
+TEST_F(LoaderWaitsOf, WorkersThatEndWithEachEpochShouldPersist) {
+  found_.epochs = {
+      .steps_per_epoch = 10, .seen = 30, .steady_ms = 36, .longer_ms = 10 * kStarvedMs};
+  set_fact("loader_num_workers", 2);
+  set_fact("loader_persistent_workers", 0);
+  ASSERT_EQ(cause(), WaitCause::edges);
+  EXPECT_TRUE(says(verdict(), "The first batch of each epoch is the bottleneck")) << verdict();
+  EXPECT_TRUE(says(sentence_of(found_.waits, found_), "start anew"));
+  EXPECT_EQ(changes(), std::vector<std::string>{"persistent_workers=True"});
+  set_fact("loader_persistent_workers", 1);
+  ASSERT_EQ(cause(), WaitCause::edges);
+  EXPECT_FALSE(says(sentence_of(found_.waits, found_), "start anew"));
+  EXPECT_EQ(changes(), std::vector<std::string>{""}) << "a remedy that no setting brings";
+}
+
+TEST_F(LoaderWaitsOf, ALoaderThatWorksBetweenStepsShouldWorkMeanwhile) {
+  found_.supply_img_per_s = statistics::Estimate{1e3 * kImages / kStarvedMs, 0, 0, 5};
+  set_stages(0, 1e3 * kStarvedMs / kImages);
+  ASSERT_EQ(cause(), WaitCause::in_turn);
+  EXPECT_TRUE(says(verdict(), "Loading a batch between two steps is the bottleneck")) << verdict();
+  EXPECT_EQ(changes(), std::vector<std::string>{""});
+  // Without workers, a DataLoader's samples are loaded there.
+  found_.diagnosis.stages[0].workers = "loader";
+  set_stages(0, 0);
+  found_.diagnosis.stages[0] = {.name = "load",
+                                .workers = "loader",
+                                .role = StageRole::loads,
+                                .threads = 1,
+                                .wall_us_per_image = 1e3 * kStarvedMs / kImages};
+  set_fact("loader_num_workers", 0);
+  ASSERT_EQ(cause(), WaitCause::in_turn);
+  EXPECT_EQ(changes(), std::vector<std::string>{"num_workers=1"});
+}
+
+TEST_F(LoaderWaitsOf, NoWaitIsNamedWithoutACost) {
+  found_.cost->verdict = statistics::Verdict::equal;
+  EXPECT_EQ(cause(), WaitCause::none);
+  found_.cost->verdict = statistics::Verdict::undecided;
+  EXPECT_EQ(cause(), WaitCause::none);
+}
+
+TEST_F(LoaderWaitsOf, MoreWorkersAreNoRemedyForALock) {
+  set_fact("loader_num_workers", 4);
+  found_.diagnosis.bottleneck = 0;
+  found_.waits.cause = WaitCause::work;
+  const auto recommends_workers = [&] {
+    for (const std::string& change : changes()) {
+      if (change.starts_with("num_workers=")) return true;
+    }
+    return false;
+  };
+  found_.code = CodeProfile{.shares = {{"data.py:3 with lock:", 90}},
+                            .states = {{"waiting for the network", 80}, {"computing", 20}},
+                            .cost_percent = {}};
+  EXPECT_TRUE(recommends_workers());
+  found_.code->states = {{"waiting for a lock", 80}, {"computing", 20}};
+  EXPECT_FALSE(recommends_workers());
+}
+
+}  // namespace
+}  // namespace penstock::isolate
