@@ -169,9 +169,9 @@ Json to_json(const EpochEdges& epochs) {
 
 Json to_json(const LoaderWaits& waits) {
   return Json{{"cause", to_string(waits.cause)},
-              {"late_percent", waits.late_percent},
-              {"late_ms", waits.late_ms},
-              {"other_ms", waits.other_ms}};
+              {"late_percent", waits.spread.late_percent},
+              {"late_ms", waits.spread.late_ms},
+              {"other_ms", waits.spread.other_ms}};
 }
 
 Json to_json(const BlockNoise& noise) {

@@ -6,40 +6,24 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
 
 #include "bench/analysis/steady_run.h"
 #include "bench/isolate/isolation.h"
 #include "bench/record/epoch_edges.h"
+#include "bench/record/wait_spread.h"
 #include "bench/statistics/series.h"
 
 namespace penstock::isolate {
 namespace {
 
-/// The waits of all usable runs at steps that are at no edge of an epoch, longest first.
+/// The waits of all usable runs at steps that are at no edge of an epoch.
 std::vector<double> waits_within_epochs(const Row& coupled) {
   std::vector<double> waits;
   for (const RunResult* run : analysis::usable_runs(coupled)) {
     const std::vector<double> more = without_edges(*run, run->starved_ms);
     waits.insert(waits.end(), more.begin(), more.end());
   }
-  std::ranges::sort(waits, std::greater());
   return waits;
-}
-
-/// Finds the fewest steps that hold most of the waiting.
-void spread_waits(const Row& coupled, LoaderWaits& found) {
-  constexpr double kMost = 0.8;
-  const std::vector<double> waits = waits_within_epochs(coupled);
-  const double all = std::accumulate(waits.begin(), waits.end(), 0.0);
-  if (!(all > 0)) return;
-  std::size_t late = 0;
-  double held = 0;
-  while (held < kMost * all) held += waits[late++];
-  const std::size_t others = waits.size() - late;
-  found.late_percent = 100.0 * static_cast<double>(late) / static_cast<double>(waits.size());
-  found.late_ms = held / static_cast<double>(late);
-  found.other_ms = others > 0 ? (all - held) / static_cast<double>(others) : 0;
 }
 
 /// The time in which the process that asks for batches makes one, in ms per step.
@@ -81,7 +65,7 @@ LoaderWaits find_waits(const Isolation& found) {
       !(starved_ms > kMostly * cost.ms_per_step.value)) {
     return waits;
   }
-  spread_waits(coupled, waits);
+  waits.spread = spread_of_waits(waits_within_epochs(coupled));
   const EpochEdges& epochs = found.epochs;
   const auto supplies = [&](double times, const statistics::Estimate& rate) {
     return found.supply_img_per_s && found.supply_img_per_s->value >= times * rate.value;
@@ -121,9 +105,6 @@ std::string_view subject_of(WaitCause cause) {
 }
 
 std::string sentence_of(const LoaderWaits& waits, const Isolation& found) {
-  const std::string others =
-      fmt::format("{:.0f} % of the steps wait {:.0f} ms each, the others {:.1f} ms",
-                  waits.late_percent, waits.late_ms, waits.other_ms);
   switch (waits.cause) {
     case WaitCause::edges:
       return fmt::format(
@@ -141,7 +122,7 @@ std::string sentence_of(const LoaderWaits& waits, const Isolation& found) {
           made_in_turn_ms(found));
     case WaitCause::uneven:
       return fmt::format("Alone the loader makes enough batches, but not one for each step: {}.",
-                         others);
+                         to_string(waits.spread));
     case WaitCause::none:
     case WaitCause::work:
       return {};

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "bench/record/sweep_result.h"
+#include "bench/record/wait_spread.h"
 
 namespace penstock::isolate {
 
@@ -24,9 +25,7 @@ enum class WaitCause : unsigned char {
 
 struct LoaderWaits {
   WaitCause cause = WaitCause::none;
-  /// Steps that are at no edge of an epoch: how many hold most of the waiting, the mean wait there
-  /// and in the others.
-  double late_percent = 0, late_ms = 0, other_ms = 0;
+  WaitSpread spread;  ///< over steps that are at no edge of an epoch
   // Settings of PyTorch's DataLoader; -1: not known.
   std::int32_t workers = -1, prefetch_factor = -1, persistent = -1, in_order = -1;
 };

@@ -213,7 +213,8 @@ def fast_but_busy():
     return loader(lambda index: compute(0.0002))
 
 
-# Name of the loader: what one of the first two sentences says, and what a remedy says; "" stands for anything, None for no remedy.
+# Name of the loader: what one of the first three sentences says, and what the first remedy says; "" stands for anything, None for none.
+IN_TURN = {"no_workers", "computes_in_turn", "generator", "slow_sampler"}  # they cost a loop that waits for each step
 CAUSES = {
     "no_workers": ("Loading a batch between two steps", "num_workers="),
     "computes_in_turn": ("Loading a batch between two steps", "num_workers="),
@@ -238,7 +239,7 @@ CAUSES = {
 
 def isolate(program, python, budget, name, folder):
     command = [program, "isolate", "--loader", f"{pathlib.Path(__file__).resolve()}:{name}", "--python", python, "--device",
-               f"emulated:img_per_s={RATE}", "--budget", budget, "--out", folder]
+               f"emulated:img_per_s={RATE}", "--loop", "sync" if name in IN_TURN else "async", "--budget", budget, "--out", folder]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode not in (0, 7):
         sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr[-2000:]}")

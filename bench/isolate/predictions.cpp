@@ -205,7 +205,8 @@ class RecommendationList {
       case WaitCause::uneven: {
         if (waits.prefetch_factor > 0) {
           const double step_ms = 1e3 * images / demand;
-          const auto hides = static_cast<std::int32_t>(std::ceil(waits.late_ms / step_ms)) + 1;
+          const auto hides =
+              static_cast<std::int32_t>(std::ceil(waits.spread.late_ms / step_ms)) + 1;
           add_setting(std::min(demand, supply),
                       fmt::format("prefetch_factor={}", std::clamp(2 * hides, 4, 64)),
                       waits.prefetch_factor);

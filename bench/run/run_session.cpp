@@ -29,6 +29,7 @@
 #include "bench/record/epoch_edges.h"
 #include "bench/record/machine.h"
 #include "bench/record/statistics.h"
+#include "bench/record/wait_spread.h"
 #include "bench/run/checkpoint_keeper.h"
 #include "bench/run/evaluator.h"
 #include "bench/run/leg_plan.h"
@@ -540,6 +541,9 @@ RunResult RunSession::collect(bool stopped_from_outside) {
   }
   if (std::string edges = describe_edges(result); !edges.empty()) {
     result.notes.push_back(std::move(edges));
+  }
+  if (std::string waits = config_.loop.empty() ? "" : describe_waits(result); !waits.empty()) {
+    result.notes.push_back(std::move(waits));
   }
   if (config_.eval && !evaluations_.empty() && evaluations_.back().seconds > 0) {
     const EvaluationReport& report = evaluations_.back();

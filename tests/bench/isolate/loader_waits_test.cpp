@@ -80,8 +80,8 @@ TEST_F(LoaderWaitsOf, AFastLoaderWithAFewLongWaitsIsUneven) {
   set_fact("loader_prefetch_factor", 2);
   set_fact("loader_in_order", 1);
   ASSERT_EQ(cause(), WaitCause::uneven);
-  EXPECT_NEAR(found_.waits.late_ms, 199.2, 0.1);
-  EXPECT_NEAR(found_.waits.late_percent, 80.0 / 8, 0.5);
+  EXPECT_NEAR(found_.waits.spread.late_ms, 199.2, 0.1);
+  EXPECT_NEAR(found_.waits.spread.late_percent, 80.0 / 8, 0.5);
   EXPECT_TRUE(says(verdict(), "Uneven loading is the bottleneck")) << verdict();
   EXPECT_EQ(changes(), (std::vector<std::string>{"prefetch_factor=14", "in_order=False"}));
 }

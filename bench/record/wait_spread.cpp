@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/record/wait_spread.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "bench/record/epoch_edges.h"
+
+namespace penstock {
+namespace {
+
+double sum_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+}  // namespace
+
+WaitSpread spread_of_waits(std::vector<double> waits_ms) {
+  constexpr double kMost = 0.8;
+  std::ranges::sort(waits_ms, std::greater());
+  const double all = sum_of(waits_ms);
+  WaitSpread spread;
+  if (!(all > 0)) return spread;
+  std::size_t late = 0;
+  double held = 0;
+  while (held < kMost * all) held += waits_ms[late++];
+  const auto count = static_cast<double>(late), steps = static_cast<double>(waits_ms.size());
+  spread.late_percent = 100 * count / steps;
+  spread.late_ms = held / count;
+  spread.other_ms = steps > count ? (all - held) / (steps - count) : 0;
+  return spread;
+}
+
+std::string to_string(const WaitSpread& spread) {
+  return fmt::format("{:.0f} % of the steps wait {:.0f} ms each, the others {:.1f} ms",
+                     spread.late_percent, spread.late_ms, spread.other_ms);
+}
+
+std::string describe_waits(const RunResult& result) {
+  constexpr double kKeepsUpPercent = 2, kMostly = 0.5;
+  const double waited_ms = sum_of(result.starved_ms), steps_ms = sum_of(result.step_ms);
+  if (!(steps_ms > 0) || result.starved_ms.empty()) return {};
+  const double percent = 100 * waited_ms / steps_ms;
+  if (percent < kKeepsUpPercent) {
+    return fmt::format("the loader keeps up: the device waited for it for {:.1f} % of the time",
+                       percent);
+  }
+  const std::vector<double> within = without_edges(result, result.starved_ms);
+  const bool at_edges = sum_of(within) < kMostly * waited_ms;
+  return fmt::format(
+      "the device waited for the loader for {:.0f} % of the time, {}; `penstock isolate` with the "
+      "same loader says why, and what would help",
+      percent,
+      at_edges ? std::string("mostly for the first batch of each epoch")
+               : to_string(spread_of_waits(within)));
+}
+
+}  // namespace penstock

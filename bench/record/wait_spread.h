@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the waits of a device for a loader are spread over steps, and what they take of its time.
+// Pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/record/run_result.h"
+
+namespace penstock {
+
+/// The fewest steps that hold four fifths of the waiting are late; the mean wait there and in the
+/// others.
+struct WaitSpread {
+  double late_percent = 0, late_ms = 0, other_ms = 0;
+};
+/// `waits_ms`: one for each step. Zeros if there are none.
+WaitSpread spread_of_waits(std::vector<double> waits_ms);
+/// "10 % of the steps wait 199 ms each, the others 0.0 ms"
+std::string to_string(const WaitSpread& spread);
+
+/// What a run with a loader answers, in a sentence. Empty if it did not record waits.
+std::string describe_waits(const RunResult& result);
+
+}  // namespace penstock
