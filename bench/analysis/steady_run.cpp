@@ -17,8 +17,7 @@ constexpr std::size_t kKeptAtLeast = 2;  // a half
 
 statistics::WarmUp warm_up_of(const RunResult& result) {
   const double devices = std::max(1, result.config.num_gpus);
-  const auto reserve =
-      static_cast<std::size_t>(std::ceil(std::max(0.0, result.reserve_start) / devices));
+  const auto reserve = static_cast<std::size_t>(std::ceil(reserve_before(result) / devices));
   const std::vector<double> steady = without_edges(result, result.step_ms);
   const std::size_t floor = std::min(reserve + 1, steady.size() / kKeptAtLeast);
   return statistics::find_warm_up(steady, floor);

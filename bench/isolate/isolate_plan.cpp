@@ -126,7 +126,7 @@ PilotTime pilot_time(const RunResult& result, double wall_s) {
   const double seen_s = static_cast<double>(result.images_per_step) / result.img_per_s *
                         static_cast<double>(kPilotSteps + kPilotWarmup);
   time.overhead_s = std::max(0.0, wall_s - seen_s);
-  time.reserve = result.reserve_start / std::max(1, result.config.num_gpus);
+  time.reserve = reserve_before(result) / std::max(1, result.config.num_gpus);
   time.steps_per_epoch = fact_of(result, "loader_steps_per_epoch").value_or(0);
   return time;
 }

@@ -76,7 +76,8 @@ LoaderWaits find_waits(const Isolation& found) {
   } else if (supplies(1 + kAlike / 2, cost.coupled_img_per_s) &&
              std::abs(made_in_turn_ms(found) - starved_ms) < kAlike * starved_ms) {
     waits.cause = WaitCause::in_turn;
-  } else if (supplies(kEnough, cost.ceiling_img_per_s)) {
+  } else if (supplies(kEnough, cost.ceiling_img_per_s) ||
+             (waits.workers > 0 && !found.diagnosis.bottleneck)) {
     waits.cause = WaitCause::uneven;
   } else {
     waits.cause = WaitCause::work;

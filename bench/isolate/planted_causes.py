@@ -127,7 +127,7 @@ def restarts(persistent_workers=False):
 
 
 def slow_shuffle():
-    return loader(count=640, sampler=InOrder(640, first=1.0), persistent_workers=True)
+    return loader(count=320, sampler=InOrder(320, first=1.0), persistent_workers=True)
 
 
 def bursts(prefetch_factor=1):

@@ -146,9 +146,10 @@ class RecommendationList {
       add_machines();
     }
     add_depth();
-    std::stable_sort(
-        recommendations_.begin(), recommendations_.end(),
-        [](const Recommendation& a, const Recommendation& b) { return a.img_per_s > b.img_per_s; });
+    std::stable_sort(recommendations_.begin(), recommendations_.end(),
+                     [](const Recommendation& a, const Recommendation& b) {
+                       return a.is_bound != b.is_bound ? b.is_bound : a.img_per_s > b.img_per_s;
+                     });
     return std::move(recommendations_);
   }
 
@@ -175,6 +176,18 @@ class RecommendationList {
     find_config_key(key).set(recommendations_.back().config, std::to_string(value));
   }
 
+  /// The time of one worker of a DataLoader for an image; 0: not known.
+  double shared_s(StageRole role) const {
+    const analysis::StageFinding* const narrow = analysis::find_stage(found_.diagnosis, role);
+    double seconds = 0;
+    for (const analysis::StageFinding& stage : found_.diagnosis.stages) {
+      if (narrow != nullptr && is_shared(stage) && stage.workers == narrow->workers) {
+        seconds += stage.wall_us_per_image / 1e6;
+      }
+    }
+    return seconds;
+  }
+
   void add_setting(double rate, const std::string& change, std::int32_t now) {
     if (!worthwhile(rate)) return;
     add(rate, fmt::format("{} (now {})", change, now));
@@ -187,7 +200,10 @@ class RecommendationList {
     const LoaderWaits& waits = found_.waits;
     const double images = images_per_step(found_.measurement.coupled());
     const double demand = predictor_.demand();
-    const double supply = found_.supply_img_per_s ? found_.supply_img_per_s->value : demand;
+    // Workers that wait for each other, or for room, could make more than the loader supplies.
+    const double seconds = shared_s(StageRole::loads);
+    const double supply = std::max(found_.supply_img_per_s ? found_.supply_img_per_s->value : 0,
+                                   seconds > 0 && waits.workers > 0 ? waits.workers / seconds : 0);
     switch (waits.cause) {
       case WaitCause::edges: {
         const double rate = std::min(demand, 1e3 * images / found_.epochs.steady_ms);
@@ -236,13 +252,7 @@ class RecommendationList {
   void add_workers_for(StageRole role, std::int32_t now) {
     constexpr double kMostlyWaiting = 50, kLeastComputing = 0.1;
     if (found_.code && state_percent(*found_.code, "waiting for a lock") > kMostlyWaiting) return;
-    const analysis::StageFinding& narrow = *analysis::find_stage(found_.diagnosis, role);
-    double seconds = 0;  // of one worker, for an image
-    for (const analysis::StageFinding& stage : found_.diagnosis.stages) {
-      if (is_shared(stage) && stage.workers == narrow.workers) {
-        seconds += stage.wall_us_per_image / 1e6;
-      }
-    }
+    const double seconds = shared_s(role);
     if (!(seconds > 0)) return;
     double most = plan_.cores;
     if (found_.code && !found_.code->states.empty()) {
@@ -299,6 +309,7 @@ class RecommendationList {
         std::min(bound, predictor_.demand()),
         fmt::format("a cheaper {} stage{}: at most {:.0f} img/s, if it cost nothing; now {:.0f}",
                     stage.name, means, bound, predictor_.now()));
+    recommendations_.back().is_bound = true;
   }
 
   /// Suggests enough machines like this one for the demand, if receiving costs no more than a copy.

@@ -36,10 +36,11 @@ struct Prediction {
 inline constexpr double kWorthwhile = 1.02;
 
 struct Recommendation {
-  std::string text;      ///< what to do and what it would bring, in a sentence
-  std::string change;    ///< flags that can be tried on this machine; empty: none
-  RunConfig config;      ///< the configuration with these flags
-  double img_per_s = 0;  ///< predicted
+  std::string text;       ///< what to do and what it would bring, in a sentence
+  std::string change;     ///< flags that can be tried on this machine; empty: none
+  RunConfig config;       ///< the configuration with these flags
+  double img_per_s = 0;   ///< predicted
+  bool is_bound = false;  ///< of a change that nobody knows how to make
 };
 /// Can it be tried on this machine?
 inline bool can_be_tried(const Recommendation& recommendation) {
@@ -51,7 +52,7 @@ struct Predictions {
   std::optional<statistics::ScalingLaw> law;
   std::optional<statistics::ThreadsNeeded> cores_per_device;
   std::vector<Prediction> depths;               ///< by queue replay, slots ascending
-  std::vector<Recommendation> recommendations;  ///< best first
+  std::vector<Recommendation> recommendations;  ///< best first, bounds last
   double unexplained_share = 0;  ///< 1 - measured / replayed, of the present coupled rate
 };
 

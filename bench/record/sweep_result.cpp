@@ -223,6 +223,13 @@ double kept_up_img_per_s(const RunResult& result) {
              : result.img_per_s;
 }
 
+double reserve_before(const RunResult& result) {
+  const double workers = fact_of(result, "loader_num_workers").value_or(0),
+               each = fact_of(result, "loader_prefetch_factor").value_or(0);
+  return std::max(0.0, result.reserve_start) +
+         std::max(0.0, workers * each) * std::max(1, result.config.num_gpus);
+}
+
 std::vector<statistics::Pair> paired_steps(const Row& ceiling, const Row& row) {
   return pair_steps(ceiling, row, [](const auto& with, const auto& without) {
     return with.round == without.round;

@@ -79,6 +79,9 @@ const Row* ceiling_of(const SweepResult& sweep, const Row& row);
 /// that is lower. Otherwise it is the trained rate, because a few batches are in flight at either
 /// end of a window.
 double kept_up_img_per_s(const RunResult& result);
+/// Batches that may have lain ready when the window began: those in rings and sockets, and those in
+/// the queues of DataLoaders' workers, one loader for each device, which nobody can see.
+double reserve_before(const RunResult& result);
 
 /// Step times in ms at those rates, one pair per round in which both runs are ok. Pair::a is the
 /// ceiling's.
