@@ -333,10 +333,6 @@ Nanoseconds parse_exchange(const std::string& text) {
     if (ms >= 0 && ms <= kLongestMs)
       return std::chrono::round<Nanoseconds>(std::chrono::duration<double, std::milli>(ms));
   }
-  if (text == "real") {
-    throw Unavailable(
-        "emulated:exchange=real is known, but not built yet; use exchange=none or ms=T");
-  }
   throw ConfigError("emulated:exchange is '" + text +
                     "'; expected none or ms=T with T from 0 to 3600000");
 }
