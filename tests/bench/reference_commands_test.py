@@ -30,9 +30,19 @@ COMMANDS = (
      "--model=resnet50 --variable_update=parameter_server " + SHORT, 0, TOTAL),
     ("eight devices train replicated",
      "run --num_gpus=8 --batch_size=64 --model=resnet50 --variable_update=replicated " + SHORT, 0, TOTAL),
-    ("weights on the CPU of another device are refused",
-     "run --num_gpus=8 --batch_size=64 --model=resnet50 --variable_update=parameter_server "
-     "--local_parameter_device=cpu " + SHORT, 2, "updates on the CPU for another device are unsupported"),
+    *((f"eight devices train with the CPU as parameter device, {update}",
+       f"run --num_gpus=8 --batch_size=64 --model=resnet50 --variable_update={update} --local_parameter_device=cpu "
+       + SHORT, 0, TOTAL) for update in ("replicated", "parameter_server")),
+    ("a parameter server on devices reads a folder", "run --local_parameter_device=gpu --num_gpus=8 --batch_size=8 "
+     "--model=inception3 --data_dir=images/train --variable_update=parameter_server --nodistortions " + SHORT, 0, TOTAL),
+    ("a worker says which server of another machine is missing",
+     "run --local_parameter_device=gpu --num_gpus=8 --batch_size=64 --model=resnet50 "
+     "--variable_update=distributed_replicated --job_name=worker --ps_hosts=127.0.0.1:2,127.0.0.2:2 "
+     "--worker_hosts=127.0.0.1:3,127.0.0.2:3 --task_index=0 --rendezvous-timeout=1s", 5, "127.0.0.1:2"),
+    ("a server of another machine is refused with what to use",
+     "run --local_parameter_device=gpu --num_gpus=8 --batch_size=64 --model=resnet50 "
+     "--variable_update=distributed_replicated --job_name=ps --ps_hosts=10.0.0.1:50000,10.0.0.2:50000 "
+     "--worker_hosts=10.0.0.1:50001,10.0.0.2:50001 --task_index=0", 2, "--insecure"),
     ("two updates in one word are refused", "run --variable_update=replicated/parameter_server", 2,
      "parameter_server, "),
     ("batches have the layout that is asked for", "run --like tf_cnn_benchmarks --model=trivial --data_format=NCHW "
