@@ -129,6 +129,7 @@ std::size_t RunSetup::ranks_together() const {
 
 bool RunSetup::weights_on_host() const {
   if (components.backend->computes_on_host) return false;
+  if (components.servers != nullptr) return components.backend->exchanges_gradients;
   const UpdateEntry& update = *components.update;
   return update.in_host_memory != nullptr &&
          update.in_host_memory(options_of(config.variable_update, update.options));

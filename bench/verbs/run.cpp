@@ -70,8 +70,8 @@ int run(const Invocation& invocation) {
     return 0;
   }
   const auto typed = [&](const char* name) { return is_typed(name, invocation.arguments); };
-  // Parameter servers and their workers need devices whose gradients are in host memory.
-  if (cluster.job != ClusterArguments::Job::none && config.device == kAutoDevice) {
+  // A parameter server needs no device.
+  if (cluster.job == ClusterArguments::Job::ps && config.device == kAutoDevice) {
     config.device = RunConfig().device;
   }
   const std::string chosen = choose_devices(std::span(&config, 1), invocation.arguments);

@@ -130,12 +130,10 @@ void check_cluster(const ClusterArguments& arguments, const RunConfig& config) {
         "--fp16-vars stores weights in 16 bits, but parameter servers hold them in 32; leave "
         "--fp16-vars out, or run without servers");
   }
-  if (exchanges_on_gpus(config)) {
+  if (exchanges_on_gpus(config) && config.precision == to_string(Precision::f16)) {
     throw ConfigError(
-        fmt::format("--device is {}, and workers send gradients from the host's memory only; use "
-                    "--device cpu or emulated, or train on GPUs without --job-name, with "
-                    "--variable-update replicated or horovod",
-                    config.device));
+        "--precision is fp16, and parameter servers apply gradients that overflowed, too; use "
+        "bf16, tf32 or fp32, or leave --job-name out");
   }
   refuse_unfit(config);
 }
