@@ -119,6 +119,9 @@ struct ExecutableSpec {
   /// Above 0: the loss scale is automatic (trainer/loss_scale.h) and this is the number of steps it
   /// counts. Has an effect only if the backend's optimizer supports it.
   std::int32_t loss_scale_count_to = 0;
+  /// The update keeps the weights in host memory. A device that computes nothing then has arenas,
+  /// so that copies of gradients and weights take their time.
+  bool weights_on_host = false;
   std::filesystem::path cache_directory{};  ///< for results of the compilation; empty: no cache
   /// Called at times from the compiling thread, with done <= total, until Backend::compile returns.
   /// An exception from it ends the compilation. May be empty.

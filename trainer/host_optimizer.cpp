@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Applies an optimiser's rule to the arenas of a host device, in pieces that threads share.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <vector>
 
 #include "dataflow/error.h"
+#include "dataflow/machine/workers.h"
 #include "trainer/effective_gradient.h"
+#include "trainer/loss_scale.h"
 #include "trainer/optimizer.h"
 #include "trainer/wire_format.h"
 
@@ -18,12 +21,14 @@ constexpr std::size_t kPiece = std::size_t{1} << 16;
 
 class HostOptimizer final : public Optimizer {
  public:
-  HostOptimizer(const OptimizerChoice& choice, ParallelFor parallel_for)
+  HostOptimizer(const OptimizerChoice& choice, ParallelFor parallel_for, const FiniteRules& finite)
       : Optimizer(tensor_rules(choice)),
         rule_(choice.entry.make(choice.options)),
         slots_(choice.entry.slots),
         stored_(stored_as(choice.weights)),
-        parallel_for_(std::move(parallel_for)) {}
+        parallel_for_(std::move(parallel_for)),
+        finite_(finite),
+        loss_scale_{.scale = finite.loss_scale} {}
 
   void set(const Hyper& hyper, Stream&) override { hyper_ = hyper; }
 
@@ -39,9 +44,14 @@ class HostOptimizer final : public Optimizer {
     round_all(set);
   }
 
-  void apply(const ParameterSet& set, float gradient_scale, Stream&, StepResult& result) override {
+  void apply(const ParameterSet& set, float gradient_scale, Stream& stream,
+             StepResult& result) override {
     if (set.parameters.empty()) return;
     prepare(set);
+    if (finite_.checks && !check_gradients(set)) {
+      result.finite = false;
+      return report_decay(set, stream, result);
+    }
     if (tensors_.layer_wise) find_norms(set, gradient_scale);
     parallel_for_(pieces_.size(), [&](std::size_t index) {
       Piece& piece = pieces_[index];
@@ -96,9 +106,9 @@ class HostOptimizer final : public Optimizer {
     round_all(set);
   }
 
-  /// f32 and bf16 need no loss scale.
   OptimizerState state() override {
     OptimizerState state{.slots = slots_};
+    if (finite_.count_to > 0) state.loss_scale = {&loss_scale_, 2};
     for (std::size_t slot = 0; slot < slots_; ++slot) {
       const std::size_t count = state_.size() / slots_;
       state.arenas[slot] = {state_.data() + slot * count, count, DType::f32};
@@ -139,6 +149,19 @@ class HostOptimizer final : public Optimizer {
       const Parameter& parameter = set.parameters[piece.parameter];
       round(parameter.spec, part(parameter.weight, piece));
     });
+  }
+
+  /// Whether the gradients are finite. Adapts the loss scale.
+  bool check_gradients(const ParameterSet& set) {
+    std::atomic<bool> finite = true;
+    parallel_for_(pieces_.size(), [&](std::size_t index) {
+      const Piece& piece = pieces_[index];
+      for (const float value : part(set.parameters[piece.parameter].gradient, piece)) {
+        if (!std::isfinite(value)) finite = false;
+      }
+    });
+    loss_scale_ = next_loss_scale(loss_scale_, finite, static_cast<float>(finite_.count_to));
+    return finite;
   }
 
   static UpdateRange range_of(const Parameter& parameter, const Piece& piece,
@@ -198,6 +221,8 @@ class HostOptimizer final : public Optimizer {
   const std::size_t slots_;
   const WireFormat stored_;
   const ParallelFor parallel_for_;
+  const FiniteRules finite_;
+  LossScale loss_scale_;
   Hyper hyper_{};
   std::vector<Piece> pieces_;
   std::vector<Norms> norms_;  // of layer-wise rules: by parameter; 0 if the rule does not scale it
@@ -210,9 +235,24 @@ void serial_for(std::size_t count, const std::function<void(std::size_t)>& body)
   for (std::size_t i = 0; i < count; ++i) body(i);
 }
 
+ParallelFor parallel_for_on(std::int32_t threads) {
+  return [threads](std::size_t count, const std::function<void(std::size_t)>& body) {
+    std::atomic<std::size_t> next = 0;
+    run_workers(threads, [&](std::int32_t) {
+      for (std::size_t i = next++; i < count; i = next++) body(i);
+    });
+  };
+}
+
+FiniteRules finite_rules(const ExecutableSpec& spec) {
+  const bool is_short = spec.precision == Precision::f16 || spec.precision == Precision::bf16;
+  return {is_short, spec.loss_scale, spec.loss_scale_count_to};
+}
+
 std::unique_ptr<Optimizer> make_host_optimizer(const OptimizerChoice& choice,
-                                               ParallelFor parallel_for) {
-  return std::make_unique<HostOptimizer>(choice, std::move(parallel_for));
+                                               ParallelFor parallel_for,
+                                               const FiniteRules& finite) {
+  return std::make_unique<HostOptimizer>(choice, std::move(parallel_for), finite);
 }
 
 }  // namespace penstock

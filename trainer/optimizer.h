@@ -128,13 +128,25 @@ inline TensorRules tensor_rules(const OptimizerChoice& choice) {
   return choice.entry.tensors != nullptr ? choice.entry.tensors(choice.options) : TensorRules{};
 }
 
+/// How an optimizer treats gradients that are not all finite.
+struct FiniteRules {
+  bool checks = false;        ///< such an update changes nothing and clears StepResult::finite
+  float loss_scale = 1;       ///< the loss scale of the first step, if it adapts itself
+  std::int32_t count_to = 0;  ///< above 0: the loss scale adapts itself
+};
+/// The rules for gradients that a device computes in the spec's precision.
+FiniteRules finite_rules(const ExecutableSpec& spec);
+
 /// Runs body(i) for i in [0, count), possibly on several threads. Returns when all are done.
 using ParallelFor =
     std::function<void(std::size_t count, const std::function<void(std::size_t)>& body)>;
 void serial_for(std::size_t count, const std::function<void(std::size_t)>& body);
+/// Runs on the calling thread and `threads` - 1 others. The body throws nothing.
+ParallelFor parallel_for_on(std::int32_t threads);
 
-/// The optimiser for devices whose memory is host memory.
+/// The optimiser for weights in host memory.
 std::unique_ptr<Optimizer> make_host_optimizer(const OptimizerChoice& choice,
-                                               ParallelFor parallel_for);
+                                               ParallelFor parallel_for,
+                                               const FiniteRules& finite = {});
 
 }  // namespace penstock

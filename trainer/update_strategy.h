@@ -92,7 +92,8 @@ class UpdateStrategy {
   /// strategy needs no calls.
   virtual GradientReady gradient_ready(Stream&) { return {}; }
   /// Called after each backward pass, on the rank's thread. Enqueues the exchange and the update.
-  /// May block the thread until other ranks get here, but not until a device does.
+  /// May block the thread until other ranks get here. Blocks it until the device has done the step
+  /// only if the update works in host memory.
   virtual void finish_step(Executable&, Stream&, StepResult&) = 0;
   /// True: every step enqueues the same work, so it may be part of a Program, if the collective's
   /// calls may. False: finish_step is called again for each step.
@@ -122,6 +123,9 @@ struct UpdateEntry {
   /// Whether ranks take steps without waiting for each other; `served`: in a run with parameter
   /// servers. Null: they wait in each step.
   bool (*steps_apart)(const Options& options, bool served) = nullptr;
+  /// Whether the weights and the optimizer's state lie in host memory, whatever the device: the
+  /// update then works on the arenas of updates/host_weights.h. Null: they never do.
+  bool (*in_host_memory)(const Options& options) = nullptr;
   /// Every rank gets the sum of all ranks' gradients from the collective.
   bool all_reduces = false;
   std::span<const OptionSpec> options{};

@@ -15,6 +15,7 @@
 #include "feeders/feeder.h"
 #include "trainer/backend.h"
 #include "trainer/placement.h"
+#include "trainer/update_strategy.h"
 
 namespace penstock {
 namespace {
@@ -195,20 +196,14 @@ void set_consistency(RunConfig& config, const std::string& text) {
   add_update_option(config, "--variable-consistency", "replicated", "consistency=relaxed");
 }
 
-/// Weights live in the memory of the first device. For a device made of host cores, that is the
-/// CPU.
+/// In tf_cnn_benchmarks too, updates without a parameter device ignore it.
 void set_local_parameter_device(RunConfig& config, const std::string& text) {
   std::string word;
   set_word(word, "local_parameter_device", text, {"cpu", "gpu"});
-  if (word == "gpu") return;
-  const BackendEntry* const backend =
-      match_entry(backend_table(), parse_component(config.device).name);
-  if (backend != nullptr && backend->computes_on_host) return;
-  throw ConfigError(fmt::format(
-      "--local-parameter-device is cpu, but weights are kept and updated on the first device, here "
-      "--device {}; updates on the CPU for another device are unsupported; pass "
-      "--local-parameter-device gpu, leave it out, or train on --device cpu",
-      config.device));
+  const UpdateEntry* const update =
+      match_entry(update_table(), parse_component(config.variable_update).name);
+  if (word == "gpu" || update == nullptr || update->in_host_memory == nullptr) return;
+  add_update_option(config, "--local-parameter-device", update->name, "memory=host");
 }
 
 bool is_record(std::string_view option) { return option == "record"; }
@@ -332,7 +327,7 @@ constexpr TranslatedFlag kTranslated[] = {
        add_update_option(config, "--cross-replica-sync", "parameter_server", "sync=false");
      }},
     {"local_parameter_device", "", false, "gpu",
-     "where weights are kept: gpu (first device) or cpu (with --device cpu only)",
+     "gpu, or cpu: same as --variable-update parameter_server:memory=host",
      set_local_parameter_device},
     {"kungfu", "kf_optimizer", false, "",
      "sync-sgd, async-sgd or sma: same as --variable-update with that value",

@@ -97,6 +97,9 @@ void apply_like_of(RunConfig& config, std::span<const std::string> arguments) {
   if (const auto system = typed_value("like", arguments)) apply_like(config, *system);
   if (is_typed("data_dir", arguments) && !is_typed("fake_location", arguments))
     config.fake_location = "queue";
+  const bool has_servers = is_typed("job_name", arguments) || is_typed("job", arguments);
+  if (has_servers && !is_typed("variable_update", arguments))
+    config.variable_update = "parameter_server";
   for (const char* const other : {"num_iters", "num_batches_per_iter"}) {
     if (!is_typed("num_batches", arguments) || !is_typed(other, arguments)) continue;
     throw ConfigError(

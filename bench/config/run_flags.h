@@ -23,8 +23,8 @@ std::vector<Flag> run_flags(RunConfig& config, std::span<const std::string_view>
 std::vector<Flag> loader_flags(RunConfig& config);
 
 /// Applies --like before the flags that override its defaults. If --data-dir is typed without
-/// --fake-location, chooses the feeder that reads it. Throws ConfigError for flags that exclude
-/// each other.
+/// --fake-location, chooses the feeder that reads it; with --job-name without --variable-update,
+/// the update of parameter servers. Throws ConfigError for flags that exclude each other.
 void apply_like_of(RunConfig& config, std::span<const std::string> arguments);
 
 }  // namespace penstock

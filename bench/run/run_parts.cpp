@@ -19,12 +19,14 @@
 #include "bench/run/run_setup.h"
 #include "bench/run/trace/trace.h"
 #include "dataflow/error.h"
+#include "dataflow/host_device.h"
 #include "dataflow/machine/memory_limit.h"
 #include "trainer/cluster/processes.h"
 #include "trainer/cluster/servers/connection.h"
 #include "trainer/cluster/servers/process_models.h"
 #include "trainer/initialise.h"
 #include "trainer/update_strategy.h"
+#include "trainer/updates/host_weights.h"
 
 namespace penstock {
 namespace {
@@ -154,7 +156,8 @@ std::string host_ring_name(const RunParts::Feed& feed, std::size_t index) {
 /// nothing.
 void note_exchange(RunSetup& setup, const Executable& executable, const CollectiveGroup& group) {
   const RunConfig& config = setup.config;
-  const bool computes = !executable.parameters().parameters.empty();
+  const bool computes =
+      !executable.parameters().parameters.empty() && !setup.components.backend->emulates;
   if (computes) {
     const std::string how = group.how();
     if (all_devices(config) > 1 && !how.empty()) setup.probe.note("ranks exchange through " + how);
@@ -195,14 +198,18 @@ RunParts::RunParts(const RunConfig& wanted, Clock& clock, const Runner::Componen
   if (components.servers != nullptr) {
     components.servers->attach(exchange.stopping.get_token(), abandon);
   }
-  const RunExchange plan{.config = config,
-                         .backend = *setup.backend,
-                         .devices = devices(),
-                         .processes = setup.exchanges_inside() ? nullptr : setup.processes(),
-                         .clock = setup.clock,
-                         .probe = setup.probe,
-                         .stopping = exchange.stopping.get_token(),
-                         .abandon = abandon};
+  if (setup.weights_on_host()) exchange.host = std::make_unique<HostDevice>(clock);
+  const bool on_host = exchange.host != nullptr;
+  const RunExchange plan{
+      .config = config,
+      .backend = *setup.backend,
+      .devices = on_host ? std::vector(ranks.size(), exchange.host.get()) : devices(),
+      .on_host = on_host,
+      .processes = setup.exchanges_inside() ? nullptr : setup.processes(),
+      .clock = setup.clock,
+      .probe = setup.probe,
+      .stopping = exchange.stopping.get_token(),
+      .abandon = abandon};
   exchange.group = make_exchange(plan);
   if (!setup.exchanges_inside()) exchange.meeting = std::make_unique<ProcessMeeting>(plan);
   const std::optional<Checkpoint> checkpoint = open_checkpoint();
@@ -295,8 +302,12 @@ std::optional<Checkpoint> RunParts::open_checkpoint() {
 /// rank shows progress for them.
 void RunParts::compile_ranks() {
   const auto compile_rank = [this](std::size_t rank) {
-    ranks[rank].executable =
-        setup.compile(setup.spec, static_cast<std::int32_t>(rank), *ranks[rank].device, rank < 2);
+    Device& device = *ranks[rank].device;
+    auto executable = setup.compile(setup.spec, static_cast<std::int32_t>(rank), device, rank < 2);
+    if (exchange.host != nullptr) {
+      executable = std::make_unique<updates::HostWeights>(std::move(executable), device);
+    }
+    ranks[rank].executable = std::move(executable);
   };
   if (setup.components.backend->computes_on_host) {
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) compile_rank(rank);
@@ -321,12 +332,30 @@ void RunParts::compile_ranks() {
   }
 }
 
+/// Returns where the device keeps a loss scale that an optimizer on the host adapts; empty:
+/// nowhere.
+Tensor RunParts::make_optimizer(Rank& rank, const ExecutableSpec& spec) {
+  const OptimizerChoice choice{*setup.components.optimizer, optimizer_options_,
+                               stored_weights(setup.config)};
+  if (exchange.host == nullptr) {
+    rank.optimizer = setup.backend->make_optimizer(choice, spec, *rank.device);
+    return {};
+  }
+  Tensor loss_scale;
+  if (spec.loss_scale_count_to > 0) {
+    loss_scale = setup.backend->make_optimizer(choice, spec, *rank.device)->state().loss_scale;
+  }
+  FiniteRules rules = finite_rules(spec);
+  if (loss_scale.count == 0) rules.count_to = 0;
+  rank.optimizer =
+      make_host_optimizer(choice, parallel_for_on(setup.config.compute_threads), rules);
+  return loss_scale;
+}
+
 void RunParts::make_rank(std::int32_t index) {
   Rank& rank = ranks[static_cast<std::size_t>(index)];
   if (setup.global_rank(index) == 0) initialise(*rank.executable, setup.graph, setup.config.seed);
-  rank.optimizer = setup.backend->make_optimizer(
-      {*setup.components.optimizer, optimizer_options_, stored_weights(setup.config)},
-      setup.executable_spec(setup.spec, index), *rank.device);
+  const Tensor device_loss_scale = make_optimizer(rank, setup.executable_spec(setup.spec, index));
   rank.collective =
       exchange.group->join(setup.exchanges_inside() ? index : setup.global_rank(index));
   const auto hyper = [this](std::int64_t step) {
@@ -342,7 +371,7 @@ void RunParts::make_rank(std::int32_t index) {
       .local_ranks = setup.config.num_gpus,
       .options = update_options_,
       .exchange = overlap(rank),
-      .device = rank.device.get(),
+      .device = exchange.host != nullptr ? exchange.host.get() : rank.device.get(),
       .probe = &setup.probe};
   const UpdateEntry& update = *setup.components.update;
   if (setup.components.servers != nullptr && update.make_served != nullptr) {
@@ -353,10 +382,20 @@ void RunParts::make_rank(std::int32_t index) {
   } else {
     rank.update = update.make(context);
   }
+  if (exchange.host != nullptr) {
+    BucketLimits limits = bucket_limits(setup.config);
+    limits.pieces = 0;
+    rank.update =
+        updates::update_on_host({static_cast<updates::HostWeights&>(*rank.executable), *rank.device,
+                                 *exchange.host, *rank.optimizer, limits, device_loss_scale},
+                                std::move(rank.update));
+  }
   refuse_partial_checkpoints(setup, rank);
   // The host exchanges after backward, and the step ends with the last rank's part of it.
-  const bool waits = context.exchange == nullptr && all_devices(setup.config) > 1 &&
-                     setup.ranks_together() == 0 && !setup.components.backend->exchanges_gradients;
+  const bool waits =
+      exchange.host != nullptr ||
+      (context.exchange == nullptr && all_devices(setup.config) > 1 &&
+       setup.ranks_together() == 0 && !setup.components.backend->exchanges_gradients);
   const Replica::Parts parts{*rank.executable, *rank.optimizer, *rank.update,
                              [this, hyper](std::int64_t step) {
                                tell_step(setup, step);

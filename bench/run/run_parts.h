@@ -83,6 +83,7 @@ class RunParts {
   /// What ranks and processes exchange through.
   struct Links {
     std::stop_source stopping;                    ///< requested when the run is ended from outside
+    std::unique_ptr<Device> host;                 ///< of updates in host memory; null: none
     std::unique_ptr<CollectiveGroup> group;       ///< of the ranks
     std::unique_ptr<ProcessMeeting> meeting;      ///< null: this process is alone
     std::unique_ptr<cluster::ModelStore> models;  ///< null if the update does not use it
@@ -114,6 +115,7 @@ class RunParts {
   std::optional<Checkpoint> open_checkpoint();
   void make_feeders();
   void compile_ranks();
+  Tensor make_optimizer(Rank& rank, const ExecutableSpec& spec);
   void make_rank(std::int32_t index);
   GradientExchange* overlap(const Rank& rank);
 

@@ -127,6 +127,14 @@ std::size_t RunSetup::ranks_together() const {
   return served ? static_cast<std::size_t>(config.num_gpus) : 1;
 }
 
+bool RunSetup::weights_on_host() const {
+  if (components.backend->computes_on_host) return false;
+  if (components.servers != nullptr) return components.backend->exchanges_gradients;
+  const UpdateEntry& update = *components.update;
+  return update.in_host_memory != nullptr &&
+         update.in_host_memory(options_of(config.variable_update, update.options));
+}
+
 Order RunSetup::order() const { return config.order == "strict" ? Order::strict : Order::relaxed; }
 
 DataPlan RunSetup::data_plan(std::int32_t rank, std::int64_t first_step) const {
@@ -173,6 +181,7 @@ ExecutableSpec RunSetup::executable_spec(const BatchSpec& batches, std::int32_t 
           .seed = config.seed + static_cast<std::uint64_t>(global_rank(rank)),
           .loss_scale = loss_scale_of(config),
           .loss_scale_count_to = counted_steps_of_loss_scale(config),
+          .weights_on_host = weights_on_host(),
           .cache_directory = config.cache_dir};
 }
 
@@ -213,8 +222,10 @@ std::vector<MemoryNeed> memory_needs(const RunSetup& setup, bool devices_are_hos
   if (components.feeder->memory_needs != nullptr) {
     add(components.feeder->memory_needs(setup.feeder_options, spec));
   }
-  if (components.backend->computes_on_host) {
-    const auto copies = static_cast<double>(2 + components.optimizer->slots);  // and gradients
+  if (components.backend->computes_on_host || setup.weights_on_host()) {
+    // Also gradients; the memory of an emulated device is the host's.
+    const auto copies =
+        static_cast<double>((components.backend->emulates ? 3 : 2) + components.optimizer->slots);
     needs.push_back({"weights", devices * copies * sizeof(float) * values, {all_devices}});
   }
   if (config.num_epochs == 0) {

@@ -84,6 +84,8 @@ class RunSetup {
   }
   std::int32_t global_rank(std::int32_t rank) const noexcept;
   std::int32_t neighbours() const noexcept;
+  /// True if the update works in host memory, and the device has memory of its own.
+  bool weights_on_host() const;
   /// Ranks that wait for each other in a step: this many consecutive ones; 0: all of them.
   std::size_t ranks_together() const;
   Order order() const;

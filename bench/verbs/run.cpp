@@ -16,6 +16,7 @@
 #include "bench/report/run_output.h"
 #include "bench/run/processes/parameter_servers.h"
 #include "bench/run/processes/process_run.h"
+#include "bench/run/runner.h"
 #include "bench/verbs/device_choice.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
@@ -69,8 +70,8 @@ int run(const Invocation& invocation) {
     return 0;
   }
   const auto typed = [&](const char* name) { return is_typed(name, invocation.arguments); };
-  // Parameter servers and their workers need devices whose gradients are in host memory.
-  if (cluster.job != ClusterArguments::Job::none && config.device == kAutoDevice) {
+  // A parameter server needs no device.
+  if (cluster.job == ClusterArguments::Job::ps && config.device == kAutoDevice) {
     config.device = RunConfig().device;
   }
   const std::string chosen = choose_devices(std::span(&config, 1), invocation.arguments);
@@ -89,6 +90,9 @@ int run(const Invocation& invocation) {
   options.watch.terminal = document::is_terminal(STDERR_FILENO) &&
                            !document::same_terminal(STDOUT_FILENO, STDERR_FILENO);
   check_cluster(cluster, config);
+  if (cluster.job != ClusterArguments::Job::none) {
+    static_cast<void>(find_components(config));  // throws before tasks wait for each other
+  }
   if (cluster.job == ClusterArguments::Job::ps) return serve_job(cluster, config, invocation.stop);
   const auto find = [](const char* name) { return std::getenv(name); };
   const std::optional<cluster::Launch> launch = cluster::read_launch(find);

@@ -275,13 +275,19 @@ TEST(CommandLine, FlagsOfTrainingWorkAsTheReferencesTypeThem) {
   EXPECT_TRUE(says(error_of({"--weight-decay=-1"}), "--weight-decay is -1"));
 }
 
-TEST(CommandLine, AHomeOfTheWeightsThatIsNotBuiltIsRefused) {
-  EXPECT_EQ(error_of({"--local_parameter_device=gpu"}), "accepted");
-  EXPECT_EQ(error_of({"--local_parameter_device=cpu", "--device=cpu"}), "accepted");
-  EXPECT_EQ(error_of({"--local_parameter_device=cpu", "--no_cuda"}), "accepted");
-  const std::string refused = error_of({"--local_parameter_device=cpu", "--device=emulated"});
-  EXPECT_TRUE(says(refused, "here --device emulated"));
-  EXPECT_TRUE(says(refused, "--local-parameter-device gpu"));
+TEST(CommandLine, WeightsOnTheCpuAreAnOptionOfUpdatesWithAParameterDevice) {
+  const std::string cpu = "--local_parameter_device=cpu";
+  EXPECT_EQ(parse({cpu, "--variable_update=parameter_server"}).variable_update,
+            "parameter_server:memory=host");
+  EXPECT_EQ(parse({"--variable_update=parameter_server", cpu, "--staged_vars"}).variable_update,
+            "parameter_server:staged=true,memory=host");
+  EXPECT_EQ(
+      parse({"--variable_update=parameter_server", "--local_parameter_device=gpu"}).variable_update,
+      "parameter_server");
+  for (const char* update : {"replicated", "distributed_replicated", "independent", "horovod"}) {
+    EXPECT_EQ(parse({cpu, std::string("--variable_update=") + update}).variable_update, update);
+  }
+  EXPECT_TRUE(says(error_of({"--local_parameter_device=tpu"}), "expected one of cpu, gpu"));
 }
 
 TEST(CommandLine, KnowsWhatWasTyped) {

@@ -80,6 +80,17 @@ TEST_F(ParameterServerProgram, FlagsThatContradictEachOtherAreRefused) {
   EXPECT_TRUE(
       says(start("worker", 0, {"--variable-update=sma"}).wait().last_words, "has no servers"));
   EXPECT_EQ(start("controller", 0).wait().code, 2);
+  // A server ends, too: its workers will not come.
+  for (const auto& [flag, why] : {std::pair{"--variable-update=replicated", "has no servers"},
+                                  {"--model=resnet5", "did you mean"},
+                                  {"--extend-window=true", "windows have to be equally long"},
+                                  {"--fp16-vars=true", "parameter servers hold them in 32"}}) {
+    for (const char* const job : {"ps", "worker"}) {
+      const ChildExit& exit = start(job, 0, {flag}).wait();
+      EXPECT_EQ(exit.code, 2) << job << flag;
+      EXPECT_TRUE(says(exit.last_words, why)) << exit.last_words;
+    }
+  }
   ps_hosts_ = "0.0.0.0:2222";
   EXPECT_TRUE(says(start("ps", 0).wait().last_words, "insecure"));
   ps_hosts_ = "nobody.invalid:2222";

@@ -19,18 +19,16 @@
 namespace penstock {
 namespace {
 
-TEST_F(ParameterServerProgram, AWorkerOnAGpuIsRefusedWithWhatToUse) {
+TEST_F(ParameterServerProgram, AWorkerOnAGpuInFp16IsRefusedWithWhatToUse) {
   name_tasks(1, 1);
   for (const char* const update : {"parameter_server", "distributed_replicated", "byteps"}) {
     for (const char* const device : {"gpu", "GPU:replicas=2"}) {
-      const ChildExit& exit =
-          start("worker", 0,
-                {std::string("--variable-update=") + update, std::string("--device=") + device})
-              .wait();
+      const ChildExit& exit = start("worker", 0,
+                                    {std::string("--variable-update=") + update,
+                                     std::string("--device=") + device, "--precision=fp16"})
+                                  .wait();
       EXPECT_EQ(exit.code, 2) << exit.last_words;
-      EXPECT_TRUE(says(exit.last_words,
-                       "workers send gradients from the host's memory only; use "
-                       "--device cpu or emulated"));
+      EXPECT_TRUE(says(exit.last_words, "use bf16, tf32 or fp32"));
     }
   }
 }

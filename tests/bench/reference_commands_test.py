@@ -10,6 +10,7 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -30,9 +31,19 @@ COMMANDS = (
      "--model=resnet50 --variable_update=parameter_server " + SHORT, 0, TOTAL),
     ("eight devices train replicated",
      "run --num_gpus=8 --batch_size=64 --model=resnet50 --variable_update=replicated " + SHORT, 0, TOTAL),
-    ("weights on the CPU of another device are refused",
-     "run --num_gpus=8 --batch_size=64 --model=resnet50 --variable_update=parameter_server "
-     "--local_parameter_device=cpu " + SHORT, 2, "updates on the CPU for another device are unsupported"),
+    *((f"eight devices train with the CPU as parameter device, {update}",
+       f"run --num_gpus=8 --batch_size=64 --model=resnet50 --variable_update={update} --local_parameter_device=cpu "
+       + SHORT, 0, TOTAL) for update in ("replicated", "parameter_server")),
+    ("a parameter server on devices reads a folder", "run --local_parameter_device=gpu --num_gpus=8 --batch_size=8 "
+     "--model=inception3 --data_dir=images/train --variable_update=parameter_server --nodistortions " + SHORT, 0, TOTAL),
+    ("a worker says which server of another machine is missing",
+     "run --local_parameter_device=gpu --num_gpus=8 --batch_size=64 --model=resnet50 "
+     "--variable_update=distributed_replicated --job_name=worker --ps_hosts=127.0.0.1:2,127.0.0.2:2 "
+     "--worker_hosts=127.0.0.1:3,127.0.0.2:3 --task_index=0 --rendezvous-timeout=1s", 5, "127.0.0.1:2"),
+    ("a server of another machine is refused with what to use",
+     "run --local_parameter_device=gpu --num_gpus=8 --batch_size=64 --model=resnet50 "
+     "--variable_update=distributed_replicated --job_name=ps --ps_hosts=10.0.0.1:50000,10.0.0.2:50000 "
+     "--worker_hosts=10.0.0.1:50001,10.0.0.2:50001 --task_index=0", 2, "--insecure"),
     ("two updates in one word are refused", "run --variable_update=replicated/parameter_server", 2,
      "parameter_server, "),
     ("batches have the layout that is asked for", "run --like tf_cnn_benchmarks --model=trivial --data_format=NCHW "
@@ -82,9 +93,10 @@ COMMANDS = (
     ("Horovod's synthetic benchmark trains",
      "run --like horovod --model resnet50 --batch-size 32 --fp16-allreduce " + FEW, 0, TOTAL),
     ("KungFu's update trains", "run --kungfu=sync-sgd --model=ResNet50 --batch-size=64 " + SHORT, 0, TOTAL),
-    ("a worker of replicated weights is refused, with the updates that have servers",
-     "run --ps_hosts=127.0.0.1:2 --worker_hosts=127.0.0.1:3 --job_name=worker --task_index=0 --model=ResNet50 "
-     "--batch-size=64", 2, "has no servers; use parameter_server"),
+    *((f"a {job} of replicated weights is refused, with the updates that have servers",
+       f"run --ps_hosts=127.0.0.1:2 --worker_hosts=127.0.0.1:3 --job_name={job} --task_index=0 --model=ResNet50 "
+       "--batch-size=64 --variable_update=replicated", 2, "has no servers; use parameter_server")
+      for job in ("ps", "worker")),
     # tfperftest
     ("a node file is read", "scale -h nodes -m inceptionv3 -g 16 -b 32 -x 128", 2,
      "ranks do not fit: 2 machines take 32 of them"),
@@ -153,6 +165,26 @@ def check_producer(penstock, folder):
         say_and_exit(f"zmq-serve ended with {producer.returncode} when it was interrupted, expected 130")
 
 
+def check_servers(penstock, folder):
+    """The parameter-server script: one server and two workers, which state no update."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    task = (f"run --ps_hosts=127.0.0.1:{port} --worker_hosts=127.0.0.1:1,127.0.0.1:2 --model=ResNet50 --batch-size=8 "
+            + SHORT).split()
+    others = [subprocess.Popen([penstock, *task, f"--job_name={job}", f"--task_index={index}"], cwd=folder)
+              for job, index in (("ps", 0), ("worker", 1))]
+    try:
+        check("the parameter-server script trains", [penstock, *task, "--job_name=worker", "--task_index=0"], 0, TOTAL,
+              folder)
+        for process in others:
+            if process.wait(LIMIT_S) != 0:
+                say_and_exit(f"{process.args} ended with {process.returncode}")
+    finally:
+        for process in others:
+            process.kill()
+
+
 def why_no_launcher():
     """The reason why Open MPI's mpirun is missing; empty if it is there."""
     if shutil.which("mpirun") is None:
@@ -167,6 +199,7 @@ def check_commands(penstock, folder):
     for what, words, code, text in COMMANDS:
         check(what, [penstock, *words.split()], code, text, folder)
     check_producer(penstock, folder)
+    check_servers(penstock, folder)
 
 
 def check_launched(penstock, folder):

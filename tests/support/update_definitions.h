@@ -117,6 +117,7 @@ inline std::vector<DefinedUpdate> defined_updates() {
           {"collective_all_reduce", define_synchronous},
           {"distributed_replicated", define_synchronous},
           {"parameter_server", define_synchronous},
+          {"parameter_server:memory=host", define_synchronous},
           {"parameter_server:placement=greedy", define_synchronous},
           {"parameter_server:placement=split", define_synchronous},
           {"parameter_server:staged=true", define_staged},

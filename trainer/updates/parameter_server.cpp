@@ -176,6 +176,10 @@ constexpr OptionValue kPlacements[] = {
     {"split",
      "tensors of at least a million elements are split evenly, the others placed greedily"},
 };
+constexpr OptionValue kMemories[] = {
+    {"device", "that of the home's device, which also applies the gradients"},
+    {"host", "the host's, where the CPU applies them: --local_parameter_device=cpu"},
+};
 constexpr OptionValue kSyncs[] = {
     {"mean", "the mean of all workers' gradients is applied once per step"},
     {"tf", "gradients are applied on arrival, then all workers wait, as in tf_cnn_benchmarks"},
@@ -191,6 +195,7 @@ cluster::ServerRule parse_sync(const std::string& text) {
 
 constexpr OptionSpec kOptions[] = {
     {"placement", "first", "which rank or server holds which weights", kPlacements},
+    {"memory", "device", "memory that holds the weights and the optimizer's state", kMemories},
     {"staged", "false",
      "a step reads weights that are one update old, as --staged-vars of tf_cnn_benchmarks"},
     {"sync", "mean", "with server processes: when gradients are applied and who waits", kSyncs},
@@ -208,6 +213,10 @@ extern constinit const UpdateEntry parameter_server_update{
     .summary = "a parameter server adds the gradients, applies them and returns the weights",
     .steps_apart = [](const Options& options,
                       bool served) { return served && options.text("sync") == "false"; },
+    .in_host_memory =
+        [](const Options& options) {
+          return parse_choice(options.text("memory"), kMemories, "parameter_server:memory") == 1;
+        },
     .options = kOptions,
     .make = [](const UpdateContext& context) -> std::unique_ptr<UpdateStrategy> {
       const Placement placement =

@@ -116,21 +116,24 @@ void check_cluster(const ClusterArguments& arguments, const RunConfig& config) {
                                   arguments.task_index, serves ? "ps-hosts" : "worker-hosts", tasks,
                                   tasks - 1));
   }
-  if (serves) return;
+  // A server has its workers' flags. If these are refused, no worker will come.
   const UpdateEntry* const update =
       match_entry(update_table(), parse_component(config.variable_update).name);
   if (update == nullptr || update->make_served == nullptr) {
     throw ConfigError(
-        fmt::format("--job-name is worker, and --variable-update {} has no servers; use "
+        fmt::format("--job-name is {}, and --variable-update {} has no servers; use "
                     "parameter_server, distributed_replicated or byteps, or leave --job-name out",
-                    config.variable_update));
+                    serves ? "ps" : "worker", config.variable_update));
   }
-  if (exchanges_on_gpus(config)) {
+  if (config.fp16_vars) {
     throw ConfigError(
-        fmt::format("--device is {}, and workers send gradients from the host's memory only; use "
-                    "--device cpu or emulated, or train on GPUs without --job-name, with "
-                    "--variable-update replicated or horovod",
-                    config.device));
+        "--fp16-vars stores weights in 16 bits, but parameter servers hold them in 32; leave "
+        "--fp16-vars out, or run without servers");
+  }
+  if (exchanges_on_gpus(config) && config.precision == to_string(Precision::f16)) {
+    throw ConfigError(
+        "--precision is fp16, and parameter servers apply gradients that overflowed, too; use "
+        "bf16, tf32 or fp32, or leave --job-name out");
   }
   refuse_unfit(config);
 }
@@ -159,11 +162,6 @@ int serve_job(const ClusterArguments& arguments, const RunConfig& config, std::s
 
 int run_worker(const ClusterArguments& arguments, const RunConfig& config,
                const std::stop_token& stop, const RankBody& body) {
-  if (config.fp16_vars) {
-    throw ConfigError(
-        "--fp16-vars stores weights in 16 bits, but parameter servers hold them in 32; leave "
-        "--fp16-vars out, or run without servers");
-  }
   SteadyClock clock;
   cluster::ServerConnection servers({.cluster = cluster_of(arguments),
                                      .task = arguments.task_index,

@@ -27,10 +27,15 @@ collectives::ExchangeChoice choice_for(const RunExchange& run, std::int32_t rank
   return exchange_choice(run.config, ranks, neighbours, nonfinite);
 }
 
+std::unique_ptr<CollectiveGroup> ask_backend(const RunExchange& run, const ProcessRanks* ranks) {
+  const GroupSpec spec{.exchange = exchange_spec(run.config), .processes = ranks};
+  return run.on_host ? run.backend.Backend::make_group(run.devices, spec, run.clock, run.abandon)
+                     : run.backend.make_group(run.devices, spec, run.clock, run.abandon);
+}
+
 std::unique_ptr<CollectiveGroup> make_thread_group(const RunExchange& run) {
   if (!chooses_exchange(run.config) || exchanges_on_gpus(run.config)) {
-    return run.backend.make_group(run.devices, {.exchange = exchange_spec(run.config)}, run.clock,
-                                  run.abandon);
+    return ask_backend(run, nullptr);
   }
   const auto ranks = static_cast<std::int32_t>(run.devices.size());
   const collectives::ExchangeChoice choice = choice_for(run, ranks, ranks);
@@ -121,9 +126,7 @@ std::unique_ptr<CollectiveGroup> make_exchange(const RunExchange& run) {
       .size = launch.size * ranks,
       .all_gather = gather,
       .make_host_group = [&run] { return std::make_unique<HostGroup>(run); }};
-  return run.backend.make_group(run.devices,
-                                {.exchange = exchange_spec(run.config), .processes = &processes},
-                                run.clock, run.abandon);
+  return ask_backend(run, &processes);
 }
 
 }  // namespace penstock

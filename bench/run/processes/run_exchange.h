@@ -22,6 +22,7 @@ struct RunExchange {
   const RunConfig& config;
   Backend& backend;
   std::vector<Device*> devices;             ///< of the ranks in this process
+  bool on_host = false;                     ///< devices are host memory, whatever the backend
   cluster::Processes* processes = nullptr;  ///< null: this process is alone
   Clock& clock;
   Probe& probe;              ///< receives notes, and the count of sums that 16 bits could not hold

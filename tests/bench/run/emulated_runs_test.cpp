@@ -96,6 +96,33 @@ TEST_F(EmulatedRuns, ADeviceThatCopiesFromAllMemoryAlikeSaysSo) {
   EXPECT_TRUE(notes_say(result, "--pinned-memory has no effect"));
 }
 
+TEST_F(EmulatedRuns, GradientsAndWeightsTravelIfTheWeightsLieInHostMemory) {
+  config_.fake_location = "gpu";
+  config_.classes = 10;
+  std::size_t bytes = 0;
+  Graph graph(kTinyModel.image);
+  kTinyModel.build(graph, config_.classes);
+  for (const ParameterSpec& spec : graph.parameters()) {
+    bytes += sizeof(float) * static_cast<std::size_t>(spec.count());
+  }
+  const double copy_ms = static_cast<double>(bytes) / 0.000256e9 * 1e3;
+  ASSERT_GT(copy_ms, 1);
+  for (const char* copy : {"memcpy", "none"}) {
+    for (const char* update : {"parameter_server:memory=host",
+                               "parameter_server:memory=host,placement=greedy", "replicated"}) {
+      config_.variable_update = update;
+      const double step_ms = 5 + (update == std::string("replicated") ? 0 : 2 * copy_ms);
+      for (const std::int32_t devices : {1, 2}) {
+        config_.num_gpus = devices;
+        const RunResult result =
+            run(std::string("emulated:img_per_s=12800,copy_gb_per_s=0.000256,copy=") + copy);
+        EXPECT_EQ(result.status, Status::ok) << result.reason;
+        for (const double step : result.step_ms) EXPECT_NEAR(step, step_ms, 1e-5) << update << copy;
+      }
+    }
+  }
+}
+
 TEST_F(EmulatedRuns, DevicesHaveACopyEngineEach) {
   config_.num_gpus = 2;
   const RunResult result = run("emulated:img_per_s=12800,copy_gb_per_s=0.000128");

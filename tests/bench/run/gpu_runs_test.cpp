@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -137,6 +138,41 @@ TEST_F(GpuRuns, PageableMemoryAndPlanarBatchesLeaveTheLossesAlone) {
   EXPECT_EQ(pageable.losses, plain.losses);
   config_.data_format = "NCHW";
   EXPECT_EQ(run_on(kSeveral, kGpus, "gpu").losses, plain.losses);
+}
+
+TEST_F(GpuRuns, WeightsInHostMemoryTrainAndResumeAsOnTheDevice) {
+  config_.optimizer = "momentum";
+  config_.weight_decay = 0.01;
+  config_.init_learning_rate = 0;  // the schedule has all rates
+  config_.piecewise_learning_rate_schedule = "0.05;0.2;0.02";
+  config_.fp16_enable_auto_loss_scale = true;
+  config_.fp16_inc_loss_scale_every_n = 3;
+  for (const char* precision : {"fp32", "fp16"}) {
+    SCOPED_TRACE(precision);
+    config_.precision = precision;
+    config_.train_dir.clear();
+    config_.num_batches = 20;
+    config_.variable_update = "parameter_server";
+    const RunResult on_gpus = run_on(kSeveral, kGpus, "gpu");
+    config_.variable_update = "parameter_server:memory=host";
+    config_.eval_during_training_every_n_steps = 10;
+    config_.eval_data_dir = config_.data_dir;
+    const RunResult on_host = run_on(kSeveral, kGpus, "gpu");
+    ASSERT_EQ(on_host.exit_code, 0) << on_host.reason;
+    ASSERT_EQ(on_host.losses.size(), on_gpus.losses.size());
+    for (std::size_t i = 0; i < on_gpus.losses.size(); ++i) {
+      EXPECT_NEAR(on_host.losses[i], on_gpus.losses[i], 1e-3 * on_gpus.losses[i]) << i;
+    }
+    config_.train_dir = (folder_ / precision).string();
+    config_.num_batches = 10;
+    EXPECT_EQ(run_on(kSeveral, kGpus, "gpu").exit_code, 0);
+    config_.num_batches = 20;  // with those before
+    const RunResult rest = run_on(kSeveral, kGpus, "gpu");
+    ASSERT_EQ(rest.exit_code, 0) << rest.reason;
+    EXPECT_TRUE(std::ranges::equal(rest.losses, std::span(on_host.losses).last(10)));
+    ASSERT_EQ(rest.evaluations.size(), 1U);
+    EXPECT_EQ(rest.evaluations.front().top1, on_host.evaluations.back().top1);
+  }
 }
 
 TEST_F(GpuRuns, LabelsThatAreRedrawnChangeTheLossOfConstantPixels) {

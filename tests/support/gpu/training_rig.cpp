@@ -15,6 +15,7 @@
 #include "trainer/backends/gpu/device.h"
 #include "trainer/initialise.h"
 #include "trainer/updates/arena_copy.h"
+#include "trainer/updates/host_weights.h"
 
 namespace penstock::gpu {
 
@@ -71,8 +72,10 @@ TrainingRig::TrainingRig(const Graph& graph, const RigOptions& options,
                       .loss_scale_count_to = options.loss_scale_count_to};
   const OptimizerEntry& optimizer = find_entry(optimizer_table(), options.optimizer);
   const Options optimizer_options(optimizer.name, optimizer.options, {});
-  const UpdateEntry& update = find_entry(update_table(), options.update);
-  const Options update_options(update.name, update.options, {});
+  const ComponentText update_text = parse_component(options.update);
+  const UpdateEntry& update = find_entry(update_table(), update_text.name);
+  const Options update_options(update.name, update.options, update_text);
+  const bool on_host = update.in_host_memory != nullptr && update.in_host_memory(update_options);
   std::vector<Device*> devices;
   for (std::int32_t index = 0; index < options.ranks; ++index) {
     Rank& rank = *ranks_.emplace_back(std::make_unique<Rank>());
@@ -80,26 +83,46 @@ TrainingRig::TrainingRig(const Graph& graph, const RigOptions& options,
     rank.device = backend_->open(index);
     devices.push_back(rank.device.get());
   }
-  group_ = backend_->make_group(devices, {.exchange = options.exchange}, clock_, stop_.get_token());
+  group_ = on_host ? make_thread_group(std::vector<Device*>(devices.size(), &host_), {}, clock_,
+                                       stop_.get_token())
+                   : backend_->make_group(devices, {.exchange = options.exchange}, clock_,
+                                          stop_.get_token());
   host_ring_ = std::make_unique<BatchRing>(spec.batch, options.host_slots, *devices.front(),
                                            MemoryKind::pinned, devices, Order::strict, clock_);
   for (std::int32_t index = 0; index < options.ranks; ++index) {
     Rank& rank = *ranks_[static_cast<std::size_t>(index)];
     rank.executable = backend_->compile(graph_, spec, *rank.device);
+    if (on_host) {
+      rank.executable =
+          std::make_unique<updates::HostWeights>(std::move(rank.executable), *rank.device);
+    }
     initialise(*rank.executable, graph_, 1 + static_cast<std::uint64_t>(index));
     rank.optimizer = backend_->make_optimizer({optimizer, optimizer_options}, spec, *rank.device);
+    Tensor loss_scale;
+    if (on_host) {
+      loss_scale = rank.optimizer->state().loss_scale;
+      rank.optimizer =
+          make_host_optimizer({optimizer, optimizer_options}, serial_for, finite_rules(spec));
+    }
     rank.collective = group_->join(index);
-    if (options.buckets) {
+    if (options.buckets && !on_host) {
       rank.exchange = std::make_unique<StreamExchange>(
           *rank.collective, rank.executable->parameters(), *rank.device, clock_, *options.buckets,
           options.device_slots);
     }
-    rank.update = std::make_unique<Noting>(update.make({.collective = *rank.collective,
-                                                        .optimizer = *rank.optimizer,
-                                                        .local_ranks = options.ranks,
-                                                        .options = update_options,
-                                                        .exchange = rank.exchange.get()}),
-                                           rank.first_result);
+    rank.update = update.make({.collective = *rank.collective,
+                               .optimizer = *rank.optimizer,
+                               .local_ranks = options.ranks,
+                               .options = update_options,
+                               .exchange = rank.exchange.get(),
+                               .device = on_host ? &host_ : rank.device.get()});
+    if (on_host) {
+      rank.update = updates::update_on_host(
+          {static_cast<updates::HostWeights&>(*rank.executable), *rank.device, host_,
+           *rank.optimizer, options.buckets.value_or(BucketLimits{}), loss_scale},
+          std::move(rank.update));
+    }
+    rank.update = std::make_unique<Noting>(std::move(rank.update), rank.first_result);
     Device* const device = rank.device.get();
     rank.ring =
         std::make_unique<BatchRing>(spec.batch, options.device_slots, *device, MemoryKind::device,

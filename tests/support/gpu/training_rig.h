@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "dataflow/host_device.h"
 #include "tests/support/gpu/host_driver.h"
 #include "tests/support/plain_net.h"
 #include "trainer/backend.h"
@@ -27,8 +28,8 @@
 namespace penstock::gpu {
 
 struct RigOptions {
-  std::string backend = "gpu";  ///< name with options
-  std::string update = "replicated";
+  std::string backend = "gpu";        ///< name with options
+  std::string update = "replicated";  ///< name with options
   std::string optimizer = "momentum";
   std::int32_t ranks = 1, images = 2;  ///< images: of one rank
   std::size_t host_slots = 3, device_slots = 2;
@@ -37,8 +38,8 @@ struct RigOptions {
   std::int32_t loss_scale_count_to = 0;  ///< above 0: the loss scale adapts itself
   bool record_update = true;             ///< if the exchange can be recorded
   ExchangeSpec exchange{};
-  /// The buckets in which gradients are exchanged during the backward pass. None: one exchange
-  /// after it.
+  /// The buckets in which gradients are exchanged, or copied to the host, during the backward pass.
+  /// None: one exchange after it.
   std::optional<BucketLimits> buckets{};
   std::function<Hyper(std::int64_t step)> hyper = [](std::int64_t step) {
     return Hyper{.learning_rate = 0.03125F, .weight_decay = 0.01F, .step = step};
@@ -85,6 +86,7 @@ class TrainingRig {
   const Graph graph_;
   const RigOptions options_;
   SteadyClock clock_;
+  HostDevice host_{clock_};  // of updates in host memory
   std::stop_source stop_;
   std::shared_ptr<HostDriverLibrary> library_;
   std::unique_ptr<Backend> backend_;

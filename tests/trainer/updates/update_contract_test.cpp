@@ -16,6 +16,8 @@
 #include "trainer/cluster/model_store.h"
 #include "trainer/collectives/threads.h"
 #include "trainer/update_strategy.h"
+#include "trainer/updates/arena_copy.h"
+#include "trainer/updates/host_weights.h"
 
 namespace penstock {
 namespace {
@@ -98,19 +100,33 @@ class UpdateContract : public ::testing::TestWithParam<const UpdateEntry*> {
 };
 
 TEST_P(UpdateContract, WeightsAreWhatItsAgreementSays) {
-  for (const GradientReduction reduction :
-       {GradientReduction::sum, GradientReduction::mean, GradientReduction::mean_sum}) {
+  using Reduction = GradientReduction;
+  for (const auto& [reduction, on_host] : {std::pair{Reduction::sum, false},
+                                           {Reduction::mean, false},
+                                           {Reduction::mean_sum, false},
+                                           {Reduction::sum, true},
+                                           {Reduction::mean, true},
+                                           {Reduction::mean_sum, true}}) {
     for (const std::int32_t ranks : {1, 2, 3}) {
       const std::vector<Device*> devices(static_cast<std::size_t>(ranks), &device_);
       collectives::ThreadsGroup group(devices, clock_, {});
       cluster::ThreadsModelStore models(devices, clock_, {});
       run_ranks(ranks, [&](std::int32_t rank) {
-        const Rank made = make(group, models, rank, reduction);
+        Rank made = make(group, models, rank, reduction);
         const std::unique_ptr<Stream> stream = device_.make_stream();
-        FixedGradients executable(rank);
+        auto fixed = std::make_unique<FixedGradients>(rank);
+        const FixedGradients& on_device = *fixed;
+        std::unique_ptr<Executable> executable = std::move(fixed);
+        if (on_host) {
+          auto weights = std::make_unique<updates::HostWeights>(std::move(executable), device_);
+          updates::copy(weights->parameters().weights, weights->on_device().weights, *stream);
+          made.strategy = updates::update_on_host({*weights, device_, device_, *made.optimizer},
+                                                  std::move(made.strategy));
+          executable = std::move(weights);
+        }
         StepResult result;
-        made.strategy->start(executable, *stream);
-        made.strategy->finish_step(executable, *stream, result);
+        made.strategy->start(*executable, *stream);
+        made.strategy->finish_step(*executable, *stream, result);
         // All ranks start at rank 0's -1. Gradients of ranks 1..n sum to n (n + 1) / 2; the mean of
         // one process is over all ranks. At most half of another rank's lead is mixed in.
         const double all = ranks * (ranks + 1) / 2., own = rank + 1;
@@ -123,7 +139,7 @@ TEST_P(UpdateContract, WeightsAreWhatItsAgreementSays) {
           const double scale = std::pow(10., static_cast<double>(i));
           const float high = static_cast<float>(-1 - scale * factor);
           const float low = static_cast<float>(-1 - scale * most);
-          const float weight = executable.weights()[i];
+          const float weight = on_device.weights()[i];
           constexpr float kRounding = 4 * 0x1p-24F;
           EXPECT_LE(weight, high + kRounding * std::abs(high)) << where(ranks, rank, i);
           EXPECT_GE(weight, low - kRounding * std::abs(low)) << where(ranks, rank, i);

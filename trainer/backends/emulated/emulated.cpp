@@ -31,6 +31,7 @@
 #include "dataflow/pace.h"
 #include "dataflow/random.h"
 #include "trainer/backend.h"
+#include "trainer/backends/compiler/parameter_arena.h"
 #include "trainer/backends/emulated/presets.h"
 #include "trainer/backends/emulated/recording.h"
 #include "trainer/optimizer.h"
@@ -274,7 +275,19 @@ class EmulatedExecutable final : public Executable {
   EmulatedExecutable(const Pace* pace, std::uint64_t seed, std::int32_t rank)
       : pace_(pace), seed_(seed), rank_(static_cast<std::uint64_t>(rank)) {}
 
-  const ParameterSet& parameters() const noexcept override { return no_weights_; }
+  /// Empty before make_arenas().
+  const ParameterSet& parameters() const noexcept override { return set_; }
+  /// One memory for weights and gradients, which only copies use.
+  void make_arenas(const Graph& graph, Device& device) {
+    using compiler::ArenaRange;
+    compiler::ArenaLayouts<ArenaRange> layouts(graph, [](const ParameterSpec& spec) {
+      return ArenaRange{spec, 0, static_cast<std::size_t>(spec.count())};
+    });
+    layouts.buffers.clear();
+    layouts.place(1);
+    memory_ = device.allocate(layouts.parameter_elements * sizeof(float), MemoryKind::device);
+    set_ = layouts.set_in(memory_, memory_, memory_);
+  }
 
   void run(Phase, const Batch& batch, Stream& stream, const GradientReady&,
            StepResult& result) override {
@@ -291,7 +304,8 @@ class EmulatedExecutable final : public Executable {
   void set_step(std::int64_t step) override { step_ = static_cast<std::uint64_t>(step); }
 
  private:
-  const ParameterSet no_weights_;
+  Buffer memory_;
+  ParameterSet set_;
   const Pace* const pace_;
   const std::uint64_t seed_, rank_;
   std::uint64_t step_ = 0;
@@ -332,10 +346,6 @@ Nanoseconds parse_exchange(const std::string& text) {
     constexpr double kLongestMs = 3'600'000;
     if (ms >= 0 && ms <= kLongestMs)
       return std::chrono::round<Nanoseconds>(std::chrono::duration<double, std::milli>(ms));
-  }
-  if (text == "real") {
-    throw Unavailable(
-        "emulated:exchange=real is known, but not built yet; use exchange=none or ms=T");
   }
   throw ConfigError("emulated:exchange is '" + text +
                     "'; expected none or ms=T with T from 0 to 3600000");
@@ -412,8 +422,10 @@ class EmulatedBackend final : public Backend {
       if (step_s_ > 0) pace_.seconds_per_image = step_s_ / batch_;
       if (origin_.of_resnet50) scale_to(model_time(spec.p100_img_per_s, graph));
     }
-    return std::make_unique<EmulatedExecutable>(computes ? &pace_ : nullptr, spec.seed,
-                                                static_cast<EmulatedDevice&>(device).ordinal());
+    auto executable = std::make_unique<EmulatedExecutable>(
+        computes ? &pace_ : nullptr, spec.seed, static_cast<EmulatedDevice&>(device).ordinal());
+    if (computes && spec.weights_on_host) executable->make_arenas(graph, device);
+    return executable;
   }
 
   std::unique_ptr<Optimizer> make_optimizer(const OptimizerChoice& choice, const ExecutableSpec&,

@@ -111,10 +111,7 @@ std::unique_ptr<Executable> GpuBackend::compile(const Graph& graph, const Execut
 
 std::unique_ptr<Optimizer> GpuBackend::make_optimizer(const OptimizerChoice& choice,
                                                       const ExecutableSpec& spec, Device& device) {
-  const FiniteRules rules{.checks = is_short(spec.precision),
-                          .loss_scale = spec.loss_scale,
-                          .count_to = spec.loss_scale_count_to};
-  return make_gpu_optimizer(choice, rules, static_cast<GpuDevice&>(device));
+  return make_gpu_optimizer(choice, finite_rules(spec), static_cast<GpuDevice&>(device));
 }
 
 ExchangeChoice GpuBackend::choose_exchange(std::span<Device* const> devices,

@@ -46,13 +46,6 @@ inline constexpr OptionSpec kOptions[] = {
     {"reduced_precision", "false", "allow engines that sum in less than fp32"},
 };
 
-/// How an optimizer treats gradients that are not all finite.
-struct FiniteRules {
-  bool checks = false;        ///< such an update changes nothing and clears StepResult::finite
-  float loss_scale = 1;       ///< the loss scale of the first step, if it adapts itself
-  std::int32_t count_to = 0;  ///< above 0: the device's loss scale adapts itself
-};
-
 /// Borrows `device`. Throws Unavailable for optimisers without a kernel.
 std::unique_ptr<Optimizer> make_gpu_optimizer(const OptimizerChoice& choice,
                                               const FiniteRules& rules, GpuDevice& device);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bench/run/processes/child_process.h"
+#include "tests/support/reserved_port.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
 
@@ -71,6 +72,33 @@ TEST_F(CudaProgram, TrainsOnTwoGpus) {
   const std::vector<std::string> two{"--num-gpus=2", "--device=gpu:exchange=copies"};
   EXPECT_TRUE(ended(run("devices=2,timing=shuffled", two), 0, ""));
   EXPECT_EQ(results().at("losses").size(), 30U);
+}
+
+TEST_F(CudaProgram, WeightsInHostMemoryOrOnServersTrainAsOnTheGpus) {
+  const auto losses = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--num-gpus=2", "--device=gpu:exchange=copies"});
+    EXPECT_TRUE(ended(run("devices=2,timing=shuffled", words), 0, ""));
+    return results().at("losses").get<std::vector<double>>();
+  };
+  const auto served = [&](const std::string& update) {
+    const ReservedPort port;
+    const std::string hosts = "--ps-hosts=127.0.0.1:" + port.text();
+    const std::string workers = "--worker-hosts=127.0.0.1:1";
+    ChildProcess server(
+        {.arguments = {PENSTOCK_PROGRAM, "run", "--job-name=ps", hosts, workers}, .timeout = 100s});
+    std::vector<double> result = losses({"--job-name=worker", hosts, workers, update});
+    EXPECT_TRUE(ended(server.wait(), 0, ""));
+    return result;
+  };
+  const std::string update = "--variable-update=parameter_server";
+  const std::vector<double> on_gpus = losses({update});
+  for (const std::vector<double>& others : {losses({update, "--local_parameter_device=cpu"}),
+                                            served(update), served("--variable-update=byteps")}) {
+    ASSERT_EQ(others.size(), on_gpus.size());
+    for (std::size_t i = 0; i < others.size(); ++i) {
+      EXPECT_NEAR(others[i], on_gpus[i], 1e-4 * on_gpus[i]) << i;
+    }
+  }
 }
 
 TEST_F(CudaProgram, AutoTakesAGpuWhereThereIsOneAndElseAnEmulatedDevice) {

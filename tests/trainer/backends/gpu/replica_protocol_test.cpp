@@ -28,6 +28,8 @@ namespace {
 
 constexpr std::int32_t kImages = 2;
 using Races = std::vector<std::string>;
+/// Weights and updates in host memory.
+constexpr const char* kOnHost = "parameter_server:memory=host";
 
 /// A graph that does not mix images.
 Graph separate_images() {
@@ -98,6 +100,14 @@ std::vector<HostMachineOptions> timings(std::uint64_t seeds) {
   return all;
 }
 
+/// Two ranks with one GPU each, and the buckets in which they exchange.
+RigOptions connected(Precision precision, WireFormat wire, std::optional<BucketLimits> buckets) {
+  RigOptions options{.ranks = 2, .precision = precision, .buckets = buckets};
+  options.exchange.wire = wire;
+  options.loss_scale = is_short(precision) ? 64 : 1;
+  return options;
+}
+
 TEST(ReplicaProtocol, SeveralReplicasAreOneOfTheGlobalBatchOnOneGpuAndOnSeveral) {
   const Graph graph = separate_images();
   constexpr std::size_t kSteps = 4;
@@ -108,7 +118,7 @@ TEST(ReplicaProtocol, SeveralReplicasAreOneOfTheGlobalBatchOnOneGpuAndOnSeveral)
     alone.run(global);
     const PlainTensors expected = alone.weights(0);
     const double tolerance = kSteps * tolerance_for(graph, ranks * kImages, Precision::f32).forward;
-    for (const char* update : {"replicated", "parameter_server"}) {
+    for (const char* update : {"replicated", "parameter_server", kOnHost}) {
       for (const std::int32_t devices : {1, 2, 4}) {
         SCOPED_TRACE(std::string(update) + ", " + std::to_string(ranks) + " ranks on " +
                      std::to_string(devices));
@@ -125,6 +135,45 @@ TEST(ReplicaProtocol, SeveralReplicasAreOneOfTheGlobalBatchOnOneGpuAndOnSeveral)
           EXPECT_LE(distance(together.weights(0)[i], expected[i]),
                     tolerance * moved + kSteps * 0x1p-24 * norm(expected[i]));
         }
+      }
+    }
+  }
+}
+
+TEST(ReplicaProtocol, WeightsInHostMemoryDoNotDependOnBucketsAndTimings) {
+  const Graph graph = with_batch_norms();
+  constexpr std::size_t kSteps = 5;
+  const std::vector<PlainBatch> batches = batches_for(graph, 2 * kSteps, kImages);
+  for (const Precision precision : {Precision::f32, Precision::f16}) {
+    for (const char* update : {"parameter_server", "parameter_server:staged=true"}) {
+      RigOptions options = connected(precision, WireFormat::f32, {});
+      options.update = update;
+      TrainingRig on_gpus(graph, options, {.devices = 2});
+      on_gpus.run(batches);
+      options.update += update == std::string("parameter_server") ? ":" : ",";
+      options.update += "memory=host";
+      PlainTensors expected;
+      for (const std::size_t bytes : {1, 0}) {
+        for (HostMachineOptions machine : timings(1)) {
+          for (const char* backend : {"gpu", "gpu:record=false"}) {
+            if (bytes != 1 && std::string_view(backend) != "gpu") continue;
+            SCOPED_TRACE(options.update + ", buckets of " + std::to_string(bytes) + ", seed " +
+                         std::to_string(machine.seed) + ", " + backend);
+            machine.devices = 2;
+            options.backend = backend;
+            options.buckets = BucketLimits{.first_bytes = bytes, .bytes = bytes};
+            TrainingRig on_host(graph, options, machine);
+            on_host.run(batches);
+            EXPECT_EQ(on_host.races(), Races{});
+            if (expected.empty()) expected = on_host.weights(0);
+            EXPECT_EQ(on_host.weights(0), expected);
+            EXPECT_EQ(on_host.weights(1), expected);
+          }
+        }
+      }
+      const double tolerance = kSteps * tolerance_for(graph, kImages, Precision::f32).forward;
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_LE(distance(expected[i], on_gpus.weights(0)[i]), tolerance * norm(expected[i]));
       }
     }
   }
@@ -262,14 +311,6 @@ TEST(ReplicaProtocol, GradientsThatTravelAs16BitsLeaveTheSameBitsOnAllRanks) {
   }
 }
 
-/// Two ranks with one GPU each, and the buckets in which they exchange.
-RigOptions connected(Precision precision, WireFormat wire, std::optional<BucketLimits> buckets) {
-  RigOptions options{.ranks = 2, .precision = precision, .buckets = buckets};
-  options.exchange.wire = wire;
-  options.loss_scale = is_short(precision) ? 64 : 1;
-  return options;
-}
-
 #if defined(__SANITIZE_THREAD__)
 constexpr bool kTakesMinutes = true;
 #else
@@ -346,8 +387,10 @@ TEST(ReplicaProtocol, TheFirstBucketsAreExchangedWhileBackwardGoesOnAndTheRecord
 
 TEST(ReplicaProtocol, GradientsThatOverflowF16ChangeNeitherWeightsNorState) {
   const Graph graph = separate_images();
-  for (const bool record_update : {true, false}) {
-    RigOptions options{.precision = Precision::f16, .record_update = record_update};
+  for (const auto& [update, record_update] :
+       {std::pair{"replicated", true}, std::pair{"replicated", false}, std::pair{kOnHost, false}}) {
+    RigOptions options{
+        .update = update, .precision = Precision::f16, .record_update = record_update};
     options.loss_scale = 128;
     TrainingRig fine(graph, options);
     options.loss_scale = 1e12F;
@@ -370,7 +413,7 @@ TEST(ReplicaProtocol, GradientsThatOverflowF16ChangeNeitherWeightsNorState) {
 TEST(ReplicaProtocol, ALossScaleThatAdaptsItselfFindsWhatF16BearsOnAllRanksAlike) {
   const Graph graph = separate_images();
   constexpr std::size_t kSteps = 40;
-  for (const char* update : {"replicated", "parameter_server"}) {
+  for (const char* update : {"replicated", "parameter_server", kOnHost}) {
     for (const std::int32_t ranks : {1, 2}) {
       SCOPED_TRACE(std::string(update) + ", " + std::to_string(ranks) + " ranks");
       RigOptions options{.update = update, .ranks = ranks, .precision = Precision::f16};
