@@ -1,31 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the checks of features share: how they are entered, how they compare, and how they call penstock."""
 import json
+import os
 import pathlib
-import re
 import signal
+import socket
 import struct
 import subprocess
 import tempfile
 
 LIMIT_S = 120
 CHECKS = {}
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
 
-def feature(number):
+class Skipped(Exception):
+    """This machine lacks what the check needs."""
+
+
+def feature(number, *settings):
+    """Enters a check of a row of the table, which must fail if a program ignores one of these settings: a key of RunConfig, a
+    flag of a verb, or an option such as `queue:resize`."""
     def enter(check):
-        CHECKS.setdefault(number, []).append(check)
+        CHECKS.setdefault(check, []).append((number, settings))
         return check
     return enter
-
-
-def tested_elsewhere(number, *names):
-    """Tests of GoogleTest (SUITE.NAME) or ctest that check the feature."""
-    def are_there(penstock):
-        for name in names:
-            if name not in penstock.tests:
-                raise AssertionError(f"there is no test {name}")
-    CHECKS.setdefault(number, []).append(are_there)
 
 
 def expect(what, found, wanted):
@@ -50,18 +49,27 @@ def expect_said(text, words):
 
 
 def named(entries, name):
-    return next(entry for entry in entries if entry["name"] == name)
+    return {entry["name"]: entry for entry in entries}[name]
 
 
 class Penstock:
-    """The program, in a folder with the data set `ds`."""
+    """The program, in a folder with the data set `ds`. The program for tests ignores the setting `ignored`."""
 
-    def __init__(self, program, folder, tests):
-        self.program, self.folder, self.tests = program, folder, tests
+    def __init__(self, program, folder, ignored=""):
+        self.program, self.folder = program, folder
+        self.environment = dict(os.environ, PENSTOCK_IGNORED=ignored, TMPDIR=str(folder))  # mpirun's, two at once
+
+    def done(self, words):
+        done = subprocess.run([self.program, *words.split()], cwd=self.folder, timeout=LIMIT_S, text=True,
+                              env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        if "Sanitizer" in done.stderr or "runtime error: " in done.stderr:
+            raise RuntimeError(done.stderr)
+        if done.returncode == 3 and "built without" in done.stderr:
+            raise Skipped(done.stderr)
+        return done
 
     def call(self, words, code=0):
-        done = subprocess.run([self.program, *words.split()], cwd=self.folder, timeout=LIMIT_S, text=True,
-                              stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        done = self.done(words)
         if done.returncode != code:
             raise AssertionError(f"`penstock {words}` ended with {done.returncode}, expected {code}:\n{done.stderr}")
         return done
@@ -73,9 +81,12 @@ class Penstock:
     def losses(self, words):
         return self.run(words)["losses"]
 
+    def look(self, words):
+        return json.loads(self.call(f"look --json {words}").stdout)
+
     def start(self, words):
-        return subprocess.Popen([self.program, *words.split()], cwd=self.folder, text=True, stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        return subprocess.Popen([self.program, *words.split()], cwd=self.folder, text=True, env=self.environment,
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def serve(self, words, run, code=0):
         """The result of a run that `penstock serve` feeds, and what serve said when it was stopped."""
@@ -86,6 +97,46 @@ class Penstock:
             producer.send_signal(signal.SIGINT)
             said = producer.communicate(timeout=LIMIT_S)
         return result, "".join(said)
+
+
+def received(penstock, words):
+    """The frames of the first message that `penstock serve` sends."""
+    try:
+        import zmq
+    except ImportError:
+        raise Skipped("needs python3-zmq") from None
+    with zmq.Context() as context, context.socket(zmq.PULL) as consumer:
+        consumer.bind(f"ipc://{penstock.folder}/received")
+        consumer.rcvtimeo = 1000 * LIMIT_S
+        producer = penstock.start(f"serve --endpoint ipc://received {words}")
+        try:
+            return consumer.recv_multipart()
+        finally:
+            producer.kill()
+            producer.communicate()
+
+
+def sent(penstock, message, words):
+    """What a command prints to stdout and stderr that consumes this message again and again."""
+    try:
+        import zmq
+    except ImportError:
+        raise Skipped("needs python3-zmq") from None
+    with zmq.Context() as context, context.socket(zmq.PUSH) as producer:
+        producer.connect(f"ipc://{penstock.folder}/sent")
+        producer.linger = 0
+        consumer = penstock.start(f"{words} --fake-location zmq-consume:endpoint=ipc://sent")
+        for _ in range(20):
+            producer.send(message)
+        return consumer.communicate(timeout=LIMIT_S)
+
+
+def free_ports(number):
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
 
 
 SHORT = "--batch-size 8 --num-batches 4 --num-warmup-batches 0"
@@ -106,10 +157,14 @@ def weights_in(folder):
             for name, entry in json.loads(data[8:8 + length]).items() if entry.get("dtype") == "F32"}
 
 
-def weights_after(penstock, words):
+def trained(penstock, words):
+    """The result of a run, and the weights at its end."""
     with tempfile.TemporaryDirectory(dir=penstock.folder) as folder:
-        penstock.run(f"{words} --train-dir {folder}")
-        return weights_in(pathlib.Path(folder))
+        return penstock.run(f"{words} --train-dir {folder}"), weights_in(pathlib.Path(folder))
+
+
+def weights_after(penstock, words):
+    return trained(penstock, words)[1]
 
 
 def expect_weights(found, wanted, bound):
@@ -120,14 +175,3 @@ def expect_weights(found, wanted, bound):
         apart = max(abs(a - b) for a, b in zip(found[name], weights))
         if apart > bound * largest:
             raise AssertionError(f"{name} differs by {apart}, expected at most {bound} of {largest}")
-
-
-def tests_in(source):
-    """The names of all tests: SUITE.NAME in the sources of GoogleTest, and those that CMake's lists add."""
-    names = set()
-    for path in [*(source / "tests").rglob("*.cpp")]:
-        names |= {f"{suite}.{name}" for suite, name in
-                  re.findall(r"^(?:TYPED_)?TEST(?:_[FP])?\(\s*(\w+),\s*(\w+)", path.read_text(), re.M)}
-    for path in [*(source / "tests").rglob("CMakeLists.txt"), *(source / "examples").rglob("CMakeLists.txt")]:
-        names |= set(re.findall(r"add_test\(NAME (\w+)", path.read_text()))
-    return names

@@ -10,7 +10,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <tuple>
 
 #include "bench/run/processes/child_process.h"
 #include "bench/sweep/result_folder.h"
@@ -43,39 +42,6 @@ Words scale(const std::filesystem::path& out, const Words& more) {
 
 std::size_t lines_of(const std::string& text) {
   return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
-}
-
-TEST(MpirunScale, ClimbsOnThisMachine) {
-  const TempFolder folder;
-  const ChildExit exit = exit_of(scale(folder / "logs", {"-b", "4", "--ranks=1,3"}));
-  ASSERT_EQ(exit.code, 0) << exit.last_words;
-  const auto files = files_below(folder / "logs");
-  const std::string& csv = files.at("trivial_b4.csv");
-  EXPECT_EQ(lines_of(csv), 2U) << csv;
-  EXPECT_EQ(csv.substr(0, 2), "1,");
-  EXPECT_NE(csv.find("\n3,"), std::string::npos) << csv;
-  EXPECT_EQ(lines_of(files.at("trivial_b4.csv.ideal")), 2U);
-  EXPECT_NE(files.at("trivial_b4.svg").find("number of devices"), std::string::npos);
-  const nlohmann::json run = nlohmann::json::parse(files.at("trivial_b4_g3/runs.json"));
-  EXPECT_EQ(run["config"]["num_processes"], 3);
-  EXPECT_EQ(run["ranks"].size(), 3U);
-  EXPECT_NE(exit.output.find("efficiency %"), std::string::npos) << exit.output;
-}
-
-TEST(MpirunScale, ClimbsOneLadderForEachModel) {
-  const TempFolder folder;
-  const ChildExit exit =
-      exit_of(scale(folder / "logs", {"-m", "trivial:4,tiny_cnn", "-b", "2", "--ranks=1"}));
-  ASSERT_EQ(exit.code, 0) << exit.last_words;
-  const auto files = files_below(folder / "logs");
-  for (const auto& [name, model, batch] :
-       {std::tuple{"trivial_b4", "trivial", 4}, {"tiny_cnn_b2", "tiny_cnn", 2}}) {
-    EXPECT_EQ(lines_of(files.at(std::string(name) + ".csv")), 1U) << name;
-    const nlohmann::json run = nlohmann::json::parse(files.at(std::string(name) + "_g1/runs.json"));
-    EXPECT_EQ(run["config"]["model"], model);
-    EXPECT_EQ(run["config"]["batch_size"], batch);
-  }
-  EXPECT_EQ(files.count("trivial_b2.csv"), 0U);
 }
 
 TEST(ScaleOfModels, RefusesWhatWouldWriteTheSameFilesOrNamesNoModel) {
@@ -241,19 +207,6 @@ TEST(MpirunScale, ClimbsOverSshWithTfperftestsFlagsAndNodeFile) {
   EXPECT_NE(exit.output.find("4 ranks were asked for on nodea, nodeb, and ran on 1 machine"),
             std::string::npos)
       << exit.output;
-}
-
-TEST(ScaleProgram, AMachineThatDoesNotAnswerIsNamedBeforeAnythingStarts) {
-  if (access("/usr/bin/ssh", X_OK) != 0)
-    GTEST_SKIP() << "no ssh here: apt-get install openssh-client";
-  const TempFolder folder;
-  const ReservedPort port;  // no process listens here
-  write_text(folder / "config",
-             "Host nodea\n  HostName 127.0.0.1\n  Port " + port.text() + "\n  BatchMode yes\n");
-  const ChildExit exit = exit_of(scale(
-      folder / "logs", {"--hosts=nodea:2", "--ssh", "ssh -F " + (folder / "config").native()}));
-  EXPECT_EQ(exit.code, 3) << exit.last_words;
-  EXPECT_NE(exit.last_words.find("cannot reach nodea"), std::string::npos) << exit.last_words;
 }
 
 }  // namespace
