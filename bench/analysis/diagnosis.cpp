@@ -200,7 +200,8 @@ bool holds_up_more(const std::vector<StageFinding>& stages, const StageFinding& 
   if (a.workers != b.workers) return a.busy_percent > b.busy_percent;
   const bool a_is_narrow = is_narrow(stages, a);
   if (a_is_narrow != is_narrow(stages, b)) return a_is_narrow;
-  if (crowded) return a.cpu_us_per_image > b.cpu_us_per_image;
+  const bool knows_cpu = a.cpu_us_per_image > 0 || b.cpu_us_per_image > 0;
+  if (crowded && knows_cpu) return a.cpu_us_per_image > b.cpu_us_per_image;
   return a.utilisation_percent > b.utilisation_percent;
 }
 

@@ -213,7 +213,8 @@ def fast_but_busy():
     return loader(lambda index: compute(0.0002))
 
 
-# Name of the loader: what one of the first three sentences says, and what the first remedy says; "" stands for anything, None for none.
+# Name of the loader: what one of the first three sentences says, and what the first remedy says; "" stands for anything. None: no
+# cause, so neither a bottleneck but the trainer nor a remedy may be named.
 IN_TURN = {"no_workers", "computes_in_turn", "generator", "slow_sampler"}  # they cost a loop that waits for each step
 CAUSES = {
     "no_workers": ("Loading a batch between two steps", "num_workers="),
@@ -232,8 +233,8 @@ CAUSES = {
     "cold_files": ("waiting for storage", "num_workers="),
     "slow_collate": ("Collating samples", "num_workers=2"),
     "slow_sampler": ("between two steps", ""),
-    "fast": ("The trainer is the bottleneck", None),
-    "fast_but_busy": ("The trainer is the bottleneck", None),
+    "fast": None,
+    "fast_but_busy": None,
 }
 
 
@@ -258,10 +259,12 @@ def main():
     for name in options.names:
         with tempfile.TemporaryDirectory() as folder:
             found = isolate(options.penstock, options.python, options.budget, name, folder)
-        cause, remedy = CAUSES[name]
+        cause, remedy = CAUSES[name] or ("", "")
         first, cures = found["verdict"][:3], found["cures"]
-        right = any(cause in sentence for sentence in first) and (
-            not cures if remedy is None else any(remedy in cure for cure in cures[:1]) or remedy == "")
+        if CAUSES[name] is None:
+            right = not cures and ("is the bottleneck" not in first[0] or "The trainer is" in first[0])
+        else:
+            right = any(cause in sentence for sentence in first) and (remedy == "" or bool(cures) and remedy in cures[0])
         wrong += not right
         rate = found["cost"]["coupled_img_per_s"]["value"] if found["cost"] else 0
         said = next((sentence for sentence in first if cause in sentence), first[0])

@@ -44,7 +44,7 @@ struct LoaderBatch {
   bool begins_epoch = false;
   std::int64_t other_bytes = 0;  ///< of arrays that are neither pixels nor labels
   Nanoseconds getting{};         ///< time in the loader's `next`
-  Nanoseconds getting_cpu{};     ///< of it, processor time of the thread that calls
+  Nanoseconds getting_cpu{};     ///< of it, the calling thread computed, or waited for a processor
   Nanoseconds converting{};      ///< checks, and the copy into the slot
   Nanoseconds waiting{};         ///< for a free slot
   // Since the batch before, of all workers and of the batches that came from them, if known:
