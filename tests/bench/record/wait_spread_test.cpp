@@ -29,6 +29,7 @@ TEST(WaitSpread, OfARunIsItsAnswer) {
   const std::string uneven = describe_waits(run_of({0, 160, 0, 0}));
   EXPECT_TRUE(says(uneven, "waited for the loader for 50 % of the time"));
   EXPECT_TRUE(says(uneven, "25 % of the steps wait 160 ms each, the others 0.0 ms"));
+  EXPECT_TRUE(says(describe_waits(run_of({11, 9, 10, 12, 11})), "11.0 ms before most steps"));
   RunResult edges = run_of({0, 160, 0, 0});
   edges.epoch_begins = {1};
   edges.facts["loader_steps_per_epoch"] = 4;
