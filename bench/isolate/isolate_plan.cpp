@@ -30,6 +30,17 @@ std::int64_t reserve_of(const PlannedRun& run, const PilotTime& time) {
   return std::max(reserve_steps(run.config), static_cast<std::int64_t>(std::ceil(time.reserve)));
 }
 
+/// A window in which a steady state can be seen: what lay ready outside the rings, as in the queue
+/// of a DataLoader's workers, is left out.
+std::int64_t least_steps(std::span<const PlannedRun> runs, std::span<const PilotTime> times) {
+  constexpr std::int64_t kMost = 16;  // longer windows would not fit into any budget
+  std::int64_t outside = 0;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    outside = std::max(outside, reserve_of(runs[i], times[i]) - reserve_steps(runs[i].config));
+  }
+  return kLeastSteps + 2 * std::min(outside, kMost);
+}
+
 /// Steps of each run if the runs with a trainer have `steps`.
 std::vector<std::int64_t> steps_for(std::span<const PlannedRun> runs,
                                     std::span<const PilotTime> times, std::int64_t steps) {
@@ -66,10 +77,10 @@ std::int64_t steps_to_edge(std::span<const PilotTime> times) {
   return longest > 0 ? std::llround(longest) - kWarmupSteps + kAfter : 0;
 }
 
-/// The most steps for a block of at most `seconds`; at least kLeastSteps.
+/// The most steps for a block of at most `seconds`; at least least_steps().
 std::int64_t most_steps(std::span<const PlannedRun> runs, std::span<const PilotTime> times,
                         double seconds) {
-  std::int64_t low = kLeastSteps, high = 1 << 20;
+  std::int64_t low = least_steps(runs, times), high = 1 << 20;
   while (low < high) {
     const std::int64_t middle = (low + high + 1) / 2;
     if (block_s(times, steps_for(runs, times, middle)) <= seconds) {
@@ -133,7 +144,7 @@ PilotTime pilot_time(const RunResult& result, double wall_s) {
 
 double blocks_that_fit(std::span<const PlannedRun> runs, std::span<const PilotTime> times,
                        double seconds) {
-  return kUsedShare * seconds / block_s(times, steps_for(runs, times, kLeastSteps));
+  return kUsedShare * seconds / block_s(times, steps_for(runs, times, least_steps(runs, times)));
 }
 
 std::int64_t reserve_steps(const RunConfig& config) {

@@ -171,12 +171,13 @@ Table rate_table(const Isolation& found) {
 Table cost_table(const std::optional<analysis::InputCostFinding>& cost) {
   if (!cost) return {};
   const analysis::CostSplit& split = cost->split;
-  return {{{"per step"}, {fmt::format("ms ({})", ends_of(cost->percent)), true}},
-          {{"input cost", format_estimate(split.total_ms, 2)},
-           {"  starvation", format_estimate(split.starvation_ms, 2)},
-           {"  transfer", format_estimate(split.transfer_ms, 2)},
-           {"  interference", format_estimate(split.interference_ms, 2)},
-           {"  residual", format_fixed(split.residual_ms, 2)}}};
+  return {
+      {{"per step"}, {fmt::format("ms ({})", ends_of(cost->percent)), true}},
+      {{"input cost", format_estimate(split.total_ms, 2)},
+       {"  starvation (no batch was there)", format_estimate(split.starvation_ms, 2)},
+       {"  transfer (its copy was not done)", format_estimate(split.transfer_ms, 2)},
+       {"  interference (the step itself got slower)", format_estimate(split.interference_ms, 2)},
+       {"  residual (unexplained)", format_fixed(split.residual_ms, 2)}}};
 }
 
 Table stage_table(const analysis::Diagnosis& diagnosis) {

@@ -91,18 +91,10 @@ std::string_view to_string(WaitCause cause) {
 }
 
 std::string_view subject_of(WaitCause cause) {
-  switch (cause) {
-    case WaitCause::edges:
-      return "The first batch of each epoch";
-    case WaitCause::in_turn:
-      return "Loading a batch between two steps";
-    case WaitCause::uneven:
-      return "Uneven loading";
-    case WaitCause::none:
-    case WaitCause::work:
-      return {};
-  }
-  return {};
+  constexpr std::array<std::string_view, 5> kSubjects = {
+      "", "", "Loading a batch between two steps", "Uneven loading",
+      "The first batch of each epoch"};
+  return kSubjects[static_cast<std::size_t>(cause)];
 }
 
 std::string sentence_of(const LoaderWaits& waits, const Isolation& found) {

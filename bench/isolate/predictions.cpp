@@ -176,6 +176,11 @@ class RecommendationList {
     find_config_key(key).set(recommendations_.back().config, std::to_string(value));
   }
 
+  bool waits_for_lock() const {
+    constexpr double kMostly = 50;
+    return found_.code && state_percent(*found_.code, "waiting for a lock") > kMostly;
+  }
+
   /// The time of one worker of a DataLoader for an image; 0: not known.
   double shared_s(StageRole role) const {
     const analysis::StageFinding* const narrow = analysis::find_stage(found_.diagnosis, role);
@@ -250,8 +255,8 @@ class RecommendationList {
   /// Suggests as many workers of a DataLoader as the demand takes, but no more than the cores can
   /// run, or than may wait at once for what is no lock.
   void add_workers_for(StageRole role, std::int32_t now) {
-    constexpr double kMostlyWaiting = 50, kLeastComputing = 0.1;
-    if (found_.code && state_percent(*found_.code, "waiting for a lock") > kMostlyWaiting) return;
+    constexpr double kLeastComputing = 0.1;
+    if (waits_for_lock()) return;
     const double seconds = shared_s(role);
     if (!(seconds > 0)) return;
     double most = plan_.cores;
@@ -300,15 +305,20 @@ class RecommendationList {
   void add_cheaper_stage() {
     const analysis::Diagnosis& diagnosis = found_.diagnosis;
     const analysis::StageFinding& stage = diagnosis.stages[*diagnosis.bottleneck];
-    const std::string means = stage.role == StageRole::decodes
-                                  ? " (smaller files, queue:upsampling=plain, decoded beforehand)"
-                                  : "";
+    std::string what = fmt::format("a cheaper {} stage", stage.name);
+    if (stage.role == StageRole::decodes) {
+      what += " (smaller files, queue:upsampling=plain, decoded beforehand)";
+    } else if (stage.role == StageRole::loads && found_.code) {
+      const CodeShare& most = found_.code->shares.front();
+      what = waits_for_lock() ? fmt::format("less time under the lock of {}", most.name)
+                              : fmt::format("{}, first of all {} ({:.0f} % of it)", what, most.name,
+                                            most.percent);
+    }
     const double bound = predictor_.now() * diagnosis.gain_until_next;
     if (!worthwhile(bound)) return;
-    add_text(
-        std::min(bound, predictor_.demand()),
-        fmt::format("a cheaper {} stage{}: at most {:.0f} img/s, if it cost nothing; now {:.0f}",
-                    stage.name, means, bound, predictor_.now()));
+    add_text(std::min(bound, predictor_.demand()),
+             fmt::format("{}: at most {:.0f} img/s, if it cost nothing; now {:.0f}", what, bound,
+                         predictor_.now()));
     recommendations_.back().is_bound = true;
   }
 

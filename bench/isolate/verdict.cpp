@@ -114,17 +114,6 @@ std::string waiting_sentence(const Isolation& found) {
       found.cost_if_waiting->ceiling_img_per_s.value);
 }
 
-std::string split_sentence(const analysis::InputCostFinding& cost) {
-  const analysis::CostSplit& split = cost.split;
-  return fmt::format(
-      "Each step takes {} ms longer: {} starvation (no batch was there), {} transfer "
-      "(its copy was not done), {} interference (the step itself got slower), {} "
-      "unexplained.",
-      format_fixed(split.total_ms.value, 2), format_fixed(split.starvation_ms.value, 2),
-      format_fixed(split.transfer_ms.value, 2), format_fixed(split.interference_ms.value, 2),
-      format_fixed(split.residual_ms, 2));
-}
-
 std::string cause_sentence(const analysis::Diagnosis& found) {
   const analysis::StageFinding& stage = found.stages[*found.bottleneck];
   std::string text;
@@ -323,7 +312,6 @@ std::vector<std::string> verdict_of(const Isolation& found, const IsolatePlan& p
   if (found.code) add(sentence_of(*found.code));
   if (plan.has_loader) add(edges_sentence(found));
   add(waiting_sentence(found));
-  if (verdict == statistics::Verdict::slower) add(split_sentence(*found.cost));
   if (plan.has_loader && found.supply_img_per_s) add(loader_sentence(found));
   if (found.delivery &&
       (verdict == statistics::Verdict::slower || verdict == statistics::Verdict::equal)) {

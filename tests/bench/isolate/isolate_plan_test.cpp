@@ -119,6 +119,14 @@ TEST(IsolatePlan, HoweverSlowTheTrainerARunHasStepsEnoughForAMean) {
   }
 }
 
+TEST(IsolatePlan, TheShortestWindowIsTwiceWhatLayReadyInALoadersQueue) {
+  const std::vector<isolate::PlannedRun> runs = isolate::planned_runs(plan_of(2, 1));
+  const double ready = static_cast<double>(isolate::reserve_steps(runs[0].config)) + 8;
+  const std::vector<isolate::PilotTime> times(runs.size(),
+                                              {.step_s = 3, .overhead_s = 1, .reserve = ready});
+  EXPECT_GE(isolate::plan_steps(runs, times, 10).front(), 2 * 8 + 10);
+}
+
 TEST(IsolatePlan, APilotTellsStepsFromStarting) {
   RunResult result;
   result.images_per_step = 64;

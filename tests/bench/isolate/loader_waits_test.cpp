@@ -108,7 +108,6 @@ TEST_F(LoaderWaitsOf, ALoaderThatWorksBetweenStepsShouldWorkMeanwhile) {
   EXPECT_TRUE(says(verdict(), "Loading a batch between two steps is the bottleneck")) << verdict();
   EXPECT_EQ(changes(), std::vector<std::string>{""});
   // Without workers, a DataLoader's samples are loaded there.
-  found_.diagnosis.stages[0].workers = "loader";
   set_stages(0, 0);
   found_.diagnosis.stages[0] = {.name = "load",
                                 .workers = "loader",
@@ -130,6 +129,7 @@ TEST_F(LoaderWaitsOf, NoWaitIsNamedWithoutACost) {
 TEST_F(LoaderWaitsOf, MoreWorkersAreNoRemedyForALock) {
   set_fact("loader_num_workers", 4);
   found_.diagnosis.bottleneck = 0;
+  found_.diagnosis.gain_until_next = 1.7;
   found_.waits.cause = WaitCause::work;
   const auto recommends_workers = [&] {
     for (const std::string& change : changes()) {
@@ -143,6 +143,8 @@ TEST_F(LoaderWaitsOf, MoreWorkersAreNoRemedyForALock) {
   EXPECT_TRUE(recommends_workers());
   found_.code->states = {{"waiting for a lock", 80}, {"computing", 20}};
   EXPECT_FALSE(recommends_workers());
+  EXPECT_TRUE(says(predict(found_, plan_).recommendations.back().text,
+                   "less time under the lock of data.py:3 with lock:"));
 }
 
 }  // namespace
