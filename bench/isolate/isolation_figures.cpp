@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bench/isolate/isolation_report.h"
+#include "bench/record/report_text.h"
 #include "bench/report/figures/figures.h"
 #include "bench/report/figures/quantity.h"
 #include "bench/report/pages/flow_views.h"
@@ -18,8 +19,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-const std::string& feeder_of(const Isolation& isolation) {
-  return isolation.measurement.coupled().config.fake_location;
+std::string feeder_of(const Isolation& isolation) {
+  return feeder_label(isolation.measurement.coupled().config);
 }
 
 /// The time per step of the device alone, from its rate.

@@ -13,7 +13,6 @@
 #include "bench/isolate/loader_waits.h"
 #include "bench/record/report_text.h"
 #include "dataflow/entry.h"
-#include "dataflow/options.h"
 #include "trainer/model.h"
 
 namespace penstock::isolate {
@@ -289,12 +288,6 @@ std::vector<std::string> unmeasured_rungs(const std::vector<RungFinding>& ladder
     lines.push_back(fmt::format("{}: not measured: {}.", join(names), reason));
   }
   return lines;
-}
-
-std::string feeder_label(const RunConfig& config) {
-  constexpr std::size_t kLong = 40;
-  if (config.fake_location.size() <= kLong) return config.fake_location;
-  return parse_component(config.fake_location).name + ":...";
 }
 
 std::vector<std::string> verdict_of(const Isolation& found, const IsolatePlan& plan) {

@@ -20,10 +20,6 @@ std::string blocks_text(const Isolation& found);
 /// measured: the budget ended before their turn".
 std::vector<std::string> unmeasured_rungs(const std::vector<RungFinding>& ladder);
 
-/// The feeder of a run, without its options if they are long: "queue:crop=center",
-/// "zmq-consume:...".
-std::string feeder_label(const RunConfig& config);
-
 /// The purpose of a run in the sweep: "the ceiling", "queue with the trainer", "queue alone, 2
 /// threads".
 std::string name_of_run(const RunConfig& config, bool is_ceiling);

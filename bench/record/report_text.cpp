@@ -9,6 +9,7 @@
 
 #include "bench/record/step_parts.h"
 #include "dataflow/entry.h"
+#include "dataflow/options.h"
 
 namespace penstock {
 namespace {
@@ -268,6 +269,16 @@ std::string paste_line(const std::string& label, const statistics::CostEstimate&
                      count(static_cast<std::size_t>(environment.usable_cores), "core"),
                      busy ? " of a busy machine" : "",
                      environment.date.substr(0, environment.date.find('T')));
+}
+
+std::string feeder_label(const RunConfig& config) {
+  constexpr std::size_t kLong = 40;
+  if (config.fake_location.size() <= kLong) return config.fake_location;
+  const ComponentText feeder = parse_component(config.fake_location);
+  for (const auto& [option, value] : feeder.values) {
+    if (option == "loader") return value.substr(value.rfind('/') + 1);
+  }
+  return feeder.name + ":...";
 }
 
 std::string_view ends_of(const statistics::Estimate& estimate) {

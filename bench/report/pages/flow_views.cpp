@@ -8,6 +8,7 @@
 #include <cmath>
 #include <utility>
 
+#include "bench/record/report_text.h"
 #include "bench/report/figures/figures.h"
 #include "bench/report/figures/quantity.h"
 #include "bench/report/pages/run_views.h"
@@ -73,7 +74,7 @@ document::Figure pipeline_of(const Row& row, const std::vector<analysis::StageFi
       "did nothing else and nothing held them up; arrows are as thick as that, up to twice the "
       "demand. Busy: the share of its threads' time that a stage takes; 100 % is all of them, all "
       "the time.",
-      row.config.fake_location);
+      feeder_label(row.config));
   figure.draw = drawn<pipeline_figure>(std::move(boxes), demand_img_per_s);
   return figure;
 }

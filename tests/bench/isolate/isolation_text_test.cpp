@@ -35,6 +35,12 @@ TEST(IsolationText, TheVerdictComesFirstAndTheCommandLast) {
   EXPECT_EQ(text.find('\n', command), text.size() - 1);
 }
 
+TEST(IsolationText, ALoaderIsCalledByItsName) {
+  RunConfig config;
+  config.fake_location = "python:loader='/home/me/project/train.py:make_loader',args='workers=2'";
+  EXPECT_EQ(feeder_label(config), "train.py:make_loader");
+}
+
 TEST(IsolationText, EveryFindingHasItsTable) {
   const std::string text = text_of(make_isolation());
   for (const char* part :
