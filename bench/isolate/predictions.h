@@ -40,7 +40,7 @@ struct Recommendation {
   std::string change;     ///< flags that can be tried on this machine; empty: none
   RunConfig config;       ///< the configuration with these flags
   double img_per_s = 0;   ///< predicted
-  bool is_bound = false;  ///< of a change that nobody knows how to make
+  bool is_bound = false;  ///< an upper limit, of a change that is not named
 };
 /// Can it be tried on this machine?
 inline bool can_be_tried(const Recommendation& recommendation) {

@@ -80,7 +80,7 @@ const Row* ceiling_of(const SweepResult& sweep, const Row& row);
 /// end of a window.
 double kept_up_img_per_s(const RunResult& result);
 /// Batches that may have lain ready when the window began: those in rings and sockets, and those in
-/// the queues of DataLoaders' workers, one loader for each device, which nobody can see.
+/// the queues of DataLoaders' workers, one loader for each device, which are not visible here.
 double reserve_before(const RunResult& result);
 
 /// Step times in ms at those rates, one pair per round in which both runs are ok. Pair::a is the
