@@ -213,11 +213,11 @@ void Isolator::add_runs(Phase& phase, std::span<const PlannedRun> runs,
 void Isolator::measure_blocks(IsolateListener& listener, const std::stop_token& stop) {
   std::vector<PlannedRun> runs = planned_runs(plan_);
   bool waits = runs.size() > 3 && runs[3].rung == Rung::waiting;
-  constexpr std::size_t piloted = 3;  // the times of the others follow
+  constexpr std::ptrdiff_t kPiloted = 3;  // the times of the others follow
   const double budget_s = seconds(plan_.budget);
   measured_.ceiling_row = 0;
   measured_.coupled_row = 1;
-  Pilot first = pilot(std::span(runs).first(piloted), budget_s, listener, stop);
+  Pilot first = pilot(std::span(runs).first(kPiloted), budget_s, listener, stop);
   if (!has_rate(first.sweep.rows[0]) || !has_rate(first.sweep.rows[1])) {
     append_sweep(measured_.sweep, first.sweep);  // the pilot's runs say why
     measured_.stopped_because = stop.stop_requested() ? "it was interrupted" : "a run failed";
@@ -230,7 +230,7 @@ void Isolator::measure_blocks(IsolateListener& listener, const std::stop_token& 
     // Three blocks are worth more than a second kind of loop.
     if (blocks_that_fit(runs, first.times, first.left_s) < kMinBlocks) {
       waits = false;
-      runs.pop_back();
+      runs.erase(runs.begin() + kPiloted);
       first.times.pop_back();
     }
   }

@@ -120,8 +120,8 @@ LoaderBatches parse_batches(std::string_view packet) {
   if (const auto settings = hello.find("settings");
       settings != hello.end() && settings->is_object()) {
     for (const auto& [name, value] : settings->items()) {
-      if (value.is_number() && name.size() <= kMostSettingName &&
-          batches.settings.size() < kMostNotes) {
+      if (value.is_number_integer() && value >= 0 && value <= kMostWorkers &&
+          name.size() <= kMostSettingName && batches.settings.size() < kMostNotes) {
         batches.settings[name] = value;
       }
     }
