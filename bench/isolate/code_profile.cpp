@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "bench/analysis/cost.h"
+#include "bench/isolate/loader_waits.h"
 #include "dataflow/options.h"
 #include "dataflow/probe.h"
 #include "feeders/feeder.h"
@@ -33,6 +34,24 @@ std::vector<CodeShare> shares_of(const Row& row, std::string_view prefix) {
   for (const auto& [name, ns] : times) shares.push_back({name, 100 * ns / all});
   std::ranges::stable_sort(shares, std::ranges::greater(), &CodeShare::percent);
   return shares;
+}
+
+std::vector<SlowSample> slowest_samples(const Row& row) {
+  constexpr std::string_view kPrefix = "slow_sample_ms: ";
+  constexpr std::size_t kMost = 5;
+  std::map<std::string, double> longest;
+  for (const RunResult* run : analysis::usable_runs(row)) {
+    for (const auto& [name, ms] : run->facts) {
+      if (!name.starts_with(kPrefix)) continue;
+      double& known = longest[name.substr(kPrefix.size())];
+      known = std::max(known, ms);
+    }
+  }
+  std::vector<SlowSample> samples;
+  for (const auto& [index, ms] : longest) samples.push_back({index, ms});
+  std::ranges::stable_sort(samples, std::ranges::greater(), &SlowSample::ms);
+  samples.resize(std::min(samples.size(), kMost));
+  return samples;
 }
 
 /// "44 % {first}in ColorJitter, 33 % in default_loader and 11 % in ..."
@@ -65,6 +84,8 @@ std::optional<CodeProfile> find_code_profile(const SweepResult& sweep, const Pro
   const Row &plain = sweep.rows[rows.plain], &profiled = sweep.rows[rows.profiled];
   CodeProfile profile{.shares = shares_of(profiled, kLoadTime),
                       .states = shares_of(profiled, kLoadState),
+                      .slowest = slowest_samples(profiled),
+                      .median_sample_ms = mean_fact(profiled, "median_sample_ms").value_or(0),
                       .cost_percent = {}};
   const auto cost =
       analysis::find_cost(analysis::pair_blocks(plain, profiled), images_per_step(plain), targets);
@@ -76,6 +97,28 @@ std::optional<CodeProfile> find_code_profile(const SweepResult& sweep, const Pro
 double state_percent(const CodeProfile& profile, std::string_view state) {
   const auto found = std::ranges::find(profile.states, state, &CodeShare::name);
   return found == profile.states.end() ? 0 : found->percent;
+}
+
+bool has_slow_samples(const CodeProfile& profile, double mean_ms) {
+  constexpr double kSkewed = 1.5;  // a distribution as that of decoding photographs has 1.2
+  return !profile.slowest.empty() && profile.median_sample_ms > 0 &&
+         mean_ms > kSkewed * profile.median_sample_ms;
+}
+
+std::string slow_samples_sentence(const CodeProfile& profile, double mean_ms) {
+  constexpr double kMuchSlower = 5;
+  std::vector<std::string> names;
+  if (!has_slow_samples(profile, mean_ms)) return {};
+  for (const SlowSample& sample : profile.slowest) {
+    if (!(sample.ms > kMuchSlower * profile.median_sample_ms)) break;
+    names.push_back(fmt::format("{} ({:.0f} ms)", sample.index, sample.ms));
+  }
+  if (names.empty()) return {};
+  return fmt::format(
+      "A few samples are slow: the median one takes {:.1f} ms, the mean is {:.1f} ms. The slowest "
+      "{} {}.",
+      profile.median_sample_ms, mean_ms, names.size() == 1 ? "has the index" : "have the indices",
+      join(names));
 }
 
 std::string sentence_of(const CodeProfile& profile) {

@@ -26,10 +26,17 @@ struct CodeShare {
   double percent = 0;
 };
 
+struct SlowSample {
+  std::string index;  ///< in the data set
+  double ms = 0;      ///< the longest time that it took
+};
+
 struct CodeProfile {
   std::vector<CodeShare> shares;  ///< of the time for samples, largest first
   /// Of the same time: "computing", "waiting for a lock", ..., largest first. Empty: not known.
   std::vector<CodeShare> states;
+  std::vector<SlowSample> slowest{};  ///< longest first. Empty: not known.
+  double median_sample_ms = 0;
   /// By how much the profile lowers the rate.
   statistics::Estimate cost_percent;
 };
@@ -43,6 +50,12 @@ std::optional<CodeProfile> find_code_profile(const SweepResult& sweep, const Pro
 
 /// Of the time for samples, in per cent; 0 if it is not known.
 double state_percent(const CodeProfile& profile, std::string_view state);
+
+/// Do a few slow samples make the mean of `mean_ms` much larger than the median?
+bool has_slow_samples(const CodeProfile& profile, double mean_ms);
+/// "A few samples are slow: the median one takes 2.1 ms, the mean is 5.0 ms. The slowest have the
+/// indices 150 (412 ms), 50 (398 ms)." Empty if there are none.
+std::string slow_samples_sentence(const CodeProfile& profile, double mean_ms);
 
 /// "Of the time for samples, 44 % is spent in ColorJitter and 33 % in default_loader; that is 97 %
 /// computing (from separate runs ...)."

@@ -18,8 +18,9 @@
 namespace penstock::isolate {
 
 struct IsolatePlan {
-  RunConfig config;  ///< the feeder and the trainer, resolved
-  Nanoseconds budget = std::chrono::seconds(45);
+  RunConfig config;                                     ///< the feeder and the trainer, resolved
+  Nanoseconds budget = std::chrono::seconds(90);        ///< for blocks and a profile
+  Nanoseconds spent{};                                  ///< of the budget, before the first run
   Nanoseconds ladder_budget = std::chrono::minutes(4);  ///< in addition, if there is a ladder
   statistics::CostTargets targets;
   Nanoseconds vary_budget = std::chrono::minutes(4);  ///< in addition, if there are settings

@@ -51,6 +51,8 @@ Json to_json(const CodeShare& share) {
   return Json{{"name", share.name}, {"percent", share.percent}};
 }
 
+Json to_json(const SlowSample& sample) { return {{"index", sample.index}, {"ms", sample.ms}}; }
+
 Json to_json(const Prediction& prediction) {
   return Json{{"change", prediction.change}, {"img_per_s", prediction.img_per_s}};
 }
@@ -214,6 +216,7 @@ Json to_json(const Isolation& found) {
       {"waits", to_json(found.waits)},
       {"code", found.code ? list_of(found.code->shares) : Json(nullptr)},
       {"code_states", found.code ? list_of(found.code->states) : Json(nullptr)},
+      {"slowest_samples", found.code ? list_of(found.code->slowest) : Json(nullptr)},
       {"profile_cost_percent", found.code ? to_json(found.code->cost_percent) : Json(nullptr)},
       {"depths", list_of(found.predictions.depths)},
       {"settings", found.variation ? list_of(found.variation->settings) : Json(nullptr)},

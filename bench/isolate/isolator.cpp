@@ -35,8 +35,8 @@ bool has_rate(const Row& row) {
 
 /// The additional share of the budget that trying a recommendation may take.
 constexpr double kVerifyShare = 0.6;
-/// The additional share of the budget that a profile may take, and its blocks.
-constexpr double kProfileShare = 0.4;
+/// The share of the budget that is kept for a profile, and its blocks.
+constexpr double kProfileShare = 0.25;
 constexpr std::int32_t kProfileBlocks = 3;
 /// The share of the time for settings in which the chosen one is tried again.
 constexpr double kVerifyVaryShare = 0.35;
@@ -123,6 +123,7 @@ Isolator::Isolator(IsolatePlan plan, SweepRunner::Run run, NoiseMeter meter, Clo
     : plan_(std::move(plan)), run_(std::move(run)), meter_(std::move(meter)), clock_(clock) {}
 
 Isolation Isolator::run(IsolateListener& listener, const std::stop_token& stop) {
+  began_ = clock_.now() - plan_.spent;
   measure_blocks(listener, stop);
   if (!analysis::pair_blocks(measured_.ceiling(), measured_.coupled()).empty()) {
     profile(listener, stop);
@@ -132,6 +133,10 @@ Isolation Isolator::run(IsolateListener& listener, const std::stop_token& stop) 
   }
   measured_.interrupted = stop.stop_requested();
   return analyse(measured_, plan_);
+}
+
+double Isolator::left_s() const {
+  return std::max(0.0, seconds(plan_.budget - (clock_.now() - began_)));
 }
 
 const SweepResult& Isolator::measure(const Phase& phase, IsolateListener& listener,
@@ -215,9 +220,11 @@ void Isolator::measure_blocks(IsolateListener& listener, const std::stop_token& 
   bool waits = runs.size() > 3 && runs[3].rung == Rung::waiting;
   constexpr std::ptrdiff_t kPiloted = 3;  // the times of the others follow
   const double budget_s = seconds(plan_.budget);
+  const double profile_s = plan_.has_loader ? kProfileShare * budget_s : 0;
   measured_.ceiling_row = 0;
   measured_.coupled_row = 1;
-  Pilot first = pilot(std::span(runs).first(kPiloted), budget_s, listener, stop);
+  Pilot first =
+      pilot(std::span(runs).first(kPiloted), std::max(0.0, left_s() - profile_s), listener, stop);
   if (!has_rate(first.sweep.rows[0]) || !has_rate(first.sweep.rows[1])) {
     append_sweep(measured_.sweep, first.sweep);  // the pilot's runs say why
     measured_.stopped_because = stop.stop_requested() ? "it was interrupted" : "a run failed";
@@ -242,12 +249,13 @@ void Isolator::measure_blocks(IsolateListener& listener, const std::stop_token& 
   }
   const double blocks = blocks_that_fit(runs, first.times, first.left_s);
   if (blocks < kMinBlocks) {
-    const double spent_s = budget_s - first.left_s;
+    const double spent_s = budget_s - profile_s - first.left_s;
     listener.budget_is_short(
         fmt::format("--budget {:.0f}s suffices for {:.0f} block{}; three, which show a spread, "
                     "take about {:.0f}s",
                     budget_s, std::max(1.0, std::floor(blocks)), blocks < 2 ? "" : "s",
-                    std::ceil(spent_s + kMinBlocks * first.left_s / blocks)));
+                    std::ceil((spent_s + kMinBlocks * first.left_s / blocks) * budget_s /
+                              (budget_s - profile_s))));
   }
   Phase phase{.name = "blocks",
               .configs = {},
@@ -298,7 +306,7 @@ void Isolator::profile(IsolateListener& listener, const std::stop_token& stop) {
   if (!profiled) return;
   const std::size_t first = append({.name = "profile",
                                     .configs = {plain, *profiled},
-                                    .seconds = kProfileShare * seconds(plan_.budget),
+                                    .seconds = left_s(),
                                     .blocks = kProfileBlocks},
                                    listener, stop);
   measured_.profile = {.plain = first, .profiled = first + 1};

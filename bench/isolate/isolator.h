@@ -73,10 +73,13 @@ class Isolator {
   void vary(IsolateListener& listener, const std::stop_token& stop);
   void verify(IsolateListener& listener, const std::stop_token& stop);
 
+  double left_s() const;  ///< of the budget
+
   const IsolatePlan plan_;
   const SweepRunner::Run run_;
   const NoiseMeter meter_;
   Clock& clock_;
+  Time began_{};
   std::optional<SweepRunner> runner_;  // of the phase under way
   std::vector<double> wall_s_;         // of the runs of a pilot, by its rows
   Measurement measured_;

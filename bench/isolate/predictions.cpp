@@ -140,6 +140,7 @@ class RecommendationList {
     } else {
       add_delivery();
       add_workers();
+      add_even_workers();
       add_threads();
       add_cores();
       add_cheaper_stage();
@@ -223,23 +224,47 @@ class RecommendationList {
         if (waits.workers == 0) return add_workers_for(StageRole::loads, 0);
         return add(std::min(demand, supply),
                    "batches made in a thread or process of their own, one ahead of the loop");
-      case WaitCause::uneven: {
-        if (waits.prefetch_factor > 0) {
-          const double step_ms = 1e3 * images / demand;
-          const auto hides =
-              static_cast<std::int32_t>(std::ceil(waits.spread.late_ms / step_ms)) + 1;
-          add_setting(std::min(demand, supply),
-                      fmt::format("prefetch_factor={}", std::clamp(2 * hides, 4, 64)),
-                      waits.prefetch_factor);
-        }
-        if (waits.workers > 1 && waits.in_order == 1) {
-          add_setting(std::min(demand, supply), "in_order=False", 1);
-        }
-        return;
-      }
+      case WaitCause::uneven:
+        return add_even_loading(waits.spread.late_ms, supply);
       case WaitCause::none:
       case WaitCause::work:
         return;
+    }
+  }
+
+  /// Lets other batches go on while one is late by `late_ms`, up to what the loader supplies.
+  void add_even_loading(double late_ms, double supply) {
+    const LoaderWaits& waits = found_.waits;
+    const double rate = std::min(predictor_.demand(), supply);
+    if (waits.prefetch_factor > 0) {
+      const double step_ms =
+          1e3 * images_per_step(found_.measurement.coupled()) / predictor_.demand();
+      const auto hides = static_cast<std::int32_t>(std::ceil(late_ms / step_ms)) + 1;
+      add_setting(rate, fmt::format("prefetch_factor={}", std::clamp(2 * hides, 4, 64)),
+                  waits.prefetch_factor);
+    }
+    if (waits.workers > 1 && waits.in_order == 1) add_setting(rate, "in_order=False", 1);
+  }
+
+  /// The share of their time in which workers of a DataLoader load and collate, if nothing but
+  /// themselves holds them up.
+  double workers_efficiency(double seconds, std::int32_t workers) const {
+    const double supply =
+        std::max(predictor_.now(), found_.supply_img_per_s ? found_.supply_img_per_s->value : 0);
+    return workers > 0 ? std::min(1.0, supply * seconds / workers) : 1;
+  }
+
+  /// Workers that wait for each other, because a few samples are slow.
+  void add_even_workers() {
+    constexpr double kHeldUp = 0.85;
+    const auto* const loads = analysis::find_stage(found_.diagnosis, StageRole::loads);
+    if (loads == nullptr || !found_.code || found_.waits.workers < 1 ||
+        !has_slow_samples(*found_.code, loads->wall_us_per_image / 1e3)) {
+      return;
+    }
+    const double seconds = shared_s(StageRole::loads);
+    if (workers_efficiency(seconds, found_.waits.workers) < kHeldUp) {
+      add_even_loading(found_.code->slowest.front().ms, found_.waits.workers / seconds);
     }
   }
 
@@ -263,10 +288,11 @@ class RecommendationList {
     if (found_.code && !found_.code->states.empty()) {
       most /= std::max(kLeastComputing, state_percent(*found_.code, "computing") / 100);
     }
-    const double needed = std::ceil(predictor_.demand() * seconds);
+    const double each = workers_efficiency(seconds, now) / seconds;  // img/s
+    const double needed = std::ceil(predictor_.demand() / each);
     const auto workers = static_cast<std::int32_t>(std::min(needed, std::floor(most)));
     if (workers <= now) return;
-    add_setting(std::min(predictor_.demand(), workers / seconds),
+    add_setting(std::min(predictor_.demand(), workers * each),
                 fmt::format("num_workers={}", workers), now);
   }
 

@@ -56,7 +56,10 @@ std::vector<Flag> isolate_flags(Arguments& wanted) {
   return join_flags(
       run_flags(wanted.config), loader_flags(wanted.config),
       std::vector<Flag>{
-          flag.time("budget", "time for the measurement, such as 45s or 5min", "45s", plan.budget),
+          flag.time("budget",
+                    "time for the whole measurement, starts of loaders included, such as 45s or "
+                    "5min",
+                    "90s", plan.budget),
           flag.percent(
               "half_width",
               "stop when the 95 % interval of the cost is within +- this percent of a step",
@@ -230,6 +233,7 @@ int isolate(const Arguments& wanted, const Invocation& invocation) {
 }
 
 int run(const Invocation& invocation) {
+  const Time began = SteadyClock().now();
   Arguments wanted;
   wanted.config.device = kAutoDevice;
   apply_like_of(wanted.config, invocation.arguments);
@@ -238,7 +242,8 @@ int run(const Invocation& invocation) {
           {.verb = "isolate",
            .summary = "Measures what one feeder costs one trainer, which stage causes the cost, "
                       "and what would remove it.",
-           .common = "loader loop from-watch fake-location model device data-dir batch-size "
+           .common = "loader loader-args python loop from-watch fake-location model device "
+                     "data-dir batch-size "
                      "num-gpus budget vary "
                      "verify ladder out verbose",
            .examples =
@@ -257,6 +262,7 @@ int run(const Invocation& invocation) {
   if (!chosen.empty()) fmt::print(stderr, "penstock: {}\n", chosen);
   say_unused_flags(std::span(&wanted.config, 1), invocation.arguments);
   complete(wanted, invocation);
+  wanted.plan.spent = SteadyClock().now() - began;
   return isolate(wanted, invocation);
 }
 

@@ -58,9 +58,9 @@ int run(const Invocation& invocation) {
           {.verb = "run",
            .summary = "Runs one configuration once and prints its rate. A line below the rate that "
                       "begins with '#' says why the rate is in doubt.",
-           .common =
-               "loader loop fake-location model device data-dir batch-size num-gpus num-batches "
-               "feeder-threads trace-file json out verbose",
+           .common = "loader loader-args python loop fake-location model device data-dir "
+                     "batch-size num-gpus num-batches "
+                     "feeder-threads trace-file json out verbose",
            .examples = "run --feeder queue --data-dir my/images --device emulated:img_per_s=1000\n"
                        "run --feeder gpu --model tiny_cnn --device cpu --num-batches 20\n"
                        "run --feeder zmq-consume:endpoint=tcp://127.0.0.1:5555 --batch-size 64"},

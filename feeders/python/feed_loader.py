@@ -10,8 +10,10 @@ import ctypes
 import dataclasses
 import faulthandler
 import fcntl
+import functools
 import importlib
 import importlib.util
+import inspect
 import json
 import mmap
 import os
@@ -102,6 +104,65 @@ def parse_arguments(text):
         except (ValueError, SyntaxError):
             values[key.strip()] = value.strip()
     return values
+
+
+SETTINGS = ("num_workers", "prefetch_factor", "persistent_workers", "in_order", "pin_memory")  # of PyTorch's DataLoader
+
+
+def settings_among(found, arguments):
+    """Takes from the arguments, and returns, the settings of a DataLoader that the function does not take."""
+    try:
+        taken = inspect.signature(found).parameters.values()
+    except (TypeError, ValueError):
+        return {}
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken):
+        return {}
+    names = [parameter.name for parameter in taken]
+    return {name: arguments.pop(name) for name in SETTINGS if name in arguments and name not in names}
+
+
+class ReplacedSettings:
+    """Every DataLoader of PyTorch that is made from now on has these settings, whatever the code states."""
+
+    def __init__(self, settings):
+        self.settings, self.used = settings, False
+        if not settings:
+            return
+        try:
+            loader = importlib.import_module("torch.utils.data").DataLoader
+        except ImportError:
+            raise self.refusal() from None
+        make = loader.__init__
+        known = inspect.signature(make)
+
+        @functools.wraps(make)
+        def make_with(*positional, **named):
+            bound = known.bind(*positional, **named)
+            for name, value in self.settings.items():
+                if name not in known.parameters:
+                    raise LoaderError(f"the DataLoader of this PyTorch has no '{name}'")
+                bound.arguments[name] = value
+            if not bound.arguments.get("num_workers", 0):  # it refuses settings of workers without any
+                for name in ("prefetch_factor", "persistent_workers"):
+                    if name not in self.settings:
+                        bound.arguments.pop(name, None)
+            self.used = True
+            make(*bound.args, **bound.kwargs)
+
+        loader.__init__ = make_with
+
+    def refusal(self):
+        return LoaderError(f"the function takes no argument '{next(iter(self.settings))}', and makes no DataLoader of PyTorch "
+                           "for which it could be set")
+
+    def notes(self):
+        """Call after the first batch."""
+        if not self.settings:
+            return []
+        if not self.used:
+            raise self.refusal()
+        values = ", ".join(f"{name}={value}" for name, value in self.settings.items())
+        return [f"{values} replaces what the function states when it makes a DataLoader, because it takes no such argument"]
 
 
 def constant_batches(images=64, height=224, width=224, channels=3):
@@ -224,7 +285,7 @@ class WorkerTimes:
             row = 0 if worker is None else worker.id + 1
             profile = self.profile if row <= self.MOST_WORKERS else None
             if profile is not None:
-                profile.begin(row, fetcher.dataset)
+                profile.begin(row, fetcher)
             core, read = core_wait_ns(), read_bytes()
             begin, cpu = time.perf_counter_ns(), time.process_time_ns()
             batch = self.fetch_part(fetch, fetcher, index)
@@ -326,6 +387,7 @@ class Batches:
         self.make = (lambda: found(**arguments)) if callable(found) else (lambda: found)
         if arguments and not callable(found):
             raise LoaderError("the loader is no function, so it takes no arguments")
+        self.replaced = ReplacedSettings(settings_among(found, arguments) if callable(found) else {})
         self.loader = self.make()
         self.part = part
         self.times = WorkerTimes(part, profiles)
@@ -718,7 +780,7 @@ def feed(harness, loader, arguments, part, profiles, *keys):
     workers = batches.times.workers(batches.loader)
     if workers is None and part in ("collate", "samples"):
         raise LoaderError(f"the loader is no DataLoader of PyTorch whose workers are forked: its part '{part}' cannot run alone")
-    notes = advise(batches.loader, layout)
+    notes = batches.replaced.notes() + advise(batches.loader, layout)
     if workers is None and profiles == "true":
         notes.append("which code loads samples is not known: the loader is no DataLoader of PyTorch whose workers are forked")
     harness.say({**layout.describe(), "notes": notes, "workers": -1 if workers is None else workers,

@@ -146,7 +146,10 @@ std::size_t parse_memory(std::string_view packet, const LoaderBatches& batches) 
 std::optional<LoadProfile> parse_profile(std::string_view packet) {
   if (!packet.starts_with("{\"profile\"")) return std::nullopt;
   const json sent = parse(packet);
-  return LoadProfile{.code = times_in(sent, "profile"), .states = times_in(sent, "states")};
+  return LoadProfile{.code = times_in(sent, "profile"),
+                     .states = times_in(sent, "states"),
+                     .slowest_samples = times_in(sent, "slowest"),
+                     .median_sample = duration(integer(sent, "median", 0, INT64_MAX))};
 }
 
 LoaderBatch parse_batch(std::string_view packet, const LoaderBatches& batches,

@@ -60,8 +60,10 @@ struct LoaderBatch {
 /// Where the time for samples went since the start.
 using CodeTimes = std::map<std::string, Nanoseconds>;
 struct LoadProfile {
-  CodeTimes code;    ///< by the name of the code
-  CodeTimes states;  ///< by what the workers did: "computing", or what they waited for
+  CodeTimes code;             ///< by the name of the code
+  CodeTimes states;           ///< by what the workers did: "computing", or what they waited for
+  CodeTimes slowest_samples;  ///< by index; empty: not known
+  Nanoseconds median_sample{};
 };
 
 // All throw DataError, ConfigError if the loader cannot be used, and what the packet says if it is

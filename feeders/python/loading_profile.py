@@ -2,11 +2,13 @@
 """Which code the time for samples goes to, in each process that loads them: exactly for the transforms and functions that a data
 set holds, by samples of the stack for the rest. Penstock puts this text before feed_loader.py if a run asks for the profile.
 """
+import collections
 import functools
 import json
 import linecache
 import mmap
 import os
+import statistics
 import struct
 import sys
 import sysconfig
@@ -40,10 +42,34 @@ def is_library(path):
     return path.startswith(LIBRARIES) or "site-packages" in path or "dist-packages" in path
 
 
+class TimedSamples:
+    """The data set as PyTorch's fetcher sees it during a profile. No other code does."""
+
+    def __init__(self, dataset, profile):
+        self.dataset, self.profile = dataset, profile
+
+    def __getitem__(self, index):
+        begin = time.perf_counter_ns()
+        sample = self.dataset[index]
+        self.profile.add_sample(index, time.perf_counter_ns() - begin)
+        return sample
+
+    @staticmethod
+    def suits(fetcher):
+        """Whether the fetcher asks for one sample after another, or would if its data set were no Subset of PyTorch."""
+        dataset = getattr(fetcher, "dataset", None)
+        if isinstance(dataset, TimedSamples) or hasattr(fetcher, "dataset_iter") or not hasattr(dataset, "__getitem__"):
+            return False
+        at_once = getattr(dataset, "__getitems__", None)
+        inner = getattr(dataset, "dataset", None) if type(dataset).__name__ == "Subset" else dataset
+        return not callable(at_once) or not hasattr(inner, "__getitems__")
+
+
 class LoadingProfile:
     PERIOD = 0.01  # s between two samples of the stack
     PUBLISH = 0.2  # s between two updates of the table
     ROW, MOST_OBJECTS, MOST_NAMES, MOST_LENGTH = 16384, 500, 40, 80
+    SLOWEST = 5  # samples that are named
 
     def __init__(self, rows):
         self.table = mmap.mmap(-1, rows * self.ROW)  # shared with forked workers; each writes to its own row
@@ -51,17 +77,27 @@ class LoadingProfile:
 
     # ---- in the process that loads samples
 
-    def begin(self, row, dataset):
+    def begin(self, row, fetcher):
         """Before samples are loaded. `row` is this process's."""
         if self.pid != os.getpid():
             self.pid, self.row = os.getpid(), row
             self.exact, self.sampled, self.states, self.total, self.published = {}, {}, {}, 0, 0
+            self.slowest, self.walls = {}, collections.deque(maxlen=500)  # ns by index; of the newest samples
             self.open = []  # time of the calls inside each open call, innermost last
             self.thread, self.native = threading.get_ident(), threading.get_native_id()
             self.loading = False
-            self.wrap(dataset)
+            self.wrap(fetcher.dataset)
             threading.Thread(target=self.sample, daemon=True).start()
+        if TimedSamples.suits(fetcher):
+            fetcher.dataset = TimedSamples(fetcher.dataset, self)
         self.loading = True
+
+    def add_sample(self, index, wall):
+        self.walls.append(wall)
+        if isinstance(index, int):
+            self.slowest[index] = max(wall, self.slowest.get(index, 0))
+            if len(self.slowest) > self.SLOWEST:
+                self.slowest.pop(min(self.slowest, key=self.slowest.get))
 
     def end(self, wall):
         self.loading = False
@@ -72,7 +108,8 @@ class LoadingProfile:
             self.publish()
 
     def publish(self):
-        text = json.dumps([self.total, self.largest(self.exact), self.largest(self.sampled), self.states]).encode()
+        text = json.dumps([self.total, self.largest(self.exact), self.largest(self.sampled), self.states, self.slowest,
+                           statistics.median(self.walls or [0])]).encode()
         if len(text) + 4 <= self.ROW:
             begin = self.row * self.ROW
             self.table[begin:begin + 4] = struct.pack("<I", 0)  # not while it changes
@@ -208,13 +245,14 @@ class LoadingProfile:
     # ---- in the process that asks for batches
 
     def times(self, rows):
-        """ns of all processes since their start: by the name of the code, and by what they did."""
-        sums, doing = {}, {}
+        """ns of all processes since their start: by the name of the code, and by what they did; of the slowest samples, by
+        index; of the median sample."""
+        sums, doing, slowest, medians = {}, {}, {}, []
         for row in range(rows):
             begin = row * self.ROW
             (size,) = struct.unpack_from("<I", self.table, begin)
             try:
-                total, exact, sampled, states = json.loads(self.table[begin + 4:begin + 4 + size])
+                total, exact, sampled, states, slow, median = json.loads(self.table[begin + 4:begin + 4 + size])
             except ValueError:  # none, or it is changing
                 continue
             rest, samples = max(0, total - sum(exact.values())), sum(sampled.values())
@@ -224,4 +262,8 @@ class LoadingProfile:
                 sums[name] = sums.get(name, 0) + wall
             for name, count in states.items():
                 doing[name] = doing.get(name, 0) + total * count // sum(states.values())
-        return {"profile": sums, "states": doing}
+            for index, wall in slow.items():
+                slowest[index] = max(wall, slowest.get(index, 0))
+            medians += [median] if median else []
+        slowest = {index: slowest[index] for index in sorted(slowest, key=slowest.get, reverse=True)[:self.SLOWEST]}
+        return {"profile": sums, "states": doing, "slowest": slowest, "median": round(statistics.median(medians or [0]))}

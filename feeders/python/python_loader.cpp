@@ -353,6 +353,10 @@ class PythonLoader final : public Feeder {
     };
     count(kLoadTime, process_.profile().code, counted_.code);
     count(kLoadState, process_.profile().states, counted_.states);
+    for (const auto& [index, time] : process_.profile().slowest_samples) {
+      probe_.fact("slow_sample_ms: " + index, 1e3 * to_seconds(time));
+    }
+    probe_.fact("median_sample_ms", 1e3 * to_seconds(process_.profile().median_sample));
   }
 
   /// States where the time for samples went, and says what is remarkable about it.

@@ -2,9 +2,13 @@
 // Why a loop waits for a loader: its runs are made up, so the cause is known.
 #include "bench/isolate/loader_waits.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/isolate/isolate_plan.h"
@@ -124,6 +128,35 @@ TEST_F(LoaderWaitsOf, NoWaitIsNamedWithoutACost) {
   EXPECT_EQ(cause(), WaitCause::none);
   found_.cost->verdict = statistics::Verdict::undecided;
   EXPECT_EQ(cause(), WaitCause::none);
+}
+
+/// Two workers load for 2 ms an image, and could supply 1,000 img/s. Few slow samples hold the
+/// other worker up, so they supply 500.
+TEST_F(LoaderWaitsOf, AFewSlowSamplesAreNamedAndWorkersThatTheyHoldUpCountAsTheyAre) {
+  set_stages(2000, 0);
+  for (const auto& [name, value] : {std::pair("num_workers", 2), {"prefetch_factor", 2}}) {
+    set_fact(std::string("loader_") + name, value);
+  }
+  set_fact("loader_in_order", 1);
+  found_.diagnosis.bottleneck = 0;
+  found_.diagnosis.gain_until_next = 1.7;
+  found_.cost->coupled_img_per_s = {500, 499, 501, 5};
+  found_.cost->ceiling_img_per_s = {1200, 1199, 1201, 5};
+  found_.supply_img_per_s = statistics::Estimate{500, 499, 501, 5};
+  found_.code = CodeProfile{.shares = {{"data.py:3 read()", 90}},
+                            .states = {{"sleeping", 95}, {"computing", 5}},
+                            .slowest = {{"150", 400}, {"50", 390}, {"7", 2}},
+                            .median_sample_ms = 1,
+                            .cost_percent = {}};
+  ASSERT_EQ(cause(), WaitCause::work);
+  const std::vector<std::string> tried = changes();
+  const auto has = [&](const char* change) { return std::ranges::count(tried, change) == 1; };
+  EXPECT_TRUE(has("num_workers=5")) << fmt::format("{}", fmt::join(tried, "; "));
+  EXPECT_TRUE(has("in_order=False"));
+  const std::string sentence = slow_samples_sentence(*found_.code, 2);
+  EXPECT_TRUE(says(sentence, "the median one takes 1.0 ms, the mean is 2.0 ms")) << sentence;
+  EXPECT_TRUE(says(sentence, "have the indices 150 (400 ms), 50 (390 ms).")) << sentence;
+  EXPECT_EQ(slow_samples_sentence(*found_.code, 1.2), "");
 }
 
 TEST_F(LoaderWaitsOf, MoreWorkersAreNoRemedyForALock) {

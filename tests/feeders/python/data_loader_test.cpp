@@ -146,6 +146,17 @@ data.DataLoader = DataLoader
 def make_loader(num_workers, pin_memory=False):
     return DataLoader(num_workers, pin_memory, Samples())
 
+class Uneven:
+    def __getitem__(self, index):
+        time.sleep(0.02 if index == 1 else 0.001)
+        return index
+
+def uneven(num_workers):
+    return DataLoader(num_workers, False, Uneven())
+
+def fixed():
+    return DataLoader(0, False, Samples())
+
 def nested(num_workers):
     return DataLoader(num_workers, False, Nested())
 
@@ -263,6 +274,35 @@ TEST_F(DataLoader, SettingsAndWhatSamplesWaitForAreFacts) {
   }
   if (all == 0) GTEST_SKIP() << "this kernel does not show in which system call a thread is";
   EXPECT_GT(2 * sleeping, all);
+}
+
+TEST_F(DataLoader, AProfileNamesTheSlowestSamples) {
+  for (const int workers : {0, 2}) {
+    SCOPED_TRACE(workers);
+    const std::map<std::string, double> facts =
+        probe_of("python:profile=true,loader='" + path_ +
+                     ":uneven',args='num_workers=" + std::to_string(workers) + "'",
+                 100)
+            ->facts();
+    EXPECT_GE(facts.at("slow_sample_ms: 1"), 20);
+    EXPECT_GT(facts.at("median_sample_ms"), 0);
+    EXPECT_LE(facts.at("median_sample_ms"), facts.at("slow_sample_ms: 1"));
+  }
+}
+
+TEST_F(DataLoader, SettingsThatTheFunctionDoesNotTakeReplaceItsOwn) {
+  const auto with = [&](const std::string& settings) {
+    return "python:loader='" + path_ + ":fixed',args='" + settings + "'";
+  };
+  const std::unique_ptr<Probe> told = probe_of(with("num_workers=2"), 3);
+  EXPECT_EQ(told->facts().at("loader_num_workers"), 2);
+  EXPECT_TRUE(std::ranges::any_of(told->notes(), [](const std::string& note) {
+    return says(note, "num_workers=2 replaces what the function states");
+  }));
+  EXPECT_TRUE(says(thrown_by<ConfigError>([&] { make(with("in_order=False")); }),
+                   "the DataLoader of this PyTorch has no 'in_order'"));
+  EXPECT_TRUE(says(thrown_by<ConfigError>([&] { make(text("counting", "args='num_workers=2'")); }),
+                   "takes no argument 'num_workers', and makes no DataLoader"));
 }
 
 TEST_F(DataLoader, PartsOfALoaderRunAlone) {
