@@ -108,9 +108,10 @@ int run_with_table(const RunConfig& config, const RunOutput& output, const RunOp
   PreparedRun run(config, options, peers, stop);
   const RunConfig& resolved = run.runner().config();
   fmt::print(stderr, "{}\n", resolved_line(resolved, output.verbose));
-  fmt::print("{}", format_header(
-                       header_of(resolved, run.components(), run.runner().examples_per_epoch())));
-  StepTable table(resolved, stdout);
+  fmt::print("{}", output.plain ? format_loader_header(resolved)
+                                : format_header(header_of(resolved, run.components(),
+                                                          run.runner().examples_per_epoch())));
+  StepTable table(resolved, stdout, output.plain);
   const RunResult result = run.run(&table, std::move(stop));
   const int code = save(result, options.out);
   const bool has_total = !evaluates_while_training(result.config) && result.img_per_s > 0;

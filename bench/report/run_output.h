@@ -14,6 +14,7 @@ namespace penstock::report {
 struct RunOutput {
   bool json = false;
   bool verbose = false;  ///< show every resolved value
+  bool plain = false;    ///< the header of a loader of the user's, not of tf_cnn_benchmarks
   std::string format;    ///< a report's name; empty: the table
 };
 

@@ -141,6 +141,15 @@ std::string format_header(const StepTableHeader& header) {
   return text + "==========\n";
 }
 
+std::string format_loader_header(const RunConfig& config) {
+  std::string text = line("Loader:", option_in(config.fake_location, "loader"));
+  text += line("Batch size:", fmt::format("{} per device", config.batch_size));
+  text += line("Devices:", fmt::format("{} x {}", config.num_gpus, config.device));
+  text += line("Loop:", config.loop);
+  text += line("Num batches:", fmt::format("{}", config.num_batches));
+  return text + "==========\n";
+}
+
 std::string format_title(const RunConfig& config) {
   return fmt::format("Step\tImg/sec\t{}{}\n", config.loss_type_to_report,
                      shows_accuracy(config) ? "\ttop_1_accuracy\ttop_5_accuracy" : "");
@@ -171,16 +180,20 @@ std::string format_end(const RunResult& result) {
   return text;
 }
 
-StepTable::StepTable(const RunConfig& config, std::FILE* out)
+StepTable::StepTable(const RunConfig& config, std::FILE* out, bool plain)
     : config_(config),
       images_(static_cast<double>(config.batch_size * all_devices(config))),
-      out_(out) {
+      out_(out),
+      plain_(plain) {
   step_seconds_.reserve(static_cast<std::size_t>(config.num_batches));
 }
 
 void StepTable::warm_up_begins() {
-  fmt::print(out_, "Generating {} model\nInitializing graph\n{}",
-             config_.eval ? "evaluation" : "training", config_.eval ? "" : "Running warm up\n");
+  if (!plain_) {
+    fmt::print(out_, "Generating {} model\nInitializing graph\n",
+               config_.eval ? "evaluation" : "training");
+  }
+  fmt::print(out_, "{}", config_.eval ? "" : "Running warm up\n");
   std::fflush(out_);
 }
 

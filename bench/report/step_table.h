@@ -27,6 +27,8 @@ struct StepTableHeader {
 StepTableHeader header_of(const RunConfig& config, const Runner::Components& components,
                           double examples_per_epoch);
 std::string format_header(const StepTableHeader& header);
+/// The header of a run with a loader of the user's, whose reader does not know tf_cnn_benchmarks.
+std::string format_loader_header(const RunConfig& config);
 
 /// The heading of the step table.
 std::string format_title(const RunConfig& config);
@@ -40,11 +42,12 @@ std::string format_row(const StepReport& step, double images,
 /// and reason.
 std::string format_end(const RunResult& result);
 
-/// Prints rows to `out` during a run. If the window takes more steps than requested, also says so
-/// on standard error, with the remaining time estimated from its first steps.
+/// Prints rows to `out` during a run; if `plain`, without what tf_cnn_benchmarks says of a graph.
+/// If the window takes more steps than requested, also says so on standard error, with the
+/// remaining time estimated from its first steps.
 class StepTable final : public RunListener {
  public:
-  StepTable(const RunConfig& config, std::FILE* out);
+  StepTable(const RunConfig& config, std::FILE* out, bool plain = false);
   void warm_up_begins() override;
   void window_extended(std::int64_t steps) override { extended_steps_ = steps; }
   void window_begins() override;
@@ -59,6 +62,7 @@ class StepTable final : public RunListener {
   const RunConfig config_;
   const double images_;
   std::FILE* const out_;
+  const bool plain_;
   std::vector<double> step_seconds_;
   std::int64_t extended_steps_ = 0;                       // 0: as requested
   double evaluated_images_ = 0, evaluation_seconds_ = 0;  // since the previous line

@@ -11,6 +11,7 @@
 #include "bench/cli.h"
 #include "bench/config/flags.h"
 #include "bench/config/run_flags.h"
+#include "bench/config/training_loop.h"
 #include "bench/config/unused_flags.h"
 #include "bench/document/terminal.h"
 #include "bench/report/run_output.h"
@@ -82,6 +83,7 @@ int run(const Invocation& invocation) {
   if (canonical_name(parse_component(config.fake_location).name) == kProducer && !shows_result) {
     return serve_batches(config, invocation);
   }
+  output.plain = has_loader(config) && !typed("like");
   report::check_output(output, options);
   options.leave = invocation.leave;
   options.may_extend =

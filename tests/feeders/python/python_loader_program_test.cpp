@@ -140,6 +140,22 @@ TEST(PythonLoaderProgram, ALoaderPerProcessFeedsAllItsDevices) {
   EXPECT_EQ(result.at("queues")[0].at("name"), "host ring");
 }
 
+TEST(PythonLoaderProgram, TheHeaderOfTheReferenceIsForThoseWhoAskForIt) {
+  const auto output_of = [](const std::string& more) {
+    ChildProcess child({.arguments = {PENSTOCK_PROGRAM, "run", "--loader=penstock:constant",
+                                      "--loader-args=images=8,height=32,width=32", more,
+                                      "--device=emulated:img_per_s=1e5", "--num-batches=5"},
+                        .timeout = std::chrono::minutes(1)});
+    return child.wait().output;
+  };
+  const std::string plain = output_of("--num-warmup-batches=2");
+  EXPECT_TRUE(plain.starts_with("Loader:      penstock:constant\nBatch size:  8 per device\n"))
+      << plain;
+  EXPECT_EQ(plain.find("Initializing graph"), plain.npos);
+  EXPECT_NE(plain.find("\ntotal images/sec: "), plain.npos);
+  EXPECT_TRUE(output_of("--like=tf_cnn_benchmarks").starts_with("Model:       trivial\nDataset: "));
+}
+
 TEST(PythonLoaderProgram, LoadersTogetherAreComparedWithTheCores) {
   const TempFolder folder;
   write_text(folder / "loader.py", R"(
