@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "bench/isolate/isolation_report.h"
 #include "bench/isolate/verdict.h"
 
@@ -11,11 +13,17 @@ namespace penstock::isolate {
 void IsolateProgress::phase_begins(std::string_view phase, double budget_s) {
   phase_ = phase;
   budget_s_ = budget_s;
+  round_ = -1;
 }
 
 void IsolateProgress::run_begins(const SweepMoment& moment) {
   where_ = fmt::format("{} {}: {}", phase_, moment.round + 1,
                        name_of_run(moment.row.config, moment.row.is_ceiling));
+  if (!shows_runs_ && moment.round != round_) {
+    line_.print(fmt::format("{} {}: at most {:.0f} s left", phase_, moment.round + 1,
+                            std::max(0.0, budget_s_ - moment.elapsed_s)));
+  }
+  round_ = moment.round;
   line_.begin(where_, "at most ", budget_s_ - moment.elapsed_s);
 }
 

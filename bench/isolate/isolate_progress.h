@@ -3,6 +3,7 @@
 // each run.
 #pragma once
 
+#include <cstdint>
 #include <cstdio>
 #include <string>
 
@@ -15,7 +16,7 @@ namespace penstock::isolate {
 class IsolateProgress final : public IsolateListener {
  public:
   /// `single_line`: standard error is a terminal, and nothing else writes to it. `lines`: print a
-  /// line for each run, if not `single_line`. With neither, only failed runs are printed.
+  /// line for each run, if not `single_line`. With neither, one for each round and failed run.
   IsolateProgress(const ResultFolder& folder, bool single_line, bool lines)
       : folder_(folder), line_(stderr, single_line), shows_runs_(single_line || lines) {}
 
@@ -36,6 +37,7 @@ class IsolateProgress final : public IsolateListener {
   const bool shows_runs_;
   std::string phase_, where_;
   double budget_s_ = 0;
+  std::int32_t round_ = -1;  // of this phase, that was printed last
   ResultSaver saver_;
 };
 
