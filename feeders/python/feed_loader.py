@@ -218,18 +218,60 @@ class Carried:
         return Carried, (self.batch, self.made)
 
 
+def shared_table(size, file=None):
+    """Memory for this process and its workers. Forked ones inherit it; others open the file whose name is returned."""
+    descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC) if file else os.memfd_create("penstock-times")
+    if not file:
+        os.ftruncate(descriptor, size)
+    return mmap.mmap(descriptor, size), file or f"/proc/{os.getpid()}/fd/{descriptor}"
+
+
+class Expression:
+    """What pickle replaces by the value of a Python expression."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def __call__(self):
+        raise TypeError("only its value can be called")
+
+    def __reduce__(self):
+        return eval, (self.text,)
+
+
+class WorkerStart:
+    """The function that a DataLoader's worker calls at its start, if it is not forked: such a worker has to be told to time
+    samples. It gets this program's text with the function, because it could import it from nowhere."""
+
+    def __init__(self, user, *times):
+        self.user, self.times = user, times
+
+    def __reduce__(self):
+        run = f"exec(compile({program!r}, '<penstock>', 'exec'), space)"
+        return Expression(f"(lambda space: ({run}, space['WorkerStart'])[1])({{'__name__': 'penstock_loader'}})"), (
+            self.user, *self.times)
+
+    def __call__(self, worker):
+        WorkerTimes(*self.times).install()
+        if self.user is not None:
+            self.user(worker)
+
+
 class WorkerTimes:
     """The time that PyTorch's DataLoader spends on samples and on collating them, in each of its worker processes, and what
-    its batches spend between these and this process. Workers inherit the table, and each of them writes to its own row; row 0
-    is this process's."""
+    its batches spend between these and this process. Each worker writes to its own row of the table; row 0 is this
+    process's. `files`: the tables, in a worker that does not inherit them."""
 
     MOST_WORKERS = 256
     ROW = struct.Struct("<qqqqq")  # for samples: ns, of processors, waiting for one, bytes from storage; ns for collating
 
-    def __init__(self, part, profiles=False):
+    def __init__(self, part, profiles=False, files=()):
         self.part = part
-        self.profile = LoadingProfile(self.MOST_WORKERS + 1) if profiles else None  # of loading_profile.py
-        self.table = mmap.mmap(-1, (self.MOST_WORKERS + 1) * self.ROW.size)
+        self.is_worker = bool(files)
+        file, profile_file = files or (None, None)
+        rows = self.MOST_WORKERS + 1
+        self.profile = LoadingProfile(rows, profile_file) if profiles else None  # of loading_profile.py
+        self.table, self.file = shared_table(rows * self.ROW.size, file)
         self.before = [0] * 7
         self.rows = 0
         self.queued = self.pinned = 0  # ns, of all batches so far: from a worker to this process; in pin_memory
@@ -244,11 +286,32 @@ class WorkerTimes:
             if hasattr(fetcher, "fetch"):
                 fetcher.fetch = self.timed(fetcher.fetch)
         iterator, loop = getattr(loader, "_MultiProcessingDataLoaderIter", None), getattr(worker, "_worker_loop", None)
+        if self.is_worker:
+            return
+        if iterator is not None:
+            iterator.__init__ = self.starting(iterator.__init__)
         if hasattr(iterator, "_next_data") and hasattr(loop, "__code__"):
             self.worker_code = loop.__code__
             iterator._next_data = self.unpacked(iterator._next_data)
             if hasattr(pin, "pin_memory"):
                 pin.pin_memory = self.timed_pin(pin.pin_memory)
+
+    def starting(self, make):
+        """Makes an iterator's workers time samples, also if they are not forked."""
+        def make_iterator(iterator, loader, *more, **named):
+            context = getattr(loader, "multiprocessing_context", None) or sys.modules["multiprocessing"]
+            user = getattr(loader, "worker_init_fn", None)
+            forks = context.get_start_method() == "fork" or "program" not in globals()
+            if not forks:
+                files = self.file, self.profile.file if self.profile is not None else None
+                loader.worker_init_fn = WorkerStart(user, self.part, self.profile is not None, files)
+            try:
+                make(iterator, loader, *more, **named)
+            finally:
+                if not forks:
+                    loader.worker_init_fn = user
+
+        return make_iterator
 
     @staticmethod
     def timed_pin(pin_memory):
@@ -779,10 +842,10 @@ def feed(harness, loader, arguments, part, profiles, *keys):
     layout = Layout(batch, *keys)
     workers = batches.times.workers(batches.loader)
     if workers is None and part in ("collate", "samples"):
-        raise LoaderError(f"the loader is no DataLoader of PyTorch whose workers are forked: its part '{part}' cannot run alone")
+        raise LoaderError(f"the loader is no DataLoader of PyTorch: its part '{part}' cannot run alone")
     notes = batches.replaced.notes() + advise(batches.loader, layout)
     if workers is None and profiles == "true":
-        notes.append("which code loads samples is not known: the loader is no DataLoader of PyTorch whose workers are forked")
+        notes.append("which code loads samples is not known: the loader is no DataLoader of PyTorch")
     harness.say({**layout.describe(), "notes": notes, "workers": -1 if workers is None else workers,
                  "steps": batches.steps_per_epoch(), "queue": batches.times.queued > 0, "pin": batches.times.pinned > 0,
                  "settings": settings_of(batches.loader)})

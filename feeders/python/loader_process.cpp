@@ -66,8 +66,8 @@ std::string environment_of(const LoaderCommand& command) {
 
 std::string command_of(const LoaderCommand& command, int program, int socket) {
   return "exec " + environment_of(command) + shell_word(command.python) +
-         " -u -c 'import sys; exec(compile(open(int(sys.argv.pop(1))).read(), \"<penstock>\", "
-         "\"exec\"))' " +
+         " -u -c 'import sys; program = open(int(sys.argv.pop(1))).read(); exec(compile(program, "
+         "\"<penstock>\", \"exec\"))' " +
          std::to_string(program) + " " + std::to_string(socket) + " " + shell_word(command.loader) +
          " " + shell_word(command.arguments) + " " + shell_word(command.part) +
          (command.profiles ? " true " : " false ") + shell_word(command.pixels) + " " +

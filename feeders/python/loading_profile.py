@@ -6,7 +6,6 @@ import collections
 import functools
 import json
 import linecache
-import mmap
 import os
 import statistics
 import struct
@@ -71,8 +70,8 @@ class LoadingProfile:
     ROW, MOST_OBJECTS, MOST_NAMES, MOST_LENGTH = 16384, 500, 40, 80
     SLOWEST = 5  # samples that are named
 
-    def __init__(self, rows):
-        self.table = mmap.mmap(-1, rows * self.ROW)  # shared with forked workers; each writes to its own row
+    def __init__(self, rows, file=None):
+        self.table, self.file = shared_table(rows * self.ROW, file)  # of feed_loader.py; each process writes to its own row
         self.pid = None
 
     # ---- in the process that loads samples

@@ -46,13 +46,22 @@ def _worker_loop(fetcher, out):
         time.sleep(0.003)
         out.send(batch)
 
+def spawned_loop(number, init, fetcher, out):
+    global worker
+    worker = types.SimpleNamespace(id=number)
+    init(number)
+    _worker_loop(fetcher, out)
+
 class _MultiProcessingDataLoaderIter:
     def __init__(self, loader):
         global worker
         self.loader, self.pipes, self.turn = loader, [], 0
         for number in range(loader.num_workers):
             mine, childs = multiprocessing.Pipe(duplex=False)
-            if os.fork() == 0:
+            if loader.multiprocessing_context:
+                loader.multiprocessing_context.Process(target=spawned_loop, daemon=True, args=(
+                    number, loader.worker_init_fn, loader.fetcher(), childs)).start()
+            elif os.fork() == 0:
                 worker = types.SimpleNamespace(id=number)
                 working._worker_loop(loader.fetcher(), childs)
             self.pipes.append(mine)
@@ -92,6 +101,8 @@ def collate(samples):
 
 class DataLoader:
     prefetch_factor = 2
+    multiprocessing_context = None
+    worker_init_fn = None
 
     def __init__(self, num_workers, pin_memory, dataset):
         self.num_workers, self.pin_memory, self.dataset = num_workers, pin_memory, dataset
@@ -160,6 +171,15 @@ def fixed():
 def nested(num_workers):
     return DataLoader(num_workers, False, Nested())
 
+def note_worker(number):
+    print("worker", number, "begins", file=sys.stderr, flush=True)
+
+def spawned(num_workers):
+    loader = make_loader(num_workers)
+    loader.multiprocessing_context = multiprocessing.get_context("spawn")
+    loader.worker_init_fn = note_worker
+    return loader
+
 def generator(num_workers):
     yield from make_loader(num_workers)
 )";
@@ -173,7 +193,7 @@ class DataLoader : public PythonLoader {
 /// Times are at least those that the loader sleeps. What `next` waits for its workers is a wait.
 TEST_F(DataLoader, TheWorkersOfADataLoaderAreStages) {
   constexpr std::int64_t kBatches = 40, kMs = 1'000'000;
-  for (const char* function : {"make_loader", "generator"}) {
+  for (const char* function : {"make_loader", "generator", "spawned"}) {
     for (const int workers : {0, 3}) {
       SCOPED_TRACE(std::string(function) + " with " + std::to_string(workers));
       const std::unique_ptr<Probe> told =
