@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs `penstock isolate` on loaders with a planted cause, and prints as Markdown which cause and remedy it named.
 
-Usage: planted_causes.py PENSTOCK [--python PYTHON] [--budget 45s] [NAME ...]. PYTHON needs PyTorch; this file is also the module
+Usage: planted_causes.py PENSTOCK [--python PYTHON] [--budget 90s] [NAME ...]. PYTHON needs PyTorch; this file is also the module
 with the loaders. A device of 800 img/s takes batches of 32 samples [3,64,64]; each cause takes a third of its speed or more. Exits
 with 1 if a cause was not named first, or a remedy is not the expected one.
 """
@@ -201,6 +201,26 @@ def slow_collate(num_workers=1):
     return loader(None, num_workers, collate_fn=collate)
 
 
+def spawned():
+    return DataLoader(Slept(), BATCH, num_workers=1, multiprocessing_context="spawn")
+
+
+class Slept(Samples):  # workers that are not forked import it by its name
+    def __getitem__(self, index):
+        time.sleep(0.003)
+        return super().__getitem__(index)
+
+
+def parses(num_workers=2):
+    text = json.dumps([{"box": [1.5, 2.5, 3.5, 4.5], "name": f"object {i}"} for i in range(1500)])
+
+    def work(index):
+        for _ in range(2):
+            json.loads(text)
+
+    return loader(work, num_workers)
+
+
 def slow_sampler():
     return loader(sampler=InOrder(3200, each=0.030 / BATCH))
 
@@ -232,6 +252,8 @@ CAUSES = {
     "sleeping": ("sleeping", "num_workers="),
     "cold_files": ("waiting for storage", "num_workers="),
     "slow_collate": ("Collating samples", "num_workers=2"),
+    "spawned": ("sleeping", "num_workers=3"),
+    "parses": ("json.loads(text)", "first of all"),
     "slow_sampler": ("between two steps", ""),
     "fast": None,
     "fast_but_busy": None,
@@ -252,7 +274,7 @@ def main():
     parser.add_argument("penstock")
     parser.add_argument("names", nargs="*", default=list(CAUSES))
     parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--budget", default="45s")
+    parser.add_argument("--budget", default="90s")
     options = parser.parse_intermixed_args()
     wrong = 0
     print("| planted | img/s | what is said first | first remedy | right |\n|---|---|---|---|---|")
