@@ -44,12 +44,12 @@ struct SocketSecurity::Log {
 
   const PeerReports reports;
   std::atomic<std::int64_t> refused{0};
-  std::mutex mutex;
-  std::set<std::string> said;
+  std::mutex mutex{};
+  std::set<std::string> said{};
 };
 
 SocketSecurity::SocketSecurity(void* context, CurveSetup curve, PeerReports reports)
-    : curve_(std::move(curve)), log_(std::make_unique<Log>(std::move(reports))) {
+    : curve_(std::move(curve)), log_(new Log{std::move(reports)}) {
   if (curve_.role != CurveSetup::Role::server) return;
   gate_.emplace(context, curve_.admission,
                 [&log = *log_](const std::string& key, const std::string& address) {

@@ -101,6 +101,9 @@ TEST(Diagnosis, PredictsFromComputingAndStorageWhatComesNext) {
   EXPECT_EQ(cold.stages[*cold.next_bottleneck].name, "read");
   EXPECT_NEAR(*cold.stages[0].storage_us_per_image, 830, 1e-9);
   EXPECT_NEAR(cold.gain_until_next, 1.111, 1e-3);
+  result.stages[1].cpu_s -= 4;
+  result.facts["waited_for_core_s"] = 4;  // decoding waited for a core, reading as before
+  EXPECT_NEAR(*diagnosis_of(row).stages[0].storage_us_per_image, 830, 1e-9);
 }
 
 TEST(Diagnosis, FindsNoStorageInWallTimesThatAreScaledUpTooFar) {

@@ -188,6 +188,7 @@ TEST(RankSteps, WhatARankWaitsForOthersIsExchange) {
     const RunResult result = divided(steps, 2);
     EXPECT_EQ(result.step_ms, (std::vector<double>{14, 14}));
     EXPECT_EQ(result.exchange_exposed_ms, (std::vector<double>{5, 5}));
+    EXPECT_EQ(result.input_wait_ms, (std::vector<double>{0, 7})) << "of the rank that waits most";
     ASSERT_EQ(result.parts.size(), 6U);
     EXPECT_EQ(result.parts[3].name, "compute");
     EXPECT_EQ(result.parts[3].max, 9);

@@ -72,17 +72,15 @@ TEST(IsolationText, TheHeadlineNamesTheLoopAndTheNextSentencesTheEdgesOfEpochs) 
 TEST(IsolationText, ALoopThatWaitsIsNamedIfItCostsAnotherShare) {
   isolate::Isolation found = make_isolation();
   isolate::IsolatePlan plan;
-  const auto says_so = [&] {
-    for (const std::string& sentence : isolate::verdict_of(found, plan)) {
-      if (says(sentence, "(--loop sync)")) return true;
-    }
-    return false;
-  };
-  EXPECT_FALSE(says_so());
+  const auto verdict = [&] { return join(isolate::verdict_of(found, plan)); };
+  EXPECT_FALSE(says(verdict(), "(--loop sync)"));
   found.cost_if_waiting = found.cost;
-  EXPECT_FALSE(says_so());
+  EXPECT_FALSE(says(verdict(), "(--loop sync)"));
   found.cost_if_waiting->percent.value += 6;
-  EXPECT_TRUE(says_so());
+  found.cost_if_waiting->coupled_img_per_s.value = 1500;
+  found.cost_if_waiting->ceiling_img_per_s.value = 3000;
+  EXPECT_TRUE(says(verdict(), "(--loop sync)"));
+  EXPECT_TRUE(says(verdict(), ": 1500 of 3000 img/s are left"));
 }
 
 TEST(IsolationText, ATableSaysWhatDevicesOfOtherRatesWouldTrain) {

@@ -103,6 +103,8 @@ TEST_F(LoaderWaitsOf, WorkersThatEndWithEachEpochShouldPersist) {
   ASSERT_EQ(cause(), WaitCause::edges);
   EXPECT_FALSE(says(sentence_of(found_.waits, found_), "start anew"));
   EXPECT_EQ(changes(), std::vector<std::string>{""}) << "a remedy that no setting brings";
+  found_.epochs.longer_ms = 4 * kStarvedMs;  // over ten steps, less than half of the waits
+  EXPECT_NE(cause(), WaitCause::edges);
 }
 
 TEST_F(LoaderWaitsOf, ALoaderThatWorksBetweenStepsShouldWorkMeanwhile) {

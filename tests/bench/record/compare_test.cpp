@@ -277,10 +277,9 @@ TEST(UnpairedRatio, OfEqualValuesHasNoWidth) {
 
 TEST(UnpairedRatio, MoreValuesAreNeededForNarrowerIntervals) {
   const std::vector<double> a = {10, 11, 9.5, 10.5}, b = {12, 12.5, 11, 13, 12.2};
-  const std::size_t coarse = statistics::values_needed(a, b, 0.1),
-                    fine = statistics::values_needed(a, b, 0.02);
-  EXPECT_GT(coarse, 2U);
-  EXPECT_GT(fine, 10 * coarse);
+  // By the t for 8 and for 26 degrees of freedom, integrated as above.
+  EXPECT_EQ(statistics::values_needed(a, b, 0.1), 5U);
+  EXPECT_EQ(statistics::values_needed(a, b, 0.05), 14U);
   EXPECT_EQ(statistics::values_needed(a, b, 1e-6), 1000U);
 }
 

@@ -76,15 +76,19 @@ TEST_F(Evaluation, NotesAboutItsImagesComeOnce) {
 }
 
 TEST_F(Evaluation, ItsBatchesMayBeOfAnotherSize) {
-  config_.eval_during_training_every_n_steps = 5;
-  config_.num_batches = 5;
+  config_.eval_data_dir = config_.data_dir;  // of all classes
+  config_.eval_during_training_every_n_steps = 1;
+  config_.num_batches = 6;
   const RunResult as_training = run();
-  config_.eval_batch_size = 4;
+  config_.eval_batch_size = 12;
   Script script;
   const RunResult other = run(script);
   ASSERT_EQ(other.exit_code, 0) << other.reason;
-  EXPECT_TRUE(says(script.lines, "4 4 4 1 of 13"));
-  EXPECT_EQ(other.evaluations.at(0).top1, as_training.evaluations.at(0).top1);
+  EXPECT_TRUE(says(script.lines, "12 12 12 4 of 40"));
+  ASSERT_EQ(other.evaluations.size(), 6U);
+  for (std::size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(other.evaluations[i].top1, as_training.evaluations.at(i).top1) << i;
+  }
 }
 
 TEST_F(Evaluation, ALearnedSetIsRecognised) {

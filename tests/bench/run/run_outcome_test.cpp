@@ -3,15 +3,19 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <exception>
 #include <optional>
 #include <string>
 
+#include "bench/run/run_window.h"
 #include "dataflow/error.h"
 #include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
+
+using namespace std::chrono_literals;
 
 TEST(RunOutcome, IsOkIfNothingWentWrong) {
   const Outcome outcome = outcome_of(RunEnd{.has_window = true, .window_steps = 8});
@@ -84,6 +88,24 @@ TEST(RunOutcome, TrustsTheProducersTimesOverHalfTheWindowOnly) {
   const Outcome outcome = outcome_of(reserve);
   EXPECT_EQ(outcome.status, Status::draining);
   EXPECT_TRUE(says(outcome.reason, "the producer sent 20 batches while 50"));
+}
+
+/// Two legs of two steps each on two ranks, which exchange before and between them, too.
+TEST(RunWindow, CountsTheExchangeInItsLegs) {
+  RunWindow window;
+  StepLog log(0, 2);
+  for (const std::int64_t begin : {10, 30}) {
+    WindowLeg& leg = window.legs.emplace_back();
+    leg.log = &log;
+    leg.begin.exchange = {.steps = 2 * begin, .busy = begin * 500ms, .exposed = begin * 70ms};
+    leg.end.exchange = {.steps = 2 * begin + 4,
+                        .busy = leg.begin.exchange.busy + 12ms,
+                        .exposed = leg.begin.exchange.exposed + 8ms};
+  }
+  RunResult result;
+  summarise(window, RunConfig(), result);
+  EXPECT_NEAR(result.facts.at("exchange_ms_per_step"), 3, 1e-9);
+  EXPECT_NEAR(result.facts.at("exchange_exposed_ms_per_step"), 2, 1e-9);
 }
 
 }  // namespace

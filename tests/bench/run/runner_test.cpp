@@ -31,6 +31,7 @@ class Throttled final : public Feeder {
         period_(context.options.duration("period")),
         burst_(context.options.integer("burst")),
         batches_(context.options.integer("batches")),
+        epoch_(context.options.integer("epoch")),
         fails_(context.options.flag("fails")) {}
 
   void run(BatchRing& out, std::stop_token stop) override {
@@ -40,6 +41,7 @@ class Throttled final : public Feeder {
       if (!lease) return;
       ready = std::max(ready, clock_.now()) + (count < burst_ ? Nanoseconds{} : period_);
       clock_.sleep_until(ready);
+      lease.batch().begins_epoch = count > 0 && count % epoch_ == 0;
       std::move(lease).publish();
     }
     if (fails_) throw DataError("image 7 of a.tar is damaged");
@@ -48,13 +50,14 @@ class Throttled final : public Feeder {
  private:
   Clock& clock_;
   const Nanoseconds period_;
-  const std::int64_t burst_, batches_;
+  const std::int64_t burst_, batches_, epoch_;
   const bool fails_;
 };
 
 constexpr OptionSpec kThrottledOptions[] = {{"period", "1ms", "time between two batches"},
                                             {"burst", "0", "batches that are there at once"},
                                             {"batches", "-1", "how many; -1: for ever"},
+                                            {"epoch", "1000000", "batches of an epoch"},
                                             {"fails", "false", "throws behind the last one"}};
 constexpr FeederEntry kThrottled{
     .name = "throttled",
@@ -218,6 +221,25 @@ TEST_F(RunnerTest, AShortWindowWhoseReserveDidNotFallHasARateWithABound) {
   EXPECT_GT(result.reserve_start, 1);
   EXPECT_NEAR(result.facts.at("most_hidden_percent"), 10, 1e-9) << "one batch of ten";
   EXPECT_TRUE(notes_say(result, "up to 10 % of the window's 10 batches"));
+}
+
+TEST_F(RunnerTest, AWindowWithAnEvaluationInsideIsOneWindow) {
+  config_.fake_location = "host";
+  config_.num_batches = 10;
+  config_.eval_during_training_at_specified_steps = "5";
+  config_.num_eval_batches = 4;
+  const RunResult result = run();
+  EXPECT_EQ(result.status, Status::ok) << result.reason;
+  EXPECT_NEAR(result.window_s, 10 * 5e-3, 1e-9);
+  EXPECT_NEAR(result.facts.at("most_hidden_percent"), 10, 1e-9) << "one batch of ten";
+  ASSERT_EQ(result.evaluations.size(), 1U);
+  EXPECT_NEAR(result.evaluations[0].seconds, 4 * 5e-3, 1e-9);
+}
+
+TEST_F(RunnerTest, StepsWithTheFirstBatchOfAnEpochAreNamed) {
+  config_.fake_location = "throttled:period=4ms,epoch=16";
+  config_.num_batches = 40;
+  EXPECT_EQ(run(&kThrottled).epoch_begins, (std::vector<std::int64_t>{6, 22, 38}));
 }
 
 TEST_F(RunnerTest, BatchesThatMayWaitInSocketsMakeAShortWindowDraining) {

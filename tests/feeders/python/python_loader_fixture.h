@@ -81,13 +81,17 @@ def observed(path):
     return Observed(path)
 
 class Resettable:
-    """As DALI's iterator: it ends until it is reset."""
+    """As DALI's iterator: it ends until it is reset. Its epochs are its resets."""
     made = 0
 
     def __init__(self):
         Resettable.made += 1
         assert Resettable.made == 1
-        self.taken = 0
+        self.taken = self.resets = 0
+        self.sampler = self
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
 
     def __iter__(self):
         return self
@@ -95,11 +99,13 @@ class Resettable:
     def __next__(self):
         if self.taken == 2:
             raise StopIteration
+        assert self.epoch == self.resets
         self.taken += 1
         return batch(2 * self.taken - 2, 2)
 
     def reset(self):
         self.taken = 0
+        self.resets += 1
 
 def resettable():
     return Resettable()
