@@ -148,7 +148,9 @@ class Batches:
         self.loader = self.make()
         self.part = part
         self.times = WorkerTimes(part, profiles)
+        self.times.table = WorkerTable()
         self.times.install()
+        self.times.install_carrying()
         refuse_several(self.loader)
         if not hasattr(self.loader, "__iter__") and not hasattr(self.loader, "__next__"):
             raise LoaderError(f"the loader is of type {type(self.loader).__name__}; expected an iterable of batches")

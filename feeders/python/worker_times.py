@@ -39,18 +39,45 @@ class Carried:
         return Carried, (self.batch, self.made)
 
 
-class WorkerTimes:
-    """The time that PyTorch's DataLoader spends on samples and on collating them, in each of its worker processes, and what
-    its batches spend between these and this process. Workers inherit the table, and each of them writes to its own row; row 0
-    is this process's."""
+class WorkerTable:
+    """What the processes that load the samples of a loader have done so far. Forked workers inherit it, and each of them writes to
+    its own row; row 0 is that of the process that asks for batches."""
 
     MOST_WORKERS = 256
-    ROW = struct.Struct("<qqqqq")  # for samples: ns, of processors, waiting for one, bytes from storage; ns for collating
+    # For samples: ns, of processors, waiting for one, bytes from storage. ns for collating. Batches, samples, ns of the slowest batch.
+    ROW = struct.Struct("<qqqqqqqq")
 
-    def __init__(self, part, profiles=False):
-        self.part = part
-        self.profile = LoadingProfile(self.MOST_WORKERS + 1) if profiles else None  # of loading_profile.py
-        self.table = mmap.mmap(-1, (self.MOST_WORKERS + 1) * self.ROW.size)
+    def __init__(self):
+        self.memory = mmap.mmap(-1, (self.MOST_WORKERS + 1) * self.ROW.size)
+        self.is_timing = False
+
+    def add(self, row, *more):
+        """One batch: all columns but the numbers of batches and the slowest."""
+        if row <= self.MOST_WORKERS:
+            *sums, slowest = self.ROW.unpack_from(self.memory, row * self.ROW.size)
+            now = [old + new for old, new in zip(sums, (*more[:5], 1, more[5]))]
+            self.ROW.pack_into(self.memory, row * self.ROW.size, *now, max(slowest, more[0] + more[4]))
+
+    def rows(self, count=MOST_WORKERS + 1):
+        return [self.ROW.unpack_from(self.memory, row * self.ROW.size) for row in range(count)]
+
+    def sums(self, count=MOST_WORKERS + 1):
+        """Over the first `count` rows; the last column is the slowest batch of all."""
+        *columns, slowest = zip(*self.rows(count))
+        return [*map(sum, columns), max(slowest)]
+
+
+class WorkerTimes:
+    """The time that PyTorch's DataLoader spends on samples and on collating them, in each of its worker processes, and what
+    its batches spend between these and this process.
+
+    `table` is that of the loader whose workers are about to be forked; None: they are not timed. A fetcher with an attribute
+    `penstock_table` uses that one. `asks_kernel`: counts waits for a processor and reads from storage too, some 10 us a batch."""
+
+    def __init__(self, part="", profiles=False, asks_kernel=True):
+        self.part, self.asks_kernel = part, asks_kernel
+        self.profile = LoadingProfile(WorkerTable.MOST_WORKERS + 1) if profiles else None  # of loading_profile.py
+        self.table = None
         self.before = [0] * 7
         self.rows = 0
         self.queued = self.pinned = 0  # ns, of all batches so far: from a worker to this process; in pin_memory
@@ -58,12 +85,16 @@ class WorkerTimes:
 
     def install(self):
         """Call before the first batch. Has no effect if the loader uses no DataLoader, or another version of PyTorch."""
-        fetch, worker, pin, loader = (sys.modules.get(f"torch.utils.data.{name}") for name in (
-            "_utils.fetch", "_utils.worker", "_utils.pin_memory", "dataloader"))
+        fetch = sys.modules.get("torch.utils.data._utils.fetch")
         for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
             fetcher = getattr(fetch, name, None)
             if hasattr(fetcher, "fetch"):
                 fetcher.fetch = self.timed(fetcher.fetch)
+
+    def install_carrying(self):
+        """Also times the way of batches from workers to this process; as install()."""
+        worker, pin, loader = (sys.modules.get(f"torch.utils.data.{name}") for name in (
+            "_utils.worker", "_utils.pin_memory", "dataloader"))
         iterator, loop = getattr(loader, "_MultiProcessingDataLoaderIter", None), getattr(worker, "_worker_loop", None)
         if hasattr(iterator, "_next_data") and hasattr(loop, "__code__"):
             self.worker_code = loop.__code__
@@ -98,31 +129,40 @@ class WorkerTimes:
         get_worker_info = sys.modules["torch.utils.data"].get_worker_info
 
         def timed_fetch(fetcher, index):
-            if not isinstance(fetcher.collate_fn, TimedCollate):
-                fetcher.collate_fn = TimedCollate(fetcher.collate_fn, self.profile)
-            collate = fetcher.collate_fn
-            collate.wall = collate.cpu = 0
-            worker = get_worker_info()
-            row = 0 if worker is None else worker.id + 1
-            profile = self.profile if row <= self.MOST_WORKERS else None
-            if profile is not None:
-                profile.begin(row, fetcher.dataset)
-            core, read = core_wait_ns(), read_bytes()
-            begin, cpu = time.perf_counter_ns(), time.process_time_ns()
-            batch = self.fetch_part(fetch, fetcher, index)
-            wall, cpu = time.perf_counter_ns() - begin, time.process_time_ns() - cpu
-            core, read = core_wait_ns() - core, read_bytes() - read
-            if profile is not None:
-                profile.end(wall - collate.wall)
-            if row <= self.MOST_WORKERS:
-                at = row * self.ROW.size
-                more = (wall - collate.wall, cpu - collate.cpu, core, read, collate.wall)
-                self.ROW.pack_into(self.table, at, *map(sum, zip(self.ROW.unpack_from(self.table, at), more)))
+            table = getattr(fetcher, "penstock_table", self.table)
+            if table is None or table.is_timing:  # a loader inside a data set
+                return fetch(fetcher, index)
+            table.is_timing = True
+            try:
+                batch = self.time_fetch(table, fetch, fetcher, index, get_worker_info())
+            finally:
+                table.is_timing = False
             # Not for a loader inside a data set, nor for workers of another iterator, which would hand it to its caller.
             is_carried = sys._getframe(1).f_code is self.worker_code
             return Carried(batch, time.monotonic_ns()) if is_carried else batch
 
         return timed_fetch
+
+    def time_fetch(self, table, fetch, fetcher, index, worker):
+        if not isinstance(fetcher.collate_fn, TimedCollate):
+            fetcher.collate_fn = TimedCollate(fetcher.collate_fn, self.profile)
+        collate = fetcher.collate_fn
+        collate.wall = collate.cpu = 0
+        row = 0 if worker is None else worker.id + 1
+        profile = self.profile if row <= table.MOST_WORKERS else None
+        if profile is not None:
+            profile.begin(row, fetcher.dataset)
+        core, read = (core_wait_ns(), read_bytes()) if self.asks_kernel else (0, 0)
+        begin, cpu = time.perf_counter_ns(), time.process_time_ns()
+        batch = self.fetch_part(fetch, fetcher, index)
+        wall, cpu = time.perf_counter_ns() - begin, time.process_time_ns() - cpu
+        if self.asks_kernel:
+            core, read = core_wait_ns() - core, read_bytes() - read
+        if profile is not None:
+            profile.end(wall - collate.wall)
+        samples = len(index) if getattr(fetcher, "auto_collation", True) and hasattr(index, "__len__") else 1
+        table.add(row, wall - collate.wall, cpu - collate.cpu, core, read, collate.wall, samples)
+        return batch
 
     def fetch_part(self, fetch, fetcher, index):
         """A batch, of which only one part is made anew. What is kept is the worker's own first batch."""
@@ -143,13 +183,12 @@ class WorkerTimes:
     def workers(self, loader):
         """How many worker processes are timed, 0: samples are loaded in this process; None: nothing is timed. Call after the
         first batch."""
-        used = [row for row in range(self.MOST_WORKERS + 1)
-                if any(self.ROW.unpack_from(self.table, row * self.ROW.size))]
+        used = [row for row, figures in enumerate(self.table.rows()) if any(figures)]
         if not used:
             return None
         workers = getattr(loader, "num_workers", None)
         workers = workers if isinstance(workers, int) and workers >= max(used) else max(used)
-        self.rows = min(workers, self.MOST_WORKERS) + 1
+        self.rows = min(workers, WorkerTable.MOST_WORKERS) + 1
         return workers
 
     def profile_of(self):
@@ -158,8 +197,7 @@ class WorkerTimes:
 
     def since_last(self):
         """Since the last call: the figures of rows over all workers, and the time from workers to here and for pinning."""
-        rows = (self.ROW.unpack_from(self.table, row * self.ROW.size) for row in range(self.rows))
-        now = ([sum(column) for column in zip(*rows)] or [0] * 5) + [self.queued, self.pinned]
+        now = (self.table.sums(self.rows)[:5] if self.rows else [0] * 5) + [self.queued, self.pinned]
         change, self.before = [new - old for new, old in zip(now, self.before)], now
         return change
 
