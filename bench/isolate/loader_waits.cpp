@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/isolate/loader_waits.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "bench/analysis/steady_run.h"
 #include "bench/isolate/isolation.h"
 #include "bench/record/epoch_edges.h"
-#include "bench/record/wait_spread.h"
 #include "bench/statistics/series.h"
 
 namespace penstock::isolate {
@@ -67,6 +62,10 @@ LoaderWaits find_waits(const Isolation& found) {
   }
   waits.spread = spread_of_waits(waits_within_epochs(coupled));
   const EpochEdges& epochs = found.epochs;
+  waits.steady_ms = epochs.steady_ms;
+  waits.edge_longer_ms = epochs.longer_ms;
+  waits.steps_per_epoch = epochs.steps_per_epoch;
+  waits.made_in_turn_ms = made_in_turn_ms(found);
   const auto supplies = [&](double times, const statistics::Estimate& rate) {
     return found.supply_img_per_s && found.supply_img_per_s->value >= times * rate.value;
   };
@@ -74,7 +73,7 @@ LoaderWaits find_waits(const Isolation& found) {
       epochs.longer_ms / epochs.steps_per_epoch > kMostly * starved_ms) {
     waits.cause = WaitCause::edges;
   } else if (supplies(1 + kAlike / 2, cost.coupled_img_per_s) &&
-             std::abs(made_in_turn_ms(found) - starved_ms) < kAlike * starved_ms) {
+             std::abs(waits.made_in_turn_ms - starved_ms) < kAlike * starved_ms) {
     waits.cause = WaitCause::in_turn;
   } else if (supplies(kEnough, cost.ceiling_img_per_s) ||
              (waits.workers > 0 && !found.diagnosis.bottleneck)) {
@@ -83,44 +82,6 @@ LoaderWaits find_waits(const Isolation& found) {
     waits.cause = WaitCause::work;
   }
   return waits;
-}
-
-std::string_view to_string(WaitCause cause) {
-  constexpr std::array<std::string_view, 5> kWords = {"none", "work", "in_turn", "uneven", "edges"};
-  return kWords[static_cast<std::size_t>(cause)];
-}
-
-std::string_view subject_of(WaitCause cause) {
-  constexpr std::array<std::string_view, 5> kSubjects = {
-      "", "", "Loading a batch between two steps", "Uneven loading",
-      "The first batch of each epoch"};
-  return kSubjects[static_cast<std::size_t>(cause)];
-}
-
-std::string sentence_of(const LoaderWaits& waits, const Isolation& found) {
-  switch (waits.cause) {
-    case WaitCause::edges:
-      return fmt::format(
-          "Within an epoch a step takes {:.1f} ms; the first one of each {:.0f} "
-          "takes {:.0f} ms longer{}.",
-          found.epochs.steady_ms, found.epochs.steps_per_epoch, found.epochs.longer_ms,
-          waits.workers > 0 && waits.persistent == 0
-              ? ", because the workers end with the epoch and start anew"
-              : "");
-    case WaitCause::in_turn:
-      return fmt::format(
-          "The process that asks for a batch {}, in {:.0f} ms, and no step is "
-          "computed meanwhile.",
-          waits.workers > 0 ? "chooses samples for the next one and copies it" : "also makes it",
-          made_in_turn_ms(found));
-    case WaitCause::uneven:
-      return fmt::format("Alone the loader makes enough batches, but not one for each step: {}.",
-                         to_string(waits.spread));
-    case WaitCause::none:
-    case WaitCause::work:
-      return {};
-  }
-  return {};
 }
 
 }  // namespace penstock::isolate

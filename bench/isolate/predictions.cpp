@@ -209,12 +209,11 @@ class RecommendationList {
     const double seconds = shared_s(StageRole::loads);
     const double supply = std::max(found_.supply_img_per_s ? found_.supply_img_per_s->value : 0,
                                    seconds > 0 && waits.workers > 0 ? waits.workers / seconds : 0);
+    const std::vector<LoaderSetting> settings = settings_against(waits, 1e3 * images / demand);
     switch (waits.cause) {
       case WaitCause::edges: {
         const double rate = std::min(demand, 1e3 * images / found_.epochs.steady_ms);
-        if (waits.workers > 0 && waits.persistent == 0) {
-          return add_setting(rate, "persistent_workers=True", 0);
-        }
+        if (!settings.empty()) return add_setting(rate, settings.front().change, 0);
         return add(rate,
                    "a begin of an epoch that costs nothing (look at samplers, shuffling, "
                    "and what the data set opens)");
@@ -223,20 +222,11 @@ class RecommendationList {
         if (waits.workers == 0) return add_workers_for(StageRole::loads, 0);
         return add(std::min(demand, supply),
                    "batches made in a thread or process of their own, one ahead of the loop");
-      case WaitCause::uneven: {
-        if (waits.prefetch_factor > 0) {
-          const double step_ms = 1e3 * images / demand;
-          const auto hides =
-              static_cast<std::int32_t>(std::ceil(waits.spread.late_ms / step_ms)) + 1;
-          add_setting(std::min(demand, supply),
-                      fmt::format("prefetch_factor={}", std::clamp(2 * hides, 4, 64)),
-                      waits.prefetch_factor);
-        }
-        if (waits.workers > 1 && waits.in_order == 1) {
-          add_setting(std::min(demand, supply), "in_order=False", 1);
+      case WaitCause::uneven:
+        for (const auto& [change, now] : settings) {
+          add_setting(std::min(demand, supply), change, now);
         }
         return;
-      }
       case WaitCause::none:
       case WaitCause::work:
         return;

@@ -93,11 +93,11 @@ TEST_F(LoaderWaitsOf, WorkersThatEndWithEachEpochShouldPersist) {
   set_fact("loader_persistent_workers", 0);
   ASSERT_EQ(cause(), WaitCause::edges);
   EXPECT_TRUE(says(verdict(), "The first batch of each epoch is the bottleneck")) << verdict();
-  EXPECT_TRUE(says(sentence_of(found_.waits, found_), "start anew"));
+  EXPECT_TRUE(says(sentence_of(found_.waits), "start anew"));
   EXPECT_EQ(changes(), std::vector<std::string>{"persistent_workers=True"});
   set_fact("loader_persistent_workers", 1);
   ASSERT_EQ(cause(), WaitCause::edges);
-  EXPECT_FALSE(says(sentence_of(found_.waits, found_), "start anew"));
+  EXPECT_FALSE(says(sentence_of(found_.waits), "start anew"));
   EXPECT_EQ(changes(), std::vector<std::string>{""}) << "a remedy that no setting brings";
 }
 

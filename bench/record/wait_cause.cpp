@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/record/wait_cause.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace penstock {
+
+std::string_view to_string(WaitCause cause) {
+  constexpr std::array<std::string_view, 5> kWords = {"none", "work", "in_turn", "uneven", "edges"};
+  return kWords[static_cast<std::size_t>(cause)];
+}
+
+std::string_view subject_of(WaitCause cause) {
+  constexpr std::array<std::string_view, 5> kSubjects = {
+      "", "", "Loading a batch between two steps", "Uneven loading",
+      "The first batch of each epoch"};
+  return kSubjects[static_cast<std::size_t>(cause)];
+}
+
+std::string sentence_of(const LoaderWaits& waits) {
+  switch (waits.cause) {
+    case WaitCause::edges:
+      return fmt::format(
+          "Within an epoch a step takes {:.1f} ms; the first one of each {:.0f} "
+          "takes {:.0f} ms longer{}.",
+          waits.steady_ms, waits.steps_per_epoch, waits.edge_longer_ms,
+          waits.workers > 0 && waits.persistent == 0
+              ? ", because the workers end with the epoch and start anew"
+              : "");
+    case WaitCause::in_turn:
+      return fmt::format(
+          "The process that asks for a batch {}, in {:.0f} ms, and no step is "
+          "computed meanwhile.",
+          waits.workers > 0 ? "chooses samples for the next one and copies it" : "also makes it",
+          waits.made_in_turn_ms);
+    case WaitCause::uneven:
+      return fmt::format("Alone the loader makes enough batches, but not one for each step: {}.",
+                         to_string(waits.spread));
+    case WaitCause::none:
+    case WaitCause::work:
+      return {};
+  }
+  return {};
+}
+
+std::vector<LoaderSetting> settings_against(const LoaderWaits& waits, double step_ms) {
+  std::vector<LoaderSetting> settings;
+  if (waits.cause == WaitCause::edges && waits.workers > 0 && waits.persistent == 0) {
+    settings.push_back({"persistent_workers=True", 0});
+  }
+  if (waits.cause != WaitCause::uneven) return settings;
+  if (waits.prefetch_factor > 0) {
+    const auto hides = static_cast<std::int32_t>(std::ceil(waits.spread.late_ms / step_ms)) + 1;
+    settings.push_back(
+        {fmt::format("prefetch_factor={}", std::clamp(2 * hides, 4, 64)), waits.prefetch_factor});
+  }
+  if (waits.workers > 1 && waits.in_order == 1) settings.push_back({"in_order=False", 1});
+  return settings;
+}
+
+nlohmann::ordered_json to_json(const LoaderWaits& waits) {
+  return {{"cause", to_string(waits.cause)},
+          {"late_percent", waits.spread.late_percent},
+          {"late_ms", waits.spread.late_ms},
+          {"other_ms", waits.spread.other_ms}};
+}
+
+}  // namespace penstock
