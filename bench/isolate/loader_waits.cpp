@@ -11,14 +11,25 @@
 namespace penstock::isolate {
 namespace {
 
-/// The waits of all usable runs at steps that are at no edge of an epoch.
-std::vector<double> waits_within_epochs(const Row& coupled) {
-  std::vector<double> waits;
-  for (const RunResult* run : analysis::usable_runs(coupled)) {
+/// How waits are spread and whether they grow, at steps that are at no edge of an epoch. They grow
+/// if they do so in each run.
+void describe(const Row& coupled, LoaderWaits& waits) {
+  std::vector<double> all;
+  std::vector<WaitGrowth> growths;
+  const auto runs = analysis::usable_runs(coupled);
+  for (const RunResult* run : runs) {
     const std::vector<double> more = without_edges(*run, run->starved_ms);
-    waits.insert(waits.end(), more.begin(), more.end());
+    all.insert(all.end(), more.begin(), more.end());
+    if (const auto growth = growth_of_waits(more)) growths.push_back(*growth);
   }
-  return waits;
+  waits.spread = spread_of_waits(std::move(all));
+  if (growths.empty() || growths.size() < runs.size()) return;
+  WaitGrowth mean;
+  for (const WaitGrowth& growth : growths) {
+    mean.first_ms += growth.first_ms / static_cast<double>(growths.size());
+    mean.last_ms += growth.last_ms / static_cast<double>(growths.size());
+  }
+  waits.growth = mean;
 }
 
 /// The time in which the process that asks for batches makes one, in ms per step.
@@ -60,7 +71,7 @@ LoaderWaits find_waits(const Isolation& found) {
       !(starved_ms > kMostly * cost.ms_per_step.value)) {
     return waits;
   }
-  waits.spread = spread_of_waits(waits_within_epochs(coupled));
+  describe(coupled, waits);
   const EpochEdges& epochs = found.epochs;
   waits.steady_ms = epochs.steady_ms;
   waits.edge_longer_ms = epochs.longer_ms;
@@ -72,6 +83,8 @@ LoaderWaits find_waits(const Isolation& found) {
   if (epochs.seen > 0 && epochs.steps_per_epoch > 0 &&
       epochs.longer_ms / epochs.steps_per_epoch > kMostly * starved_ms) {
     waits.cause = WaitCause::edges;
+  } else if (waits.growth) {
+    waits.cause = WaitCause::growing;
   } else if (supplies(1 + kAlike / 2, cost.coupled_img_per_s) &&
              std::abs(waits.made_in_turn_ms - starved_ms) < kAlike * starved_ms) {
     waits.cause = WaitCause::in_turn;

@@ -227,6 +227,10 @@ class RecommendationList {
           add_setting(std::min(demand, supply), change, now);
         }
         return;
+      case WaitCause::growing:
+        return add(1e3 * images / (1e3 * images / demand + waits.growth->first_ms),
+                   "samples that stay as fast as at first (look at what grows: lists, caches, open "
+                   "files, memory that is swapped)");
       case WaitCause::none:
       case WaitCause::work:
         return;

@@ -10,14 +10,18 @@
 namespace penstock {
 
 std::string_view to_string(WaitCause cause) {
-  constexpr std::array<std::string_view, 5> kWords = {"none", "work", "in_turn", "uneven", "edges"};
+  constexpr std::array<std::string_view, 6> kWords = {"none",   "work",  "in_turn",
+                                                      "uneven", "edges", "growing"};
   return kWords[static_cast<std::size_t>(cause)];
 }
 
 std::string_view subject_of(WaitCause cause) {
-  constexpr std::array<std::string_view, 5> kSubjects = {
-      "", "", "Loading a batch between two steps", "Uneven loading",
-      "The first batch of each epoch"};
+  constexpr std::array<std::string_view, 6> kSubjects = {"",
+                                                         "",
+                                                         "Loading a batch between two steps",
+                                                         "Uneven loading",
+                                                         "The first batch of each epoch",
+                                                         "Loading that becomes slower"};
   return kSubjects[static_cast<std::size_t>(cause)];
 }
 
@@ -40,6 +44,8 @@ std::string sentence_of(const LoaderWaits& waits) {
     case WaitCause::uneven:
       return fmt::format("Alone the loader makes enough batches, but not one for each step: {}.",
                          to_string(waits.spread));
+    case WaitCause::growing:
+      return fmt::format("The wait for a batch grows {}.", to_string(*waits.growth));
     case WaitCause::none:
     case WaitCause::work:
       return {};
@@ -63,10 +69,15 @@ std::vector<LoaderSetting> settings_against(const LoaderWaits& waits, double ste
 }
 
 nlohmann::ordered_json to_json(const LoaderWaits& waits) {
-  return {{"cause", to_string(waits.cause)},
-          {"late_percent", waits.spread.late_percent},
-          {"late_ms", waits.spread.late_ms},
-          {"other_ms", waits.spread.other_ms}};
+  nlohmann::ordered_json json{{"cause", to_string(waits.cause)},
+                              {"late_percent", waits.spread.late_percent},
+                              {"late_ms", waits.spread.late_ms},
+                              {"other_ms", waits.spread.other_ms}};
+  if (waits.growth) {
+    json["first_third_ms"] = waits.growth->first_ms;
+    json["last_third_ms"] = waits.growth->last_ms;
+  }
+  return json;
 }
 
 }  // namespace penstock

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,12 +20,15 @@ enum class WaitCause : unsigned char {
   work,     ///< it makes fewer batches than the device trains
   in_turn,  ///< it makes each batch while the device has nothing to do
   uneven,   ///< it makes enough on average, but some batches come late
-  edges     ///< the first batch of each epoch comes late
+  edges,    ///< the first batch of each epoch comes late
+  growing   ///< batches come later and later
 };
 
 struct LoaderWaits {
   WaitCause cause = WaitCause::none;
-  WaitSpread spread;  ///< over steps that are at no edge of an epoch
+  // Over steps that are at no edge of an epoch:
+  WaitSpread spread;
+  std::optional<WaitGrowth> growth{};
   // Settings of PyTorch's DataLoader; -1: not known.
   std::int32_t workers = -1, prefetch_factor = -1, persistent = -1, in_order = -1;
   // Of cause edges: a step within an epoch, how much longer the first one takes, the epoch's steps.
@@ -32,7 +36,7 @@ struct LoaderWaits {
   double made_in_turn_ms = 0;  ///< the time in which the process that asks for a batch makes it
 };
 
-/// "none", "work", "in_turn", "uneven", "edges".
+/// "none", "work", "in_turn", "uneven", "edges", "growing".
 std::string_view to_string(WaitCause cause);
 /// "The first batch of each epoch": the beginning of a headline. Empty for work and none.
 std::string_view subject_of(WaitCause cause);

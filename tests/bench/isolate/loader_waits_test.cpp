@@ -119,6 +119,24 @@ TEST_F(LoaderWaitsOf, ALoaderThatWorksBetweenStepsShouldWorkMeanwhile) {
   EXPECT_EQ(changes(), std::vector<std::string>{"num_workers=1"});
 }
 
+TEST_F(LoaderWaitsOf, WaitsThatGrowInEachRunAreNamed) {
+  const auto set_waits = [&](Repetition& repetition, double more_ms) {
+    std::vector<double>& waits = repetition.result.starved_ms;
+    waits.resize(90);
+    for (std::size_t step = 0; step < waits.size(); ++step) {
+      waits[step] = 5 + more_ms * static_cast<double>(step);
+    }
+  };
+  for (Repetition& repetition : coupled().repetitions) set_waits(repetition, 0.5);
+  ASSERT_EQ(cause(), WaitCause::growing);
+  EXPECT_TRUE(says(verdict(), "Loading that becomes slower is the bottleneck")) << verdict();
+  EXPECT_EQ(sentence_of(found_.waits),
+            "The wait for a batch grows from 12.2 ms at first to 42.2 ms in the end.");
+  EXPECT_EQ(changes(), std::vector<std::string>{""});
+  set_waits(coupled().repetitions.front(), 0);
+  EXPECT_EQ(cause(), WaitCause::work);
+}
+
 TEST_F(LoaderWaitsOf, NoWaitIsNamedWithoutACost) {
   found_.cost->verdict = statistics::Verdict::equal;
   EXPECT_EQ(cause(), WaitCause::none);
