@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/isolate/loader_waits.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "bench/analysis/steady_run.h"
@@ -58,13 +60,10 @@ LoaderWaits find_waits(const Isolation& found) {
   constexpr double kMostly = 0.5, kEnough = 0.95, kAlike = 0.3;
   LoaderWaits waits;
   const Row& coupled = found.measurement.coupled();
-  const auto setting = [&](const char* name) {
-    return static_cast<std::int32_t>(mean_fact(coupled, name).value_or(-1));
-  };
-  waits.workers = setting("loader_num_workers");
-  waits.prefetch_factor = setting("loader_prefetch_factor");
-  waits.persistent = setting("loader_persistent_workers");
-  waits.in_order = setting("loader_in_order");
+  for (const auto& [name, member] : kLoaderSettings) {
+    waits.*member =
+        static_cast<std::int32_t>(mean_fact(coupled, fmt::format("loader_{}", name)).value_or(-1));
+  }
   const analysis::InputCostFinding& cost = *found.cost;
   const double starved_ms = cost.split.starvation_ms.value;
   if (cost.verdict != statistics::Verdict::slower ||

@@ -209,11 +209,11 @@ class RecommendationList {
     const double seconds = shared_s(StageRole::loads);
     const double supply = std::max(found_.supply_img_per_s ? found_.supply_img_per_s->value : 0,
                                    seconds > 0 && waits.workers > 0 ? waits.workers / seconds : 0);
-    const std::vector<LoaderSetting> settings = settings_against(waits, 1e3 * images / demand);
+    const std::vector<LoaderChange> changes = changes_against(waits, 1e3 * images / demand);
     switch (waits.cause) {
       case WaitCause::edges: {
         const double rate = std::min(demand, 1e3 * images / found_.epochs.steady_ms);
-        if (!settings.empty()) return add_setting(rate, settings.front().change, 0);
+        if (!changes.empty()) return add_setting(rate, changes.front().change, 0);
         return add(rate,
                    "a begin of an epoch that costs nothing (look at samplers, shuffling, "
                    "and what the data set opens)");
@@ -223,7 +223,7 @@ class RecommendationList {
         return add(std::min(demand, supply),
                    "batches made in a thread or process of their own, one ahead of the loop");
       case WaitCause::uneven:
-        for (const auto& [change, now] : settings) {
+        for (const auto& [change, now] : changes) {
           add_setting(std::min(demand, supply), change, now);
         }
         return;

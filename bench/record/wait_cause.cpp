@@ -53,19 +53,19 @@ std::string sentence_of(const LoaderWaits& waits) {
   return {};
 }
 
-std::vector<LoaderSetting> settings_against(const LoaderWaits& waits, double step_ms) {
-  std::vector<LoaderSetting> settings;
+std::vector<LoaderChange> changes_against(const LoaderWaits& waits, double step_ms) {
+  std::vector<LoaderChange> changes;
   if (waits.cause == WaitCause::edges && waits.workers > 0 && waits.persistent == 0) {
-    settings.push_back({"persistent_workers=True", 0});
+    changes.push_back({"persistent_workers=True", 0});
   }
-  if (waits.cause != WaitCause::uneven) return settings;
+  if (waits.cause != WaitCause::uneven) return changes;
   if (waits.prefetch_factor > 0) {
     const auto hides = static_cast<std::int32_t>(std::ceil(waits.spread.late_ms / step_ms)) + 1;
-    settings.push_back(
+    changes.push_back(
         {fmt::format("prefetch_factor={}", std::clamp(2 * hides, 4, 64)), waits.prefetch_factor});
   }
-  if (waits.workers > 1 && waits.in_order == 1) settings.push_back({"in_order=False", 1});
-  return settings;
+  if (waits.workers > 1 && waits.in_order == 1) changes.push_back({"in_order=False", 1});
+  return changes;
 }
 
 nlohmann::ordered_json to_json(const LoaderWaits& waits) {

@@ -4,11 +4,13 @@
 // DataLoader against them. Pure functions.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "bench/record/wait_spread.h"
@@ -24,13 +26,24 @@ enum class WaitCause : unsigned char {
   growing   ///< batches come later and later
 };
 
-struct LoaderWaits {
+/// Of PyTorch's DataLoader; -1: not known.
+struct LoaderSettings {
+  std::int32_t workers = -1, prefetch_factor = -1, persistent = -1, in_order = -1;
+
+  bool operator==(const LoaderSettings&) const = default;
+};
+/// Their names in DataLoader.
+inline constexpr std::array<std::pair<std::string_view, std::int32_t LoaderSettings::*>, 4>
+    kLoaderSettings{{{"num_workers", &LoaderSettings::workers},
+                     {"prefetch_factor", &LoaderSettings::prefetch_factor},
+                     {"persistent_workers", &LoaderSettings::persistent},
+                     {"in_order", &LoaderSettings::in_order}}};
+
+struct LoaderWaits : LoaderSettings {
   WaitCause cause = WaitCause::none;
   // Over steps that are at no edge of an epoch:
   WaitSpread spread;
   std::optional<WaitGrowth> growth{};
-  // Settings of PyTorch's DataLoader; -1: not known.
-  std::int32_t workers = -1, prefetch_factor = -1, persistent = -1, in_order = -1;
   // Of cause edges: a step within an epoch, how much longer the first one takes, the epoch's steps.
   double steady_ms = 0, edge_longer_ms = 0, steps_per_epoch = 0;
   double made_in_turn_ms = 0;  ///< the time in which the process that asks for a batch makes it
@@ -43,13 +56,13 @@ std::string_view subject_of(WaitCause cause);
 /// How the waits are spread, in a sentence; empty for work and none.
 std::string sentence_of(const LoaderWaits& waits);
 
-/// A setting of DataLoader that makes batches come in time.
-struct LoaderSetting {
+/// A change of a setting that makes batches come in time.
+struct LoaderChange {
   std::string change;    ///< "prefetch_factor=14"
   std::int32_t now = 0;  ///< its present value
 };
 /// Those against the cause, if there are any. `step_ms`: of a step that waits for nothing.
-std::vector<LoaderSetting> settings_against(const LoaderWaits& waits, double step_ms);
+std::vector<LoaderChange> changes_against(const LoaderWaits& waits, double step_ms);
 
 nlohmann::ordered_json to_json(const LoaderWaits& waits);
 

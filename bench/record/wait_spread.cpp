@@ -36,9 +36,7 @@ WaitSpread spread_of_waits(std::vector<double> waits_ms) {
 }
 
 std::string to_string(const WaitSpread& spread) {
-  constexpr double kEven = 60;  // of the steps; even waits hold four fifths in four fifths of them
-  if (spread.late_percent > kEven)
-    return fmt::format("{:.1f} ms before most steps", spread.late_ms);
+  if (spread.is_even()) return fmt::format("{:.1f} ms before most steps", spread.late_ms);
   return fmt::format("{:.0f} % of the steps wait {:.0f} ms each, the others {:.1f} ms",
                      spread.late_percent, spread.late_ms, spread.other_ms);
 }

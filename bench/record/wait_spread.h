@@ -16,6 +16,9 @@ namespace penstock {
 /// others.
 struct WaitSpread {
   double late_percent = 0, late_ms = 0, other_ms = 0;
+
+  /// Even waits hold four fifths of the waiting in four fifths of the steps.
+  bool is_even() const noexcept { return late_percent > 60; }
 };
 /// `waits_ms`: one for each step. Zeros if there are none.
 WaitSpread spread_of_waits(std::vector<double> waits_ms);

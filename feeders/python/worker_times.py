@@ -72,10 +72,12 @@ class WorkerTimes:
     its batches spend between these and this process.
 
     `table` is that of the loader whose workers are about to be forked; None: they are not timed. A fetcher with an attribute
-    `penstock_table` uses that one. `asks_kernel`: counts waits for a processor and reads from storage too, some 10 us a batch."""
+    `penstock_table` uses that one. Waits for a processor and reads from storage, which the kernel needs some 10 us to tell, are those
+    of one batch in `period` ns, and stand for the batches since the one before."""
 
-    def __init__(self, part="", profiles=False, asks_kernel=True):
-        self.part, self.asks_kernel = part, asks_kernel
+    def __init__(self, part="", profiles=False, period=0):
+        self.part, self.period = part, period
+        self.asked, self.unasked = -period, 0  # when the kernel was asked; ns of batches since then
         self.profile = LoadingProfile(WorkerTable.MOST_WORKERS + 1) if profiles else None  # of loading_profile.py
         self.table = None
         self.before = [0] * 7
@@ -152,12 +154,16 @@ class WorkerTimes:
         profile = self.profile if row <= table.MOST_WORKERS else None
         if profile is not None:
             profile.begin(row, fetcher.dataset)
-        core, read = (core_wait_ns(), read_bytes()) if self.asks_kernel else (0, 0)
+        asks = time.perf_counter_ns() - self.asked >= self.period
+        core, read = (core_wait_ns(), read_bytes()) if asks else (0, 0)
         begin, cpu = time.perf_counter_ns(), time.process_time_ns()
         batch = self.fetch_part(fetch, fetcher, index)
         wall, cpu = time.perf_counter_ns() - begin, time.process_time_ns() - cpu
-        if self.asks_kernel:
-            core, read = core_wait_ns() - core, read_bytes() - read
+        self.unasked += wall
+        if asks:
+            times = self.unasked / max(1, wall)
+            core, read = int(times * (core_wait_ns() - core)), int(times * (read_bytes() - read))
+            self.asked, self.unasked = begin, 0
         if profile is not None:
             profile.end(wall - collate.wall)
         samples = len(index) if getattr(fetcher, "auto_collation", True) and hasattr(index, "__len__") else 1

@@ -39,6 +39,7 @@ SCHEMA = 1
 RANK_NAMES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 MOST_KEPT = 200000  # figures in memory before they are written
 LONGEST_NAME = 200  # letters
+KERNEL_PERIOD = 50_000_000  # ns between two batches for which the kernel is asked how long they waited for a processor
 STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 
 clock = time.perf_counter_ns  # tests replace it
@@ -267,9 +268,9 @@ class Pass:
 
 def loading_of(table):
     """What its processes have done since the loop began; None: nothing, so they are not timed."""
-    samples, cpu, _, _, collate, batches, count, slowest = table.sums()
+    samples, cpu, core, _, collate, batches, count, slowest = table.sums()
     return {"batches": batches, "samples": count, "samples_us": samples // 1000, "samples_cpu_us": max(0, cpu) // 1000,
-            "collate_us": collate // 1000, "slowest_batch_us": slowest // 1000} if batches else None
+            "core_wait_us": core // 1000, "collate_us": collate // 1000, "slowest_batch_us": slowest // 1000} if batches else None
 
 
 def images_of(batch):
@@ -413,7 +414,7 @@ def watch_loader_class(loader_class):
     def open_timed(loader, loop):
         """Its iterator, whose forked workers inherit the loop's table."""
         if not times:
-            times.append(worker_times.WorkerTimes(asks_kernel=False))
+            times.append(worker_times.WorkerTimes(period=KERNEL_PERIOD))
             times[0].install()
         loop.settings = worker_times.settings_of(loader)
         loop.table = loop.table or worker_times.WorkerTable()
