@@ -30,16 +30,22 @@ document::Table table_of(const Observation& seen, const std::vector<ProcessUse>&
          seen.reasons.contains("core_wait") ? "not known" : fmt::format("{:.0f} %", 100 * waits),
          std::to_string(use.busy_threads), std::to_string(use.threads),
          fmt::format("{:.0f}", use.rss_bytes / 1e6),
-         fmt::format("{:.1f}", use.growth_bytes_per_s / 1e6 + 0.0)});
+         tells_growth(seen) ? fmt::format("{:.1f}", use.growth_bytes_per_s / 1e6 + 0.0) : "-"});
   }
   return table;
 }
 
+/// "1.30 cores"; empty: not known.
+std::string lost_text(const Finding& finding) {
+  return finding.lost ? fmt::format("{:.2f} {}", *finding.lost, finding.lost_unit) : "";
+}
+
 document::Block block_of(const Finding& finding) {
-  const bool bad = finding.severity == Severity::problem || finding.severity == Severity::look;
-  if (!bad) return document::Paragraphs{};
+  if (!is_bad(finding.severity)) return document::Paragraphs{};
+  const std::string lost = lost_text(finding);
   return document::Section{
-      .heading = fmt::format("{}: {}", finding.check, to_string(finding.severity)),
+      .heading = fmt::format("{}: {}{}", finding.check, to_string(finding.severity),
+                             lost.empty() ? "" : ", " + lost),
       .blocks = {document::Facts{{{"Found", finding.found + "."},
                                   {"It may cost", std::string(finding.cost)},
                                   {"Find out", std::string(finding.find_out)},
@@ -63,17 +69,24 @@ document::Document document_of(const Observation& seen, const std::vector<Findin
     return std::ranges::count(findings, severity, &Finding::severity);
   };
   const std::vector<ProcessUse> uses = uses_of(seen);
+  const std::string process =
+      fmt::format("Process {} ({}) and {} below it, for {:.1f} s: ", seen.root_pid,
+                  seen.last.processes.at(seen.root_pid).name, uses.size() - 1, window_s(seen));
+  if (const std::string reason = not_begun(seen); !reason.empty()) {
+    return {document::Verdict{.lines = {{"open", process + reason + "."}}, .answers = true}};
+  }
   const auto problems = count(Severity::problem), looks = count(Severity::look);
+  const std::string most = findings.empty() ? "" : lost_text(findings.front());
   document::Document document{document::Verdict{
       .lines = {{problems > 0 ? "bad"
                  : looks > 0  ? "open"
                               : "good",
                  fmt::format(
-                     "Process {} ({}) and {} below it, for {:.1f} s: {} problem{}, {} worth a "
-                     "look, {} not known, {} ok.",
-                     seen.root_pid, seen.last.processes.at(seen.root_pid).name, uses.size() - 1,
-                     window_s(seen), problems, problems == 1 ? "" : "s", looks,
-                     count(Severity::unknown), count(Severity::ok))}},
+                     "{}{} problem{}, {} worth a look, {} not known, {} ok.{}", process, problems,
+                     problems == 1 ? "" : "s", looks, count(Severity::unknown), count(Severity::ok),
+                     most.empty()
+                         ? ""
+                         : fmt::format(" Most is lost to {}: {}.", findings.front().check, most))}},
       .answers = true}};
   if (seen.ended) {
     document.emplace_back(
@@ -96,6 +109,7 @@ nlohmann::ordered_json to_json(const Observation& seen, const std::vector<Findin
   Json json{{"schema", kSchema},    {"verb", "doctor"},           {"date", utc_now()},
             {"pid", seen.root_pid}, {"window_s", window_s(seen)}, {"samples", seen.samples},
             {"ended", seen.ended},  {"findings", Json::array()},  {"processes", Json::array()}};
+  if (const std::string reason = not_begun(seen); !reason.empty()) json["not_begun"] = reason;
   for (const Finding& finding : findings) {
     Json figures = Json::object();
     for (const auto& [name, value] : finding.figures) figures[std::string(name)] = value;
@@ -105,6 +119,8 @@ nlohmann::ordered_json to_json(const Observation& seen, const std::vector<Findin
                                 {"cost", finding.cost},
                                 {"find_out", finding.find_out},
                                 {"remedy", finding.remedy},
+                                {"lost", finding.lost ? Json(*finding.lost) : Json()},
+                                {"lost_unit", finding.lost_unit},
                                 {"figures", figures}});
   }
   const auto if_known = [&](const std::string& figure, double value) {
@@ -120,7 +136,7 @@ nlohmann::ordered_json to_json(const Observation& seen, const std::vector<Findin
          {"busy_threads", use.busy_threads},
          {"preemptions_per_s", use.preemptions_per_s},
          {"rss_bytes", if_known("rss", use.rss_bytes)},
-         {"growth_bytes_per_s", use.growth_bytes_per_s},
+         {"growth_bytes_per_s", tells_growth(seen) ? Json(use.growth_bytes_per_s) : Json()},
          {"major_faults_per_s", use.major_faults_per_s},
          {"read_bytes_per_s", if_known("read_bytes", use.read_bytes_per_s)}});
   }

@@ -2,11 +2,13 @@
 #include "bench/doctor/findings.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <numeric>
 #include <set>
+#include <tuple>
 
 #include "dataflow/machine/memory_limit.h"
 
@@ -44,6 +46,7 @@ struct Result {
   Severity severity = Severity::ok;
   std::string found;
   std::vector<std::pair<std::string_view, double>> figures{};
+  std::optional<double> lost{};  ///< Finding::lost
 };
 
 Severity above(double value, Limits limits) {
@@ -116,7 +119,8 @@ Result check_cores(const Observation& seen, const std::vector<ProcessUse>& uses)
       {{"usable_cores", cores},
        {"cpu_cores", cpu},
        {"core_wait_percent", percent},
-       {"preemptions_per_s", total(uses, &ProcessUse::preemptions_per_s)}}};
+       {"preemptions_per_s", total(uses, &ProcessUse::preemptions_per_s)}},
+      wait};
   if (result.severity != Severity::ok) {
     result.found +=
         fmt::format("; {} waited most: {:.1f} threads on average", who(worst), worst.wait_cores);
@@ -142,7 +146,8 @@ Result check_quota(const Observation& seen, const std::vector<ProcessUse>&) {
   return {above(percent, kThrottledPercent),
           fmt::format("{}, and stopped the processes in {:.0f} of {}", quota, throttled,
                       plural(std::max(periods, throttled), "period")),
-          {{"quota_cores", *seen.machine.quota_cores}, {"throttled_percent", percent}}};
+          {{"quota_cores", *seen.machine.quota_cores}, {"throttled_percent", percent}},
+          percent / 100};
 }
 
 Result check_threads(const Observation& seen, const std::vector<ProcessUse>& uses) {
@@ -190,11 +195,13 @@ Result check_memory(const Observation& seen, const std::vector<ProcessUse>& uses
                   "of {} {} free",
                   size_text(rss), size_text(room), size_text(limit),
                   seen.machine.group_memory_bytes ? "(limit of the control group) are" : "are"),
-      {{"rss_bytes", rss},
-       {"growth_bytes_per_s", growing},
-       {"room_bytes", room},
-       {"limit_bytes", limit}}};
+      {{"rss_bytes", rss}, {"room_bytes", room}, {"limit_bytes", limit}}};
   const double window = window_s(seen);
+  if (!tells_growth(seen)) {
+    result.found += fmt::format("; watched {:.0f} s; growth needs a minute", window);
+    return result;
+  }
+  result.figures.emplace_back("growth_bytes_per_s", growing);
   if (const auto left = seconds_to_fill(growing * window, window, room)) {
     const ProcessUse& fastest = most(uses, &ProcessUse::growth_bytes_per_s);
     result.severity = worse(result.severity, below(*left, kSecondsToFull));
@@ -283,7 +290,8 @@ Result check_storage(const Observation& seen, const std::vector<ProcessUse>& use
                   sleeps, seen.samples,
                   sleeps > 0 ? fmt::format(" (process {})", worst->first) : "",
                   pressure_text(waits)),
-      {{"disk_sleep_percent", sleeps}}};
+      {{"disk_sleep_percent", sleeps}},
+      std::max(sleeps, waits.value_or(0)) / 100};
   if (known) result.figures.emplace_back("read_bytes_per_s", bytes);
   if (waits) result.figures.emplace_back("io_pressure_percent", *waits);
   return result;
@@ -298,7 +306,8 @@ Result check_pressure(const Observation& seen, const std::vector<ProcessUse>&) {
           fmt::format("tasks of the machine or the control group waited for a core in {:.0f} % of "
                       "the window, and for memory in {:.0f} %",
                       *cpu, *memory),
-          {{"cpu_pressure_percent", *cpu}, {"memory_pressure_percent", *memory}}};
+          {{"cpu_pressure_percent", *cpu}, {"memory_pressure_percent", *memory}},
+          std::max(*cpu, *memory) / 100};
 }
 
 Result check_frequency(const Observation& seen, const std::vector<ProcessUse>&) {
@@ -336,7 +345,8 @@ Result check_others(const Observation& seen, const std::vector<ProcessUse>& uses
           fmt::format("other programs used {:.0f} % of all processor time, the hypervisor took "
                       "{:.1f} %",
                       others, steal),
-          {{"other_programs_percent", others}, {"steal_percent", steal}}};
+          {{"other_programs_percent", others}, {"steal_percent", steal}},
+          (others + steal) / 100 * seen.machine.online_processors};
 }
 
 Result check_nodes(const Observation& seen, const std::vector<ProcessUse>&) {
@@ -387,6 +397,7 @@ Result check_files(const Observation& seen, const std::vector<ProcessUse>&) {
 struct Check {
   std::string_view name, cost, find_out, remedy;
   Result (*find)(const Observation&, const std::vector<ProcessUse>&);
+  std::string_view lost_unit = "s of waiting in each second";
 };
 
 constexpr std::array kChecks{
@@ -428,7 +439,7 @@ constexpr std::array kChecks{
           "Set the governor to performance; check cooling if heat is the cause.", check_frequency},
     Check{"other programs", "They take cores, caches and memory bandwidth from the training.",
           "Find them with top; ask the provider of the virtual machine about steal.",
-          "Stop or move them; choose a machine with dedicated cores.", check_others},
+          "Stop or move them; choose a machine with dedicated cores.", check_others, "cores"},
     Check{"NUMA", "Batches cross the link between processors on their way to the GPU.",
           "Start the training with numactl --cpunodebind and --membind on the GPU's node.",
           "Bind each training process to the node of its GPU, as `nvidia-smi topo -m` shows it.",
@@ -474,6 +485,10 @@ ProcessUse use_of(std::int32_t pid, const ProcessReading* before, const ProcessR
 
 }  // namespace
 
+bool is_bad(Severity severity) {
+  return severity == Severity::problem || severity == Severity::look;
+}
+
 std::string_view to_string(Severity severity) {
   switch (severity) {
     case Severity::ok:
@@ -513,7 +528,33 @@ double usable_cores(const Observation& seen) {
   return std::min(cores, seen.machine.quota_cores.value_or(cores));
 }
 
+std::string not_begun(const Observation& seen) {
+  constexpr double kYoungS = 30;
+  const std::vector<ProcessUse> uses = uses_of(seen);
+  const double used = total(uses, &ProcessUse::cpu_cores) + total(uses, &ProcessUse::wait_cores);
+  if (used < kIdleCores && !seen.reasons.contains("threads") && seen.disk_sleeps.empty() &&
+      total(uses, &ProcessUse::read_bytes_per_s) == 0) {
+    return fmt::format("it does nothing: {:.2f} cores were used. Check it again when it trains",
+                       used);
+  }
+  if (seen.first.processes.size() == 1 && uses.size() > 1) {
+    return "it started its workers only now. Check it again when it trains";
+  }
+  const auto uptime_s = seen.last.machine.uptime_s;
+  const double age_s = static_cast<double>(uptime_s.value_or(0)) -
+                       static_cast<double>(seen.last.processes.at(seen.root_pid).start_ticks) /
+                           static_cast<double>(sysconf(_SC_CLK_TCK));
+  if (uses.size() == 1 && uses.front().busy_threads <= 1 && uptime_s && age_s < kYoungS) {
+    return fmt::format(
+        "it began {:.0f} s ago and has no worker processes. Check it again when they run, or, if "
+        "it loads without any, {:.0f} s after its start",
+        age_s, kYoungS);
+  }
+  return {};
+}
+
 std::vector<Finding> findings_of(const Observation& seen) {
+  if (!not_begun(seen).empty()) return {};
   const std::vector<ProcessUse> uses = uses_of(seen);
   std::vector<Finding> findings;
   for (const Check& check : kChecks) {
@@ -522,13 +563,16 @@ std::vector<Finding> findings_of(const Observation& seen) {
                         .severity = result.severity,
                         .found = std::move(result.found),
                         .figures = std::move(result.figures),
+                        .lost = is_bad(result.severity) ? result.lost : std::nullopt,
+                        .lost_unit = check.lost_unit,
                         .cost = check.cost,
                         .find_out = check.find_out,
                         .remedy = check.remedy});
   }
   constexpr std::array kOrder{Severity::problem, Severity::look, Severity::unknown, Severity::ok};
   std::ranges::stable_sort(findings, {}, [&](const Finding& finding) {
-    return std::ranges::find(kOrder, finding.severity);
+    return std::tuple(!is_bad(finding.severity), -finding.lost.value_or(0),
+                      std::ranges::find(kOrder, finding.severity));
   });
   return findings;
 }

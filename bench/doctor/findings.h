@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,12 +17,17 @@ namespace penstock::doctor {
 enum class Severity : std::uint8_t { ok, look, problem, unknown };
 /// "ok", "worth a look", "problem", "not known".
 std::string_view to_string(Severity severity);
+/// A problem, or worth a look.
+bool is_bad(Severity severity);
 
 struct Finding {
   std::string_view check{};  ///< such as "cores"
   Severity severity = Severity::ok;
   std::string found{};  ///< with units; if not known, the reason
   std::vector<std::pair<std::string_view, double>> figures{};  ///< names with units, and values
+  /// Seconds that threads waited in each second, or cores that were taken; none: not known, or ok.
+  std::optional<double> lost{};
+  std::string_view lost_unit{};  ///< "s of waiting in each second", "cores"
   /// What it may cost, how to find out, and what to do. The same for all findings of a check.
   std::string_view cost{}, find_out{}, remedy{};
 };
@@ -47,7 +53,16 @@ std::vector<ProcessUse> uses_of(const Observation& seen);
 /// Processors that the tree may use, limited by the CPU quota; 0: not known.
 double usable_cores(const Observation& seen);
 
-/// One finding for each check: problems first, then those worth a look, not known, and ok.
+/// Why there is nothing to judge yet: it does nothing, or has not started its workers. Empty: it
+/// runs.
+std::string not_begun(const Observation& seen);
+
+/// Growth of memory is judged from this window on; in a shorter one caches fill.
+inline constexpr double kGrowthWindowS = 60;
+inline bool tells_growth(const Observation& seen) { return window_s(seen) >= kGrowthWindowS; }
+
+/// One finding for each check: problems and those worth a look, the most lost first and then those
+/// whose loss is not known; then not known, and ok. None if it has not begun.
 std::vector<Finding> findings_of(const Observation& seen);
 
 }  // namespace penstock::doctor

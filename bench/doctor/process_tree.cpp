@@ -196,6 +196,7 @@ Reading TreeReader::read(Time now) {
   machine.machine = read_pressure(root_ / "proc/pressure", "");
   machine.heat_throttles = read_heat_throttles(root_);
   read_groups(machine);
+  machine.uptime_s = KernelFile(root_ / "proc/uptime").number();
   const KernelFile memory(root_ / "proc/meminfo");
   const auto bytes = [&](std::string_view key) -> std::optional<std::uint64_t> {
     const auto kib = memory.value(key);

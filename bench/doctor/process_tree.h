@@ -61,6 +61,7 @@ struct MachineReading {
   std::optional<std::uint64_t> heat_throttles;
   std::optional<std::uint64_t> quota_periods, quota_throttles;  ///< of the groups with a CPU quota
   std::optional<std::uint64_t> memory_bytes, available_bytes, swap_used_bytes;
+  std::optional<std::uint64_t> uptime_s;
 };
 
 struct Reading {

@@ -169,13 +169,6 @@ Json to_json(const EpochEdges& epochs) {
               {"first_batch_s", epochs.first_batch_s}};
 }
 
-Json to_json(const LoaderWaits& waits) {
-  return Json{{"cause", to_string(waits.cause)},
-              {"late_percent", waits.spread.late_percent},
-              {"late_ms", waits.spread.late_ms},
-              {"other_ms", waits.spread.other_ms}};
-}
-
 Json to_json(const BlockNoise& noise) {
   return Json{{"block", noise.block},
               {"steal_percent", noise.steal_percent},
@@ -213,7 +206,7 @@ Json to_json(const Isolation& found) {
       {"supply_curve", list_of(found.predictions.supply_curve)},
       {"scaling_law", or_null(found.predictions.law)},
       {"cores_per_device", or_null(found.predictions.cores_per_device)},
-      {"waits", to_json(found.waits)},
+      {"waits", penstock::to_json(found.waits)},
       {"code", found.code ? list_of(found.code->shares) : Json(nullptr)},
       {"code_states", found.code ? list_of(found.code->states) : Json(nullptr)},
       {"slowest_samples", found.code ? list_of(found.code->slowest) : Json(nullptr)},

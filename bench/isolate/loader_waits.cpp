@@ -3,27 +3,35 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "bench/analysis/steady_run.h"
 #include "bench/isolate/isolation.h"
 #include "bench/record/epoch_edges.h"
-#include "bench/record/wait_spread.h"
 #include "bench/statistics/series.h"
 
 namespace penstock::isolate {
 namespace {
 
-/// The waits of all usable runs at steps that are at no edge of an epoch.
-std::vector<double> waits_within_epochs(const Row& coupled) {
-  std::vector<double> waits;
-  for (const RunResult* run : analysis::usable_runs(coupled)) {
+/// How waits are spread and whether they grow, at steps that are at no edge of an epoch. They grow
+/// if they do so in each run.
+void describe(const Row& coupled, LoaderWaits& waits) {
+  std::vector<double> all;
+  std::vector<WaitGrowth> growths;
+  const auto runs = analysis::usable_runs(coupled);
+  for (const RunResult* run : runs) {
     const std::vector<double> more = without_edges(*run, run->starved_ms);
-    waits.insert(waits.end(), more.begin(), more.end());
+    all.insert(all.end(), more.begin(), more.end());
+    if (const auto growth = growth_of_waits(more)) growths.push_back(*growth);
   }
-  return waits;
+  waits.spread = spread_of_waits(std::move(all));
+  if (growths.empty() || growths.size() < runs.size()) return;
+  WaitGrowth mean;
+  for (const WaitGrowth& growth : growths) {
+    mean.first_ms += growth.first_ms / static_cast<double>(growths.size());
+    mean.last_ms += growth.last_ms / static_cast<double>(growths.size());
+  }
+  waits.growth = mean;
 }
 
 /// The time in which the process that asks for batches makes one, in ms per step.
@@ -52,29 +60,32 @@ LoaderWaits find_waits(const Isolation& found) {
   constexpr double kMostly = 0.5, kEnough = 0.95, kAlike = 0.3;
   LoaderWaits waits;
   const Row& coupled = found.measurement.coupled();
-  const auto setting = [&](const char* name) {
-    return static_cast<std::int32_t>(mean_fact(coupled, name).value_or(-1));
-  };
-  waits.workers = setting("loader_num_workers");
-  waits.prefetch_factor = setting("loader_prefetch_factor");
-  waits.persistent = setting("loader_persistent_workers");
-  waits.in_order = setting("loader_in_order");
+  for (const auto& [name, member] : kLoaderSettings) {
+    waits.*member =
+        static_cast<std::int32_t>(mean_fact(coupled, fmt::format("loader_{}", name)).value_or(-1));
+  }
   const analysis::InputCostFinding& cost = *found.cost;
   const double starved_ms = cost.split.starvation_ms.value;
   if (cost.verdict != statistics::Verdict::slower ||
       !(starved_ms > kMostly * cost.ms_per_step.value)) {
     return waits;
   }
-  waits.spread = spread_of_waits(waits_within_epochs(coupled));
+  describe(coupled, waits);
   const EpochEdges& epochs = found.epochs;
+  waits.steady_ms = epochs.steady_ms;
+  waits.edge_longer_ms = epochs.longer_ms;
+  waits.steps_per_epoch = epochs.steps_per_epoch;
+  waits.made_in_turn_ms = made_in_turn_ms(found);
   const auto supplies = [&](double times, const statistics::Estimate& rate) {
     return found.supply_img_per_s && found.supply_img_per_s->value >= times * rate.value;
   };
   if (epochs.seen > 0 && epochs.steps_per_epoch > 0 &&
       epochs.longer_ms / epochs.steps_per_epoch > kMostly * starved_ms) {
     waits.cause = WaitCause::edges;
+  } else if (waits.growth) {
+    waits.cause = WaitCause::growing;
   } else if (supplies(1 + kAlike / 2, cost.coupled_img_per_s) &&
-             std::abs(made_in_turn_ms(found) - starved_ms) < kAlike * starved_ms) {
+             std::abs(waits.made_in_turn_ms - starved_ms) < kAlike * starved_ms) {
     waits.cause = WaitCause::in_turn;
   } else if (supplies(kEnough, cost.ceiling_img_per_s) ||
              (waits.workers > 0 && !found.diagnosis.bottleneck)) {
@@ -83,44 +94,6 @@ LoaderWaits find_waits(const Isolation& found) {
     waits.cause = WaitCause::work;
   }
   return waits;
-}
-
-std::string_view to_string(WaitCause cause) {
-  constexpr std::array<std::string_view, 5> kWords = {"none", "work", "in_turn", "uneven", "edges"};
-  return kWords[static_cast<std::size_t>(cause)];
-}
-
-std::string_view subject_of(WaitCause cause) {
-  constexpr std::array<std::string_view, 5> kSubjects = {
-      "", "", "Loading a batch between two steps", "Uneven loading",
-      "The first batch of each epoch"};
-  return kSubjects[static_cast<std::size_t>(cause)];
-}
-
-std::string sentence_of(const LoaderWaits& waits, const Isolation& found) {
-  switch (waits.cause) {
-    case WaitCause::edges:
-      return fmt::format(
-          "Within an epoch a step takes {:.1f} ms; the first one of each {:.0f} "
-          "takes {:.0f} ms longer{}.",
-          found.epochs.steady_ms, found.epochs.steps_per_epoch, found.epochs.longer_ms,
-          waits.workers > 0 && waits.persistent == 0
-              ? ", because the workers end with the epoch and start anew"
-              : "");
-    case WaitCause::in_turn:
-      return fmt::format(
-          "The process that asks for a batch {}, in {:.0f} ms, and no step is "
-          "computed meanwhile.",
-          waits.workers > 0 ? "chooses samples for the next one and copies it" : "also makes it",
-          made_in_turn_ms(found));
-    case WaitCause::uneven:
-      return fmt::format("Alone the loader makes enough batches, but not one for each step: {}.",
-                         to_string(waits.spread));
-    case WaitCause::none:
-    case WaitCause::work:
-      return {};
-  }
-  return {};
 }
 
 }  // namespace penstock::isolate

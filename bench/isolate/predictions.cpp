@@ -201,6 +201,10 @@ class RecommendationList {
     recommendations_.back().config = settings_of(change, predictor_.config()).back().config;
   }
 
+  void add_changes(const std::vector<LoaderChange>& changes, double rate) {
+    for (const auto& [change, now] : changes) add_setting(rate, change, now);
+  }
+
   /// For a loader that makes enough batches, but not when they are needed.
   void add_timely_batches() {
     const LoaderWaits& waits = found_.waits;
@@ -210,12 +214,11 @@ class RecommendationList {
     const double seconds = shared_s(StageRole::loads);
     const double supply = std::max(found_.supply_img_per_s ? found_.supply_img_per_s->value : 0,
                                    seconds > 0 && waits.workers > 0 ? waits.workers / seconds : 0);
+    const std::vector<LoaderChange> changes = changes_against(waits, 1e3 * images / demand);
     switch (waits.cause) {
       case WaitCause::edges: {
         const double rate = std::min(demand, 1e3 * images / found_.epochs.steady_ms);
-        if (waits.workers > 0 && waits.persistent == 0) {
-          return add_setting(rate, "persistent_workers=True", 0);
-        }
+        if (!changes.empty()) return add_setting(rate, changes.front().change, 0);
         return add(rate,
                    "a begin of an epoch that costs nothing (look at samplers, shuffling, "
                    "and what the data set opens)");
@@ -225,25 +228,15 @@ class RecommendationList {
         return add(std::min(demand, supply),
                    "batches made in a thread or process of their own, one ahead of the loop");
       case WaitCause::uneven:
-        return add_even_loading(waits.spread.late_ms, supply);
+        return add_changes(changes, std::min(demand, supply));
+      case WaitCause::growing:
+        return add(1e3 * images / (1e3 * images / demand + waits.growth->first_ms),
+                   "samples that stay as fast as at first (look at what grows: lists, caches, open "
+                   "files, memory that is swapped)");
       case WaitCause::none:
       case WaitCause::work:
         return;
     }
-  }
-
-  /// Lets other batches go on while one is late by `late_ms`, up to what the loader supplies.
-  void add_even_loading(double late_ms, double supply) {
-    const LoaderWaits& waits = found_.waits;
-    const double rate = std::min(predictor_.demand(), supply);
-    if (waits.prefetch_factor > 0) {
-      const double step_ms =
-          1e3 * images_per_step(found_.measurement.coupled()) / predictor_.demand();
-      const auto hides = static_cast<std::int32_t>(std::ceil(late_ms / step_ms)) + 1;
-      add_setting(rate, fmt::format("prefetch_factor={}", std::clamp(2 * hides, 4, 64)),
-                  waits.prefetch_factor);
-    }
-    if (waits.workers > 1 && waits.in_order == 1) add_setting(rate, "in_order=False", 1);
   }
 
   /// The share of their time in which workers of a DataLoader load and collate, if nothing but
@@ -263,9 +256,13 @@ class RecommendationList {
       return;
     }
     const double seconds = shared_s(StageRole::loads);
-    if (workers_efficiency(seconds, found_.waits.workers) < kHeldUp) {
-      add_even_loading(found_.code->slowest.front().ms, found_.waits.workers / seconds);
-    }
+    if (workers_efficiency(seconds, found_.waits.workers) >= kHeldUp) return;
+    LoaderWaits uneven = found_.waits;
+    uneven.cause = WaitCause::uneven;
+    uneven.spread.late_ms = found_.code->slowest.front().ms;
+    const double demand = predictor_.demand();
+    const double step_ms = 1e3 * images_per_step(found_.measurement.coupled()) / demand;
+    add_changes(changes_against(uneven, step_ms), std::min(demand, found_.waits.workers / seconds));
   }
 
   void add_workers() {

@@ -297,7 +297,7 @@ std::vector<std::string> verdict_of(const Isolation& found, const IsolatePlan& p
     if (!sentence.empty()) sentences.push_back(std::move(sentence));
   };
   const statistics::Verdict verdict = found.cost->verdict;
-  if (const std::string spread = sentence_of(found.waits, found); !spread.empty()) {
+  if (const std::string spread = sentence_of(found.waits); !spread.empty()) {
     add(spread);
   } else if (found.diagnosis.bottleneck) {
     add(cause_sentence(found.diagnosis));

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "bench/record/epoch_edges.h"
+#include "bench/statistics/series.h"
 
 namespace penstock {
 namespace {
@@ -35,11 +36,30 @@ WaitSpread spread_of_waits(std::vector<double> waits_ms) {
 }
 
 std::string to_string(const WaitSpread& spread) {
-  constexpr double kEven = 60;  // of the steps; even waits hold four fifths in four fifths of them
-  if (spread.late_percent > kEven)
-    return fmt::format("{:.1f} ms before most steps", spread.late_ms);
+  if (spread.is_even()) return fmt::format("{:.1f} ms before most steps", spread.late_ms);
   return fmt::format("{:.0f} % of the steps wait {:.0f} ms each, the others {:.1f} ms",
                      spread.late_percent, spread.late_ms, spread.other_ms);
+}
+
+std::optional<WaitGrowth> growth_of_waits(std::span<const double> waits_ms) {
+  constexpr std::size_t kFewest = 60, kQuarters = 4;
+  constexpr double kGrows = 2;
+  if (waits_ms.size() < kFewest) return std::nullopt;
+  const std::size_t third = waits_ms.size() / 3, quarter = third / kQuarters;
+  const auto first = waits_ms.first(third), last = waits_ms.last(third);
+  const WaitGrowth growth{statistics::mean(first), statistics::mean(last)};
+  double most = growth.first_ms * kGrows, least = growth.last_ms;  // of quarters
+  for (std::size_t each = 0; each < kQuarters; ++each) {
+    most = std::max(most, statistics::mean(first.subspan(each * quarter, quarter)));
+    least = std::min(least, statistics::mean(last.subspan(each * quarter, quarter)));
+  }
+  const bool grows = least > most && growth.last_ms > statistics::mean(waits_ms);
+  return grows ? std::optional(growth) : std::nullopt;
+}
+
+std::string to_string(const WaitGrowth& growth) {
+  return fmt::format("from {:.1f} ms at first to {:.1f} ms in the end", growth.first_ms,
+                     growth.last_ms);
 }
 
 std::string describe_waits(const RunResult& result) {
@@ -53,11 +73,13 @@ std::string describe_waits(const RunResult& result) {
   }
   const std::vector<double> within = without_edges(result, result.starved_ms);
   const bool at_edges = sum_of(within) < kMostly * waited_ms;
+  const auto growth = growth_of_waits(within);
   return fmt::format(
       "the device waited for the loader for {:.0f} % of the time, {}; `penstock isolate` with the "
       "same loader says why, and what would help",
       percent,
       at_edges ? std::string("mostly for the first batch of each epoch")
+      : growth ? fmt::format("in waits that grow {}", to_string(*growth))
                : to_string(spread_of_waits(within)));
 }
 

@@ -97,7 +97,8 @@ int run(const Invocation& invocation) {
   std::vector<std::string> words;
   const FlagGroup flag, started{"With a command"};
   const std::vector<Flag> flags{
-      flag.time("seconds", "time to watch, from 1s to 10min", "5s", wanted.window),
+      flag.time("seconds", "time to watch, from 1s to 10min; growth of memory needs 60s", "5s",
+                wanted.window),
       flag.text("json", "file for all findings and figures as JSON; default: none", wanted.json),
       started.time("after", "time that the command runs before it is examined", "30s",
                    wanted.after),

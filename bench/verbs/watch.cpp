@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <penstock_sitecustomize_py.h>
 #include <penstock_watching_py.h>
+#include <penstock_worker_times_py.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -67,6 +68,7 @@ class Hook {
     std::filesystem::create_directories(package);
     std::filesystem::create_directories(steps());
     replace_file(package / "watching.py", kWatching);
+    replace_file(package / "worker_times.py", kWorkerTimes);
     replace_file(package.parent_path() / "sitecustomize.py", kSiteCustomize);
   }
   std::filesystem::path steps() const { return folder_.path() / "steps"; }
@@ -161,8 +163,8 @@ int run(const Invocation& invocation) {
           {.verb = "watch",
            .summary =
                "Runs an unchanged training in Python, and reports how long each rank waits for its "
-               "batches. Watches loops over PyTorch's DataLoader, and any loop over "
-               "penstock_bench.watching.watch.",
+               "batches, why, and what would help. Watches loops over PyTorch's DataLoader, and "
+               "any loop over penstock_bench.watching.watch.",
            .examples = "watch -- python3 train.py --epochs 3\n"
                        "watch --json out/watch.json -- torchrun --nproc-per-node 4 train.py",
            .arguments = "-- COMMAND ..."},

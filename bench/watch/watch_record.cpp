@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "bench/record/result_json.h"
+#include "bench/watch/loop_answer.h"
 #include "bench/watch/watch_summary.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/input_file.h"
@@ -24,10 +26,14 @@ constexpr std::size_t kMostLine = std::size_t{16} << 20;  ///< bytes of a line
 /// How a record begins; nothing else that Penstock writes does.
 constexpr std::string_view kBegin = R"({"schema":1,"watch":)";
 
-const Json* find(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found == object.end() ? nullptr : &*found;
-}
+constexpr std::array<std::pair<std::string_view, double Loading::*>, 7> kLoading{
+    {{"batches", &Loading::batches},
+     {"samples", &Loading::samples},
+     {"samples_us", &Loading::samples_us},
+     {"samples_cpu_us", &Loading::samples_cpu_us},
+     {"core_wait_us", &Loading::core_wait_us},
+     {"collate_us", &Loading::collate_us},
+     {"slowest_batch_us", &Loading::slowest_batch_us}}};
 
 /// Numbers from 0 to `most`. JsonField::elements() would take 100 bytes for each.
 std::vector<double> numbers(const JsonField& field, double most) {
@@ -61,12 +67,13 @@ Loop loop_of(const JsonField& field) {
     if (waits[i] > steps[i]) field.at("wait_us").refuse("waits that are parts of their steps");
     loop.steps.push_back({waits[i], steps[i], static_cast<std::int32_t>(images[i])});
   }
-  if (const Json* const gpu_waits = find(field.json(), "gpu_wait_us")) {
-    if (!gpu_waits->is_array() || gpu_waits->size() != steps.size()) {
+  if (field.has("gpu_wait_us")) {
+    const Json& gpu_waits = field.at("gpu_wait_us").json();
+    if (!gpu_waits.is_array() || gpu_waits.size() != steps.size()) {
       field.refuse(fmt::format("as many gpu_wait_us as step_us, which has {}", steps.size()));
     }
     for (std::size_t i = 0; i < steps.size(); ++i) {
-      const Json& wait = (*gpu_waits)[i];
+      const Json& wait = gpu_waits[i];
       if (wait.is_null()) continue;
       if (!wait.is_number() || !(wait >= 0 && wait <= waits[i])) {
         field.at("gpu_wait_us").refuse("null, or parts of wait_us");
@@ -80,8 +87,14 @@ Loop loop_of(const JsonField& field) {
     loop.steps[index].begins_epoch = true;
   }
   loop.ends_us = numbers(field.at("ends_us"), kLongestUs);
-  if (find(field.json(), "waits_for_first") != nullptr) {
-    loop.waits_for_first = field.at("waits_for_first").boolean();
+  if (field.has("waits_for_first")) loop.waits_for_first = field.at("waits_for_first").boolean();
+  for (const auto& [name, member] : kLoaderSettings) {
+    if (field.has("settings") && field.at("settings").has(name)) {
+      loop.settings.*member = field.at("settings").at(name).count();
+    }
+  }
+  for (const auto& [name, member] : kLoading) {
+    if (field.has("loading")) loop.loading.*member = field.at("loading").at(name).amount();
   }
   return loop;
 }
@@ -97,6 +110,8 @@ void append(Loop loop, std::vector<Loop>& loops) {
   known->steps.insert(known->steps.end(), loop.steps.begin(), loop.steps.end());
   known->ends_us.insert(known->ends_us.end(), loop.ends_us.begin(), loop.ends_us.end());
   known->waits_for_first = loop.waits_for_first;
+  known->settings = loop.settings;
+  if (loop.loading.batches > 0) known->loading = loop.loading;
 }
 
 /// All of a process but its loops.
@@ -106,7 +121,7 @@ void read_process(const JsonField& field, Rank& rank) {
   rank.cuda = field.at("cuda").boolean();
 }
 
-Json to_json(const Loop& loop) {
+Json to_json(const Loop& loop, const WatchRecord& record) {
   Json waits = Json::array(), steps = Json::array(), images = Json::array(), begins = Json::array();
   Json gpu_waits = Json::array();
   bool gpu_is_known = false;
@@ -127,8 +142,20 @@ Json to_json(const Loop& loop) {
                    {"images", std::move(images)},
                    {"begins", std::move(begins)},
                    {"ends_us", loop.ends_us}});
+  const LoopAnswer answer = answer_of(loop, record);
+  json["waits"] = penstock::to_json(answer.waits);
+  if (!answer.remedy.empty()) {
+    json["remedy"] = answer.remedy;
+    json["saves_percent"] = answer.saves_percent;
+  }
   if (gpu_is_known) json["gpu_wait_us"] = std::move(gpu_waits);
   if (loop.waits_for_first) json["waits_for_first"] = true;
+  for (const auto& [name, member] : kLoaderSettings) {
+    if (loop.settings.*member >= 0) json["settings"][std::string(name)] = loop.settings.*member;
+  }
+  for (const auto& [name, member] : kLoading) {
+    if (loop.loading.batches > 0) json["loading"][std::string(name)] = loop.loading.*member;
+  }
   return json;
 }
 
@@ -208,7 +235,7 @@ Json to_json(const WatchRecord& record) {
   Json ranks = Json::array();
   for (const Rank& rank : record.ranks) {
     Json loops = Json::array();
-    for (const Loop& loop : rank.loops) loops.push_back(to_json(loop));
+    for (const Loop& loop : rank.loops) loops.push_back(to_json(loop, record));
     ranks.push_back(Json{
         {"rank", rank.rank}, {"pid", rank.pid}, {"cuda", rank.cuda}, {"loops", std::move(loops)}});
   }

@@ -4,6 +4,7 @@
 // writes and reads the record of --json. README.md describes both forms.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -15,6 +16,7 @@
 
 #include "bench/record/environment.h"
 #include "bench/record/json_field.h"
+#include "bench/record/wait_cause.h"
 
 namespace penstock::watch {
 
@@ -30,6 +32,24 @@ struct Step {
   bool operator==(const Step&) const = default;
 };
 
+/// What the processes that load the samples of a DataLoader did since its loop began.
+struct Loading {
+  double batches = 0, samples = 0;  ///< 0: they are not timed
+  double samples_us = 0, collate_us = 0;
+  double samples_cpu_us = 0;  ///< of processors; with threads beside the loading one it may be more
+  double core_wait_us = 0;    ///< runnable, without a processor; also while collating
+  double slowest_batch_us = 0;
+
+  double batch_ms() const { return batches > 0 ? (samples_us + collate_us) / batches / 1e3 : 0; }
+  double sample_ms() const { return samples > 0 ? samples_us / samples / 1e3 : 0; }
+  double collate_ms() const { return batches > 0 ? collate_us / batches / 1e3 : 0; }
+  /// The shares of the time for samples, from 0 to 1: on a processor, and waiting for one.
+  double computing() const { return share(samples_cpu_us); }
+  double waiting_for_core() const { return std::min(share(core_wait_us), 1 - computing()); }
+  double share(double us) const { return samples_us > 0 ? std::min(1.0, us / samples_us) : 0; }
+  bool operator==(const Loading&) const = default;
+};
+
 /// One loop of the script, in one process.
 struct Loop {
   std::string name;        ///< "train.py:42", or the name that the script gave
@@ -37,6 +57,8 @@ struct Loop {
   std::vector<Step> steps{};
   std::vector<double> ends_us{};  ///< waits of `next` that found the end of an epoch
   bool waits_for_first = false;   ///< it has asked for its first batch, which has not come
+  LoaderSettings settings{};
+  Loading loading{};
 
   double total_us() const;  ///< sum of step_us
   bool operator==(const Loop&) const = default;

@@ -11,6 +11,7 @@
 
 #include "bench/record/report_text.h"
 #include "bench/statistics/series.h"
+#include "bench/watch/loop_answer.h"
 
 namespace penstock::watch {
 namespace {
@@ -61,23 +62,9 @@ std::vector<std::string> cells_of(const std::string& rank, const Loop& loop, boo
   return cells;
 }
 
-/// ": 10.3 % of its steady steps, and 12.6 s at the edges of 4 epochs. Before that, its first batch
-/// took 2.1 s"
-std::string parts_of_share(const LoopSummary& sum) {
-  std::string text;
-  if (sum.epochs > 1) {
-    const std::string steady =
-        sum.steady > 0 ? fmt::format("{:.1f} % of its steady steps, and ", sum.waited_percent) : "";
-    text = fmt::format(": {}{:.2f} s at the edges of {} epochs", steady, sum.epoch_edges_s,
-                       sum.epochs);
-  }
-  if (sum.first_batch_s >= kNoticeableStart) {
-    text += fmt::format(". Before that, its first batch took {:.1f} s", sum.first_batch_s);
-  }
-  return text;
-}
-
-std::string share_sentence(const WatchRecord& record) {
+/// How long the loop waited, why, and what would save how much of its time; for the rank that
+/// waits longest.
+std::string answer_sentence(const WatchRecord& record) {
   std::vector<std::pair<double, const Rank*>> shares;
   for (const Rank& rank : record.ranks) {
     const LoopSummary sum = summary_of(rank.loops.front());
@@ -90,17 +77,56 @@ std::string share_sentence(const WatchRecord& record) {
                : "No loop has two complete steps yet, so there is no share of waiting.";
   }
   const auto [least, most] = std::minmax_element(shares.begin(), shares.end());
-  const std::string loop = most->second->loops.front().name;
-  if (record.ranks.size() == 1) {
-    return fmt::format("The loop {} waited for input for {:.1f} % of its time{}.", loop,
-                       most->first, parts_of_share(summary_of(most->second->loops.front())));
+  const Loop& loop = most->second->loops.front();
+  std::string text =
+      record.ranks.size() == 1
+          ? fmt::format("The loop {} waited for input for {:.1f} % of its time", loop.name,
+                        most->first)
+          : fmt::format(
+                "The ranks waited for input for {:.1f} % (rank {}) to {:.1f} % (rank {}) "
+                "of their time in the loop {}",
+                least->first, label_of(*least->second, record), most->first,
+                label_of(*most->second, record), loop.name);
+  const LoopSummary sum = summary_of(loop);
+  if (sum.first_batch_s >= kNoticeableStart) {
+    text += fmt::format(" (after {:.1f} s for the very first batch)", sum.first_batch_s);
   }
-  return fmt::format(
-      "The ranks waited for input for {:.1f} % (rank {}) to {:.1f} % (rank {}) of their time in "
-      "the "
-      "loop {}.",
-      least->first, label_of(*least->second, record), most->first, label_of(*most->second, record),
-      loop);
+  const LoopAnswer answer = answer_of(loop, record);
+  if (answer.waits.cause == WaitCause::none) return text + ": its loader keeps up.";
+  // A GPU that still has work does not wait when the loop does.
+  const double saves =
+      std::min(answer.saves_percent, sum.gpu_waited_percent.value_or(answer.saves_percent));
+  return text + fmt::format(", {}; {} would save {} {:.0f} % of the time.", answer.why,
+                            answer.remedy, answer.is_bound ? "up to" : "about", saves);
+}
+
+/// What loads the samples of each loop, if that is known.
+document::Table loading_table(const WatchRecord& record) {
+  document::Table table{{{"rank"}, {"loop"}}, {}};
+  for (const auto& [name, member] : kLoaderSettings) {
+    table.columns.push_back({std::string(name), true});
+  }
+  for (const char* const name : {"sample ms", "on a processor %", "waiting for one %", "collate ms",
+                                 "batch ms", "slowest batch"}) {
+    table.columns.push_back({name, true});
+  }
+  for (const Rank& rank : record.ranks) {
+    for (const Loop& loop : rank.loops) {
+      if (loop.settings == LoaderSettings{}) continue;
+      std::vector<std::string> cells{label_of(rank, record), loop.name};
+      for (const auto& [name, member] : kLoaderSettings) {
+        cells.push_back(loop.settings.*member < 0 ? "-" : std::to_string(loop.settings.*member));
+      }
+      const Loading& loading = loop.loading;
+      for (const double value :
+           {loading.sample_ms(), 100 * loading.computing(), 100 * loading.waiting_for_core(),
+            loading.collate_ms(), loading.batch_ms(), loading.slowest_batch_us / 1e3}) {
+        cells.push_back(loading.batches > 0 ? format_fixed(value, 1) : "not known");
+      }
+      table.rows.push_back(std::move(cells));
+    }
+  }
+  return table;
 }
 
 std::string gpu_sentence(const WatchRecord& record) {
@@ -130,7 +156,14 @@ std::vector<std::string> how_to_read(const WatchRecord& record) {
       "A wait is the time that the loop spent in the loader's next, by the clock of the CPU. A "
       "step is the time from one next to the following one. Shares, rates and waits of the table "
       "leave out the first batch of each epoch; first batch and epoch edges (with the number of "
-      "epochs) show it. The sentence counts the edges, and leaves out the very first batch."};
+      "epochs) show it. The first sentence counts the edges, and leaves out the very first batch."};
+  if (const document::Table table = loading_table(record); !table.rows.empty()) {
+    texts.emplace_back(
+        "Samples and collating are timed where they are loaded: in the loop's process, or in "
+        "workers that are forked; of others they are not known. The time of a sample that is not "
+        "on a processor, and no wait for one, is a wait for storage, a network, a lock or a "
+        "sleep.");
+  }
   const bool cuda = std::any_of(record.ranks.begin(), record.ranks.end(),
                                 [](const Rank& rank) { return rank.cuda; });
   texts.emplace_back(
@@ -303,10 +336,12 @@ document::Document document_of(const WatchRecord& record) {
     const std::string label = label_of(rank, record);
     for (const Loop& loop : rank.loops) table.rows.push_back(cells_of(label, loop, with_gpu));
   }
-  std::vector<std::string> answers{share_sentence(record)};
+  std::vector<std::string> answers;
   if (with_gpu) answers.push_back(gpu_sentence(record));
   if (const auto slowest = slowest_rank(record)) answers.push_back(slowest_sentence(*slowest));
-  section.blocks = {std::move(table), document::Paragraphs{std::move(answers)}};
+  section.blocks = {
+      document::Verdict{.lines = {{"open", answer_sentence(record)}}, .answers = true},
+      std::move(table), loading_table(record), document::Paragraphs{std::move(answers)}};
   if (record.exit_code) {
     section.blocks.emplace_back(
         document::Paragraphs{how_to_read(record), {}, document::Look::soft});

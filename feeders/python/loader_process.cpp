@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <penstock_feed_loader_py.h>
 #include <penstock_loading_profile_py.h>
+#include <penstock_worker_times_py.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -35,7 +36,7 @@ std::string shell_word(const std::string& text) {
 /// A descriptor of this process's memory that holds the child's program.
 FileDescriptor program_file() {
   FileDescriptor file(memfd_create("penstock-feed-loader", 0));
-  const std::string text = std::string(kLoadingProfile).append(kFeedLoader);
+  const std::string text = std::string(kLoadingProfile).append(kWorkerTimes).append(kFeedLoader);
   if (!file || write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
       lseek(file.get(), 0, SEEK_SET) != 0) {
     throw ConfigError(std::string("cannot hand the loader its program: ") + std::strerror(errno));

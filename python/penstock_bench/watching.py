@@ -12,8 +12,9 @@ Without `penstock watch`, `watch` returns its argument, so it costs nothing.
 A batch is counted when the loop asks for the next one. Its wait is the time in `next`; its step is
 the time from the beginning of that `next` to the beginning of the following one. The first wait of
 an epoch includes the time in `iter`. Figures stay in memory and are added to a file of this process
-at intervals and at exit: lines of JSON, which bench/watch/README.md describes. Worker processes of
-PyTorch and of multiprocessing are not measured.
+at intervals and at exit: lines of JSON, which bench/watch/README.md describes. Loops of worker processes
+of PyTorch and of multiprocessing are not measured. Of a DataLoader, the times of samples and of collating
+are counted where they are loaded (worker_times.py): in this process, or in workers that are forked.
 
 If the training uses CUDA through PyTorch, two events around each `next`, in the loop's stream, also tell how long the GPU
 had no work until the batch came. They are read when they have passed, so that nothing waits for the GPU. The GPU is the
@@ -32,10 +33,13 @@ import threading
 import time
 import weakref
 
+from penstock_bench import worker_times
+
 SCHEMA = 1
 RANK_NAMES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 MOST_KEPT = 200000  # figures in memory before they are written
 LONGEST_NAME = 200  # letters
+KERNEL_PERIOD = 50_000_000  # ns between two batches for which the kernel is asked how long they waited for a processor
 STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 
 clock = time.perf_counter_ns  # tests replace it
@@ -52,6 +56,8 @@ class Loop:
         self.waits_for_first = None  # True: the first batch was asked for; False: it has come
         self.is_told = True  # the file has waits_for_first
         self.main = None  # a weak reference to the pass whose steps these are
+        self.settings = {}  # of its DataLoader
+        self.table = None  # of the processes that load samples
 
 
 class Log:
@@ -118,6 +124,10 @@ class Log:
             values["gpu_wait_us"] = [ns // 1000 if ns >= 0 else None for ns in figures[4::5]]
         if loop.waits_for_first:
             values["waits_for_first"] = True
+        if loop.settings:
+            values["settings"] = loop.settings
+        if loop.table is not None and (loading := loading_of(loop.table)):
+            values["loading"] = loading
         return json.dumps(values, separators=(",", ":")) + "\n"
 
 
@@ -256,6 +266,13 @@ class Pass:
             self.gpu = None
 
 
+def loading_of(table):
+    """What its processes have done since the loop began; None: nothing, so they are not timed."""
+    samples, cpu, core, _, collate, batches, count, slowest = table.sums()
+    return {"batches": batches, "samples": count, "samples_us": samples // 1000, "samples_cpu_us": max(0, cpu) // 1000,
+            "core_wait_us": core // 1000, "collate_us": collate // 1000, "slowest_batch_us": slowest // 1000} if batches else None
+
+
 def images_of(batch):
     """The first dimension of a batch; 0: not known. Nothing that a user's object raises may end the training."""
     try:
@@ -389,15 +406,35 @@ def watch(iterable, name=None):
 
 
 def watch_loader_class(loader_class):
-    """Measures all loops over objects of a class such as DataLoader; iterators keep their type."""
+    """Measures all loops over objects of a class such as DataLoader, and what loads their samples. Data sets, loaders and
+    iterators keep their types."""
     original = loader_class.__iter__
+    times = []  # one, once a loader is iterated: the modules of PyTorch that it changes are loaded then
+
+    def open_timed(loader, loop):
+        """Its iterator, whose forked workers inherit the loop's table."""
+        if not times:
+            times.append(worker_times.WorkerTimes(period=KERNEL_PERIOD))
+            times[0].install()
+        loop.settings = worker_times.settings_of(loader)
+        loop.table = loop.table or worker_times.WorkerTable()
+        times[0].table = loop.table
+        try:
+            iterator = original(loader)
+        finally:
+            times[0].table = None
+        fetcher = getattr(iterator, "_dataset_fetcher", None)
+        if fetcher is not None:
+            fetcher.penstock_table = loop.table
+        return iterator
 
     def __iter__(self):
-        begin = clock()
-        iterator = original(self)
         if is_worker() or getattr(LOG.inside, "next", False):
-            return iterator
-        watched = Pass(LOG, place_of_loop(), clock() - begin)
+            return original(self)
+        begin = clock()
+        watched = Pass(LOG, place_of_loop(), 0)
+        iterator = open_timed(self, watched.loop)
+        watched.opening = clock() - begin
         owner = next((kind for kind in type(iterator).__mro__ if "__next__" in vars(kind)), None)
         if owner is None:  # not an iterator: the loop will say so
             return iterator

@@ -119,7 +119,8 @@ struct Limits {
 };
 
 void grow(Observation& seen, double room_mb) {
-  seen.last.processes[kWorker].rss_bytes += 20 * kMB;  // 2 MB/s
+  seen.last.time = seen.first.time + 60s;
+  seen.last.processes[kWorker].rss_bytes += 120 * kMB;  // 2 MB/s
   seen.machine.room_bytes = static_cast<std::uint64_t>(room_mb) * kMB;
   seen.last.machine.memory_bytes = seen.machine.room_bytes;
 }
@@ -250,14 +251,69 @@ TEST(Doctor, FactsWithoutALimitAreJudged) {
   }
 }
 
-TEST(Doctor, AnIdleProcessDoesNotLackCores) {
-  EXPECT_EQ(after("cores",
-                  [](Observation& seen) {
-                    for (auto& [pid, process] : seen.last.processes) {
-                      process.threads[pid] = {.cpu_ns = 1'000'000, .core_wait_ns = 9'000'000};
-                    }
-                  }),
-            Severity::ok);
+std::string text_of(const Observation& seen) {
+  std::ostringstream out;
+  document::write_text(doctor::document_of(seen, doctor::findings_of(seen)), out);
+  return out.str();
+}
+
+TEST(Doctor, OfATrainingThatHasNotBegunNothingElseIsSaid) {
+  Observation idle = healthy();
+  for (auto& [pid, process] : idle.last.processes) {
+    process.threads[pid] = {.cpu_ns = 1'000'000, .core_wait_ns = 9'000'000};
+  }
+  Observation starts = healthy();
+  starts.first.processes.erase(kWorker);
+  Observation young = healthy();
+  for (doctor::Reading* reading : {&young.first, &young.last}) reading->processes.erase(kWorker);
+  EXPECT_EQ(doctor::not_begun(young), "") << "its age is not known";
+  young.last.machine.uptime_s = 20;
+  for (Observation* seen : {&idle, &starts, &young}) {
+    seen->facts[kRoot].open_files = 999;
+    EXPECT_TRUE(doctor::findings_of(*seen).empty());
+    EXPECT_EQ(doctor::to_json(*seen, {}).at("not_begun"), doctor::not_begun(*seen));
+  }
+  EXPECT_EQ(text_of(idle),
+            "Process 10 (python3) and 1 below it, for 10.0 s: it does nothing: 0.00 cores were "
+            "used. Check it again when it trains.\n");
+  EXPECT_TRUE(says(text_of(starts), "it started its workers only now"));
+  EXPECT_TRUE(says(text_of(young), "it began 20 s ago and has no worker processes"));
+  young.last.machine.uptime_s = 40;
+  EXPECT_EQ(doctor::not_begun(young), "") << "it loads without workers";
+  idle.disk_sleeps[kRoot] = 5;
+  EXPECT_EQ(doctor::not_begun(idle), "") << "it waits for storage";
+  EXPECT_EQ(finding(idle, "cores").severity, Severity::ok);
+}
+
+TEST(Doctor, TheFindingThatCostsMostComesFirst) {
+  Observation seen = healthy();
+  seen.facts[kWorker].open_files = 999;                                        // a problem
+  seen.last.processes[kWorker].threads[kWorker].core_wait_ns = 3 * kSecondNs;  // of 10 s
+  count_ticks<&CpuTicks::busy>(seen, 500);  // of 4000, on four processors
+  std::vector<std::string_view> bad;
+  for (const Finding& each : doctor::findings_of(seen)) {
+    if (doctor::is_bad(each.severity)) bad.push_back(each.check);
+  }
+  EXPECT_EQ(bad, (std::vector<std::string_view>{"other programs", "cores", "files"}));
+  EXPECT_NEAR(finding(seen, "other programs").lost.value(), 0.5, 1e-9);
+  EXPECT_NEAR(finding(seen, "cores").lost.value(), 0.3, 1e-9);
+  EXPECT_FALSE(finding(seen, "files").lost);
+  EXPECT_FALSE(finding(seen, "storage").lost) << "it is ok";
+  const std::string text = text_of(seen);
+  EXPECT_TRUE(says(text, " ok. Most is lost to other programs: 0.50 cores."));
+  EXPECT_TRUE(says(text, "cores: worth a look, 0.30 s of waiting in each second"));
+}
+
+TEST(Doctor, GrowthNeedsAMinute) {
+  Observation seen = healthy();
+  grow(seen, 1000);
+  EXPECT_TRUE(says(finding(seen, "memory").found, "they grow by 120 MB a minute"));
+  seen.last.time = seen.first.time + 59s;
+  const Finding brief = finding(seen, "memory");
+  EXPECT_EQ(brief.severity, Severity::ok);
+  EXPECT_TRUE(says(brief.found, "watched 59 s; growth needs a minute"));
+  const nlohmann::ordered_json json = doctor::to_json(seen, {});
+  EXPECT_TRUE(json.at("processes")[0].at("growth_bytes_per_s").is_null());
 }
 
 TEST(Doctor, CoresAreLimitedByAffinityAndQuota) {
@@ -299,6 +355,7 @@ TEST(Doctor, TheLimitOfTheControlGroupCounts) {
 
 TEST(Doctor, ANewWorkerIsNoLeak) {
   Observation seen = healthy();
+  seen.last.time = seen.first.time + 60s;
   seen.last.processes[12] = seen.last.processes[kWorker];
   seen.last.processes[12].rss_bytes = 400 * kMB;
   EXPECT_EQ(figure(finding(seen, "memory"), "growth_bytes_per_s"), 0);
@@ -352,10 +409,7 @@ TEST(Doctor, TheReportHasProblemsFirstAndEverythingElseAfter) {
   seen.ended = true;
   seen.facts[kWorker].open_files = 999;
   seen.machine.governors.clear();
-  const std::vector<Finding> findings = doctor::findings_of(seen);
-  std::ostringstream out;
-  document::write_text(doctor::document_of(seen, findings), out);
-  const std::string text = out.str();
+  const std::string text = text_of(seen);
   EXPECT_TRUE(says(text,
                    "Process 10 (python3) and 1 below it, for 10.0 s: 1 problem, 0 worth a "
                    "look, 1 not known, 10 ok."));

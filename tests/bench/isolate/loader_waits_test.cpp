@@ -97,11 +97,11 @@ TEST_F(LoaderWaitsOf, WorkersThatEndWithEachEpochShouldPersist) {
   set_fact("loader_persistent_workers", 0);
   ASSERT_EQ(cause(), WaitCause::edges);
   EXPECT_TRUE(says(verdict(), "The first batch of each epoch is the bottleneck")) << verdict();
-  EXPECT_TRUE(says(sentence_of(found_.waits, found_), "start anew"));
+  EXPECT_TRUE(says(sentence_of(found_.waits), "start anew"));
   EXPECT_EQ(changes(), std::vector<std::string>{"persistent_workers=True"});
   set_fact("loader_persistent_workers", 1);
   ASSERT_EQ(cause(), WaitCause::edges);
-  EXPECT_FALSE(says(sentence_of(found_.waits, found_), "start anew"));
+  EXPECT_FALSE(says(sentence_of(found_.waits), "start anew"));
   EXPECT_EQ(changes(), std::vector<std::string>{""}) << "a remedy that no setting brings";
   found_.epochs.longer_ms = 4 * kStarvedMs;  // over ten steps, less than half of the waits
   EXPECT_NE(cause(), WaitCause::edges);
@@ -123,6 +123,24 @@ TEST_F(LoaderWaitsOf, ALoaderThatWorksBetweenStepsShouldWorkMeanwhile) {
   set_fact("loader_num_workers", 0);
   ASSERT_EQ(cause(), WaitCause::in_turn);
   EXPECT_EQ(changes(), std::vector<std::string>{"num_workers=1"});
+}
+
+TEST_F(LoaderWaitsOf, WaitsThatGrowInEachRunAreNamed) {
+  const auto set_waits = [&](Repetition& repetition, double more_ms) {
+    std::vector<double>& waits = repetition.result.starved_ms;
+    waits.resize(90);
+    for (std::size_t step = 0; step < waits.size(); ++step) {
+      waits[step] = 5 + more_ms * static_cast<double>(step);
+    }
+  };
+  for (Repetition& repetition : coupled().repetitions) set_waits(repetition, 0.5);
+  ASSERT_EQ(cause(), WaitCause::growing);
+  EXPECT_TRUE(says(verdict(), "Loading that becomes slower is the bottleneck")) << verdict();
+  EXPECT_EQ(sentence_of(found_.waits),
+            "The wait for a batch grows from 12.2 ms at first to 42.2 ms in the end.");
+  EXPECT_EQ(changes(), std::vector<std::string>{""});
+  set_waits(coupled().repetitions.front(), 0);
+  EXPECT_EQ(cause(), WaitCause::work);
 }
 
 TEST_F(LoaderWaitsOf, NoWaitIsNamedWithoutACost) {

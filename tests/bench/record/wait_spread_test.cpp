@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <functional>
+
 #include "tests/support/thrown_by.h"
 
 namespace penstock {
@@ -24,6 +27,37 @@ TEST(WaitSpread, SaysHowManyStepsHoldMostOfTheWaiting) {
   EXPECT_DOUBLE_EQ(spread_of_waits({0, 0}).late_percent, 0);
 }
 
+std::vector<double> waits_of(std::size_t steps, const std::function<double(double)>& wait_ms) {
+  std::vector<double> waits;
+  for (std::size_t step = 0; step < steps; ++step) {
+    waits.push_back(wait_ms(static_cast<double>(step)));
+  }
+  return waits;
+}
+
+TEST(WaitGrowth, IsSeenAboveTheNoiseOfSteps) {
+  const auto growth = growth_of_waits(
+      waits_of(90, [](double step) { return step / 10 + (std::fmod(step, 7) < 1 ? 3.0 : 0.0); }));
+  ASSERT_TRUE(growth);
+  EXPECT_NEAR(growth->first_ms, 1.45 + 3 * 5.0 / 30, 0.01);
+  EXPECT_NEAR(growth->last_ms, 7.45 + 3 * 4.0 / 30, 0.01);
+  EXPECT_EQ(to_string(WaitGrowth{1.25, 14}), "from 1.2 ms at first to 14.0 ms in the end");
+  EXPECT_TRUE(growth_of_waits(waits_of(60, [](double step) { return step < 30 ? 0.0 : 5.0; })));
+}
+
+TEST(WaitGrowth, IsNoFewBurstsNoShortRunAndNoSmallChange) {
+  const auto grows = [](std::size_t steps, const std::function<double(double)>& wait_ms) {
+    return growth_of_waits(waits_of(steps, wait_ms)).has_value();
+  };
+  EXPECT_FALSE(grows(59, [](double step) { return step; }));
+  EXPECT_FALSE(grows(90, [](double step) { return 10 + step / 20; }));
+  EXPECT_FALSE(grows(90, [](double step) { return step == 80 || step == 85 ? 900.0 : 1.0; }));
+  EXPECT_FALSE(grows(300, [](double step) { return std::fmod(step, 50) < 1 ? 500.0 : 0.0; }));
+  EXPECT_FALSE(grows(90, [](double step) { return step < 3 ? 0.0 : 10.0; })) << "a full queue";
+  EXPECT_FALSE(grows(90, [](double step) { return step < 60 ? (step == 40 ? 90.0 : 0.0) : 0.1; }));
+  EXPECT_FALSE(grows(90, [](double) { return 0.0; }));
+}
+
 TEST(WaitSpread, OfARunIsItsAnswer) {
   EXPECT_TRUE(says(describe_waits(run_of({0, 0.1, 0, 0})), "the loader keeps up"));
   const std::string uneven = describe_waits(run_of({0, 160, 0, 0}));
@@ -35,6 +69,8 @@ TEST(WaitSpread, OfARunIsItsAnswer) {
   edges.facts["loader_steps_per_epoch"] = 4;
   EXPECT_TRUE(says(describe_waits(edges), "mostly for the first batch of each epoch"));
   EXPECT_EQ(describe_waits({}), "");
+  const RunResult growing = run_of(waits_of(90, [](double step) { return step; }));
+  EXPECT_TRUE(says(describe_waits(growing), "in waits that grow from 14.5 ms at first to 74.5 ms"));
 }
 
 }  // namespace

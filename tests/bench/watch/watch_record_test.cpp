@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <fstream>
+#include <functional>
 #include <sstream>
 
 #include "bench/watch/watch_summary.h"
@@ -172,9 +173,131 @@ TEST_F(WatchRecordTest, FiguresAreExact) {
   EXPECT_NEAR(*sum.waited_percent_with_edges, 100 * (27 * 2.0 + 9 + 250.5) / 580.5, 1e-9);
   EXPECT_TRUE(
       says(text_of(record),
-           "waited for input for 54.0 % of its time: 22.5 % of its steady steps, and 0.25 s "
-           "at the edges of 2 epochs. Before that, its first batch took 1.5 s."))
+           "The loop train.py:9 waited for input for 54.0 % of its time (after 1.5 s for the very "
+           "first batch), mostly for the first batch of each epoch, 250 ms each;"))
       << text_of(record);
+}
+
+/// A loop whose cause is planted: 90 steps that compute for 10 ms.
+class PlantedCause : public WatchRecordTest {
+ protected:
+  PlantedCause() {
+    line_["settings"] = {
+        {"num_workers", 2}, {"prefetch_factor", 2}, {"persistent_workers", 1}, {"in_order", 1}};
+    line_["ends_us"] = Json::array();
+    set_waits([](int) { return 8; });
+  }
+  void set_waits(const std::function<double(int)>& wait_ms) {
+    for (int i = 0; i < 90; ++i) {
+      line_["wait_us"][i] = static_cast<int>(1000 * wait_ms(i));
+      line_["step_us"][i] = 10'000 + static_cast<int>(1000 * wait_ms(i));
+    }
+  }
+  /// Batches of 8 samples.
+  void set_loading(double sample_ms, double on_processor, double collate_ms, double slowest_ms) {
+    line_["loading"] = {{"batches", 90},
+                        {"samples", 720},
+                        {"samples_us", 720e3 * sample_ms},
+                        {"samples_cpu_us", 720e3 * sample_ms * on_processor},
+                        {"core_wait_us", 1},
+                        {"collate_us", 90e3 * collate_ms},
+                        {"slowest_batch_us", 1e3 * slowest_ms}};
+  }
+  /// The first sentence, and the loop in the JSON.
+  std::pair<std::string, Json> answer() {
+    add(++files_of_test_, line_.dump() + "\n");
+    WatchRecord record = read();
+    record.ranks.erase(record.ranks.begin(), record.ranks.end() - 1);
+    record.environment.usable_cores = 4;
+    const Json json = to_json(record);
+    EXPECT_EQ(parse_record(json.dump()).ranks, record.ranks);
+    return {text_of(record), json["ranks"][0]["loops"][0]};
+  }
+  void expect(const std::string& cause, const std::string& remedy, const std::string& why) {
+    const auto [text, loop] = answer();
+    EXPECT_EQ(loop["waits"]["cause"], cause) << text;
+    EXPECT_EQ(loop.value("remedy", ""), remedy) << text;
+    EXPECT_TRUE(says(text, why)) << text;
+  }
+  Json line_ = line_of(0, 0, 90);
+  int files_of_test_ = 100;
+};
+
+TEST_F(PlantedCause, WorkersThatMakeTooFewBatchesShouldBeMore) {
+  set_loading(4.5, 0.05, 0, 40);
+  expect("work", "num_workers=5 (now 2)",
+         "44.4 % of its time, because its 2 workers make fewer batches than are trained (a sample "
+         "takes 4.5 ms, 5 % of it on a processor: it waits for storage, a network, a lock or a "
+         "sleep); num_workers=5 (now 2) would save about 44 % of the time.");
+}
+
+TEST_F(PlantedCause, SamplesThatComputeOnAllCoresShouldBeFaster) {
+  line_["settings"]["num_workers"] = 4;
+  set_loading(9, 0.99, 0, 80);
+  expect("work", "samples that take 5.0 ms at most", "a sample takes 9.0 ms, 99 % of it");
+  set_loading(1, 0.99, 70, 80);
+  expect("work", "a faster collate_fn, or fewer bytes to copy", "collating a batch takes 70.0 ms");
+}
+
+TEST_F(PlantedCause, WithoutWorkersBatchesAreMadeBetweenSteps) {
+  line_["settings"] = {{"num_workers", 0}};
+  set_loading(1, 0.1, 0, 10);
+  expect("in_turn", "num_workers=1 (now 0)", "its batches are made between two steps, 8.0 ms each");
+}
+
+TEST_F(PlantedCause, FewSlowBatchesAreUneven) {
+  set_waits([](int step) { return step % 10 == 5 ? 80 : 0; });
+  set_loading(1, 0.1, 0, 90);
+  expect("uneven", "prefetch_factor=18 (now 2) or in_order=False",
+         "and the slowest batch took 90 ms to make, the mean one 8 ms");
+}
+
+TEST_F(PlantedCause, WorkersThatStartAnewShouldPersist) {
+  line_["settings"]["persistent_workers"] = 0;
+  line_["begins"] = {0, 30, 60};
+  set_waits([](int step) { return step % 30 == 0 ? 500 : 0; });
+  set_loading(1, 0.1, 0, 10);
+  expect("edges", "persistent_workers=True", "mostly for the first batch of each epoch, 500 ms");
+}
+
+TEST_F(PlantedCause, WaitsThatGrowAreNamed) {
+  set_waits([](int step) { return step / 5; });
+  set_loading(2, 0.1, 0, 30);
+  expect("growing",
+         "loading that stays as fast as at first (look at lists, caches and open files that grow)",
+         "waits longer and longer: from 2.6 ms at first to 14.6 ms in the end");
+}
+
+TEST_F(PlantedCause, BatchesThatLieReadyAreSlowToGet) {
+  set_loading(0.2, 0.9, 0, 3);
+  expect("in_turn", "a core for that process, or fewer bytes in a batch,",
+         "the loop's process takes 8.0 ms to get one");
+}
+
+TEST_F(PlantedCause, ALoaderThatKeepsUpNeedsNothing) {
+  set_waits([](int) { return 0.1; });
+  set_loading(1, 0.1, 0, 10);
+  expect("none", "", "waited for input for 1.0 % of its time: its loader keeps up.");
+}
+
+TEST_F(PlantedCause, OfAnUnknownLoaderTheShapeOfItsWaitsIsSaid) {
+  line_.erase("settings");
+  expect("work", "a loader that makes batches faster, or in more workers",
+         "because its loader makes fewer batches than are trained;");
+  line_["settings"] = {{"num_workers", 2}};
+  EXPECT_TRUE(says(answer().first, "not known"));
+}
+
+TEST_F(PlantedCause, DamagedTimesOfLoadingAreRefused) {
+  set_loading(1, 0.1, 0, 10);
+  line_["loading"]["collate_us"] = -1;
+  add(1, line_.dump() + "\n");
+  set_loading(1, 0.1, 0, 10);
+  line_["settings"]["num_workers"] = "two";
+  add(2, line_.dump() + "\n");
+  const WatchRecord record = read();
+  EXPECT_TRUE(record.ranks.empty());
+  EXPECT_EQ(record.left_out.size(), 2U);
 }
 
 TEST_F(WatchRecordTest, ALoopThatWaitsForItsFirstBatchIsNamed) {

@@ -7,12 +7,13 @@ Usage: watching_test.py SOURCE_DIRECTORY
 import copy
 import itertools
 import json
-import multiprocessing
+import multiprocessing.popen_fork  # which imports what must stay in sys.modules after a patch of it
 import os
 import pathlib
 import sys
 import tempfile
 import threading
+import time
 import types
 import unittest
 import unittest.mock
@@ -136,6 +137,74 @@ class Event:
         return (end.ns - self.ns) / 1e6
 
 
+class ForkingLoader:
+    """As PyTorch's DataLoader: a fetcher loads the samples, in this process or in one that is forked for each epoch."""
+
+    prefetch_factor = 2
+
+    def __init__(self, num_workers):
+        self.num_workers, self.dataset = num_workers, list(range(9))
+
+    def __iter__(self):
+        return ForkingLoader.Iterator(self)
+
+    class Iterator:
+        def __init__(self, loader):
+            self.fetch = self.fetch_here
+            if loader.num_workers == 0:
+                self._dataset_fetcher = Fetcher(loader.dataset)
+            else:
+                self.pipe, childs = multiprocessing.Pipe()
+                self.process = multiprocessing.get_context("fork").Process(
+                    target=self.work, args=(loader.dataset, childs), daemon=True)
+                self.process.start()
+                self.fetch = self.fetch_there
+            self.indices = iter(([0, 1, 2], [3, 4, 5], [6, 7, 8]))
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            return self.fetch(next(self.indices))
+
+        def fetch_here(self, index):
+            return self._dataset_fetcher.fetch(index)
+
+        def fetch_there(self, index):
+            self.pipe.send(index)
+            return self.pipe.recv()
+
+        @staticmethod
+        def work(dataset, pipe):
+            fetcher = Fetcher(dataset)
+            sys.modules["torch.utils.data"].get_worker_info = lambda: types.SimpleNamespace(id=1)
+            while True:
+                pipe.send(fetcher.fetch(pipe.recv()))
+
+
+class Fetcher:
+    auto_collation = True
+
+    def __init__(self, dataset):
+        self.dataset, self.collate_fn = dataset, slow_collate
+
+    def fetch(self, index):
+        return self.collate_fn([self.dataset[i] for i in index])
+
+
+def slow_collate(samples):
+    time.sleep(0.002)
+    return samples
+
+
+def data_modules():
+    """Stand-ins for the modules of PyTorch that load samples."""
+    data = types.SimpleNamespace(get_worker_info=lambda: None, DataLoader=ForkingLoader)
+    fetch = types.SimpleNamespace(_MapDatasetFetcher=Fetcher)
+    watching.watch_loader_class(ForkingLoader)
+    return {"torch.utils.data": data, "torch.utils.data._utils.fetch": fetch}
+
+
 class OwnIterator(Loader):
     """Its iterator is a class with attributes, as DataLoader's."""
 
@@ -241,6 +310,31 @@ class Watching(unittest.TestCase):
         # An iterator of a loader that is not watched is not measured.
         self.train(OwnIterator(self.clock))
         self.assertEqual(self.lines(), [])
+
+    def test_samples_are_timed_where_they_are_loaded(self):
+        with unittest.mock.patch.dict(sys.modules, data_modules()):
+            for workers in (0, 2):
+                watching.LOG.reset()
+                loader = ForkingLoader(workers)
+                for _ in range(2):
+                    batches = list(loader)
+                    self.assertEqual(batches, [[0, 1, 2], [3, 4, 5], [6, 7, 8]])
+                    self.assertIs(type(loader.dataset), list)
+                line = self.lines()[-1]
+                self.assertEqual(line["settings"], {"num_workers": workers, "prefetch_factor": 2})
+                loading = line["loading"]
+                self.assertEqual((loading["batches"], loading["samples"]), (6, 18))
+                self.assertGreaterEqual(loading["collate_us"], 6 * 2000)
+                self.assertGreaterEqual(loading["slowest_batch_us"], 2000)
+                self.assertLess(loading["samples_us"] + loading["collate_us"], 6 * loading["slowest_batch_us"] + 6)
+
+    def test_samples_of_a_loader_without_pytorchs_fetcher_are_not_known(self):
+        class Patched(OwnIterator):
+            pass
+
+        watching.watch_loader_class(Patched)
+        self.train(Patched(self.clock))
+        self.assertNotIn("loading", self.lines()[-1])
 
     def test_generators_of_a_loader_class_are_measured_too(self):
         class Patched(Loader):

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Why a training loop waits for a loader: the loader cannot make as many batches as are trained, or
+// it makes them at the wrong time. What waits look like, in words, and the settings of PyTorch's
+// DataLoader against them. Pure functions.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "bench/record/wait_spread.h"
+
+namespace penstock {
+
+enum class WaitCause : unsigned char {
+  none,     ///< no loader, no cost, or none of the following
+  work,     ///< it makes fewer batches than the device trains
+  in_turn,  ///< it makes each batch while the device has nothing to do
+  uneven,   ///< it makes enough on average, but some batches come late
+  edges,    ///< the first batch of each epoch comes late
+  growing   ///< batches come later and later
+};
+
+/// Of PyTorch's DataLoader; -1: not known.
+struct LoaderSettings {
+  std::int32_t workers = -1, prefetch_factor = -1, persistent = -1, in_order = -1;
+
+  bool operator==(const LoaderSettings&) const = default;
+};
+/// Their names in DataLoader.
+inline constexpr std::array<std::pair<std::string_view, std::int32_t LoaderSettings::*>, 4>
+    kLoaderSettings{{{"num_workers", &LoaderSettings::workers},
+                     {"prefetch_factor", &LoaderSettings::prefetch_factor},
+                     {"persistent_workers", &LoaderSettings::persistent},
+                     {"in_order", &LoaderSettings::in_order}}};
+
+struct LoaderWaits : LoaderSettings {
+  WaitCause cause = WaitCause::none;
+  // Over steps that are at no edge of an epoch:
+  WaitSpread spread;
+  std::optional<WaitGrowth> growth{};
+  // Of cause edges: a step within an epoch, how much longer the first one takes, the epoch's steps.
+  double steady_ms = 0, edge_longer_ms = 0, steps_per_epoch = 0;
+  double made_in_turn_ms = 0;  ///< the time in which the process that asks for a batch makes it
+};
+
+/// "none", "work", "in_turn", "uneven", "edges", "growing".
+std::string_view to_string(WaitCause cause);
+/// "The first batch of each epoch": the beginning of a headline. Empty for work and none.
+std::string_view subject_of(WaitCause cause);
+/// How the waits are spread, in a sentence; empty for work and none.
+std::string sentence_of(const LoaderWaits& waits);
+
+/// A change of a setting that makes batches come in time.
+struct LoaderChange {
+  std::string change;    ///< "prefetch_factor=14"
+  std::int32_t now = 0;  ///< its present value
+};
+/// Those against the cause, if there are any. `step_ms`: of a step that waits for nothing.
+std::vector<LoaderChange> changes_against(const LoaderWaits& waits, double step_ms);
+
+nlohmann::ordered_json to_json(const LoaderWaits& waits);
+
+}  // namespace penstock

@@ -1,0 +1,1 @@
+../../feeders/python/worker_times.py
