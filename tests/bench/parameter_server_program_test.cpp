@@ -298,6 +298,7 @@ TEST_F(ParameterServerProgram, AnEvaluationMayTakeLongerThanTheTimeout) {
 }
 
 TEST_F(ParameterServerProgram, TheFirstLossHasTheDecaysShareAlsoWhereWeightsAreStaged) {
+  if (match_entry(backend_table(), "cpu") == nullptr) GTEST_SKIP() << "built without oneDNN";
   const auto first_loss = [&](const std::string& update) {
     ports_.clear();
     ps_hosts_.clear();

@@ -324,7 +324,7 @@ TEST_F(SerializedSetsTest, Hdf5FilesAreReadHereAndByPython) {
 import sys, h5py
 with h5py.File(sys.argv[1] + '/train.h5', 'r') as file:
     image, label = file['image'], file['label']
-    print(image.shape, image.dtype, image.chunks, label.shape, label.dtype, list(label))
+    print(image.shape, image.dtype, image.chunks, label.shape, label.dtype, label[:].tolist())
     print([int(x) for x in image[:, 7, 7, 2]], int(image[3].min()) == int(image[3].max()))
 )",
                        {plan_.directory}),
