@@ -163,8 +163,8 @@ int run(const Invocation& invocation) {
           {.verb = "watch",
            .summary =
                "Runs an unchanged training in Python, and reports how long each rank waits for its "
-               "batches, why, and what would help. Watches loops over PyTorch's DataLoader, and "
-               "any loop over penstock_bench.watching.watch.",
+               "batches, why, and what would help: in loops over PyTorch's DataLoader or over "
+               "penstock_bench.watching.watch.",
            .examples = "watch -- python3 train.py --epochs 3\n"
                        "watch --json out/watch.json -- torchrun --nproc-per-node 4 train.py",
            .arguments = "-- COMMAND ..."},

@@ -7,7 +7,6 @@ import functools
 import json
 import linecache
 import os
-import statistics
 import struct
 import sys
 import sysconfig
@@ -35,6 +34,11 @@ def name_of(function):
     name = getattr(function, "__qualname__", type(function).__name__).rpartition("<locals>.")[2]
     code = getattr(function, "__code__", None)
     return f"{name} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})" if code and name == "<lambda>" else name
+
+
+def median_of(values):
+    """0 if there are none."""
+    return sorted(values)[len(values) // 2] if values else 0
 
 
 def is_library(path):
@@ -108,7 +112,7 @@ class LoadingProfile:
 
     def publish(self):
         text = json.dumps([self.total, self.largest(self.exact), self.largest(self.sampled), self.states, self.slowest,
-                           statistics.median(self.walls or [0])]).encode()
+                           median_of(self.walls)]).encode()
         if len(text) + 4 <= self.ROW:
             begin = self.row * self.ROW
             self.table[begin:begin + 4] = struct.pack("<I", 0)  # not while it changes
@@ -265,4 +269,4 @@ class LoadingProfile:
                 slowest[index] = max(wall, slowest.get(index, 0))
             medians += [median] if median else []
         slowest = {index: slowest[index] for index in sorted(slowest, key=slowest.get, reverse=True)[:self.SLOWEST]}
-        return {"profile": sums, "states": doing, "slowest": slowest, "median": round(statistics.median(medians or [0]))}
+        return {"profile": sums, "states": doing, "slowest": slowest, "median": round(median_of(medians))}

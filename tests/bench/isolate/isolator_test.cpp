@@ -164,9 +164,9 @@ TEST_F(IsolatorTest, CoresNeededFollowFromTheSupplyCurve) {
   ASSERT_TRUE(found.predictions.cores_per_device);
   EXPECT_TRUE(found.predictions.cores_per_device->reachable);
   EXPECT_NEAR(found.predictions.cores_per_device->threads.value, 7.5 / 0.9, 0.6);
-  EXPECT_EQ(found.predictions.cores_per_device->whole, 8);
+  EXPECT_EQ(found.predictions.cores_per_device->whole, 9);  // 8.33
   EXPECT_EQ(found.predictions.cores_per_device->measured_to, 4);
-  EXPECT_TRUE(mentions(found.verdict, "takes at least 8 cores like these"));
+  EXPECT_TRUE(mentions(found.verdict, "takes at least 9 cores like these"));
   EXPECT_TRUE(mentions(found.verdict, "extrapolated: 1, 2 and 4 threads supplied up to"));
 }
 
