@@ -253,7 +253,7 @@ CAUSES = {
     "cold_files": ("waiting for storage", "num_workers="),
     "slow_collate": ("Collating samples", "num_workers=2"),
     "spawned": ("sleeping", "num_workers=3"),
-    "parses": ("json.loads(text)", "first of all"),
+    "parses": ("json.loads(text)", "json.loads(text)"),
     "slow_sampler": ("between two steps", ""),
     "fast": None,
     "fast_but_busy": None,
