@@ -104,7 +104,9 @@ TEST(LiveProgram, ADumbTerminalGetsNoEscapeSequences) {
   const Shown report = on_terminal({"report", folder.path().native()}, nullptr, "", "dumb");
   EXPECT_EQ(sweep.code + report.code, 0) << sweep.text << report.text;
   EXPECT_FALSE(says(sweep.text + report.text, "\x1b")) << sweep.text << report.text;
-  EXPECT_TRUE(says(on_terminal({"report", folder.path().native()}, nullptr, "").text, "\x1b[32m"));
+  const Shown coloured = on_terminal({"report", folder.path().native()}, nullptr, "");
+  // Green, yellow or red: which one depends on how steady this machine was.
+  EXPECT_TRUE(says(coloured.text, "\x1b[3")) << coloured.text;
 }
 
 TEST(LiveProgram, NamesFromOutsideDoNotControlTheTerminal) {
