@@ -9,11 +9,10 @@
 
 #include "bench/config/flags.h"
 #include "bench/run/processes/child_process.h"
+#include "bench/scaling/launch/run_ranks.h"
 #include "bench/sweep/child_run.h"
-#include "bench/sweep/private_folder.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
-#include "dataflow/machine/input_file.h"
 #include "dataflow/options.h"
 
 namespace penstock::scaling {
@@ -45,23 +44,33 @@ int code_of(const ChildExit& exit) {
   return exit.signal != 0 ? 128 + exit.signal : exit.code;
 }
 
+/// mpirun's words for a rung's ranks.
+std::vector<std::string> launch_words(const ScalePlan& plan, const Rung& rung) {
+  return mpirun_words({.ranks = rung.ranks,
+                       .hosts = rung.hosts,
+                       .agent = plan.agent,
+                       .as_root = plan.as_root,
+                       .shared_machine = plan.shared_machine});
+}
+
+/// The command of each rank.
+std::vector<std::string> rank_words(const ScalePlan& plan, const Rung& rung) {
+  std::vector<std::string> words{plan.program, "run", "--json"};
+  RunConfig config = plan.config;
+  config.num_processes = rung.ranks;
+  for (std::string& flag : to_flags(config)) words.push_back(std::move(flag));
+  return words;
+}
+
 /// Runs a rung once. Returns false if it was stopped.
 bool run_rung(const ScalePlan& plan, Rung& rung, std::int32_t repetition,
               const std::stop_token& stop) {
   RunConfig config = plan.config;
   config.num_processes = rung.ranks;
-  std::vector<std::string> words = rung_words(plan, rung);
-  // mpirun of Open MPI 5 loses parts of long output, so rank 0 also writes a file on this machine.
-  const PrivateFolder folder;
-  const std::string file = (folder.path() / "result.json").native();
-  if (plan.hosts.empty()) words.insert(words.end(), {"--out", file});
-  ChildProcess child(
-      {.arguments = std::move(words), .timeout = plan.run_timeout, .show_stderr = plan.verbose});
-  ChildExit exit = child.wait(stop);
-  if (const InputFile kept(file.c_str()); kept) {
-    exit.output = kept.text();
-    exit.output_cut = false;
-  }
+  const ChildExit exit = run_ranks({.arguments = launch_words(plan, rung),
+                                    .timeout = plan.run_timeout,
+                                    .show_stderr = plan.verbose},
+                                   rank_words(plan, rung), stop);
   if (exit.cause == ChildExit::Cause::stopped) return false;
   RunResult result = result_of(exit, config);
   const bool good = result.status == Status::ok || result.status == Status::draining;
@@ -92,25 +101,13 @@ std::vector<Rung> make_rungs(const ScalePlan& plan) {
     Rung rung;
     rung.ranks = ranks;
     if (!plan.hosts.empty()) rung.hosts = place_ranks(plan.hosts, ranks, plan.per_host);
-    std::vector<std::string> words;
-    for (const std::string& word : rung_words(plan, rung)) words.push_back(shell_word(word));
+    std::vector<std::string> words = launch_words(plan, rung);
+    for (std::string& word : rank_words(plan, rung)) words.push_back(std::move(word));
+    for (std::string& word : words) word = shell_word(word);
     rung.command = join(words, " ");
     rungs.push_back(std::move(rung));
   }
   return rungs;
-}
-
-std::vector<std::string> rung_words(const ScalePlan& plan, const Rung& rung) {
-  std::vector<std::string> words = mpirun_words({.ranks = rung.ranks,
-                                                 .hosts = rung.hosts,
-                                                 .agent = plan.agent,
-                                                 .as_root = plan.as_root,
-                                                 .shared_machine = plan.shared_machine});
-  words.insert(words.end(), {plan.program, "run", "--json"});
-  RunConfig config = plan.config;
-  config.num_processes = rung.ranks;
-  for (std::string& flag : to_flags(config)) words.push_back(std::move(flag));
-  return words;
 }
 
 void climb(const ScalePlan& plan, ScaleResult& result, ScaleListener& listener,

@@ -32,9 +32,6 @@ struct ScalePlan {
 /// Returns the rungs of a plan, before any run. Throws ConfigError if ranks do not fit.
 std::vector<Rung> make_rungs(const ScalePlan& plan);
 
-/// The command that starts a rung's run.
-std::vector<std::string> rung_words(const ScalePlan& plan, const Rung& rung);
-
 /// Receives events, on the calling thread of climb().
 class ScaleListener {
  public:

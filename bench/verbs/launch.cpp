@@ -15,9 +15,9 @@
 #include "bench/cli.h"
 #include "bench/config/flags.h"
 #include "bench/record/machine.h"
-#include "bench/run/processes/child_process.h"
 #include "bench/scaling/launch/hosts.h"
 #include "bench/scaling/launch/mpirun.h"
+#include "bench/scaling/launch/run_ranks.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
@@ -164,24 +164,24 @@ int run(const Invocation& invocation) {
   const std::vector<std::string> program = rank_words(invocation, {rest.begin(), rest.end()});
   const scaling::MpirunPlan plan = plan_of(wanted, invocation.stop);
   std::vector<std::string> words = scaling::mpirun_words(plan);
-  words.insert(words.end(), program.begin(), program.end());
+  const std::string command = command_of(words) + " " + command_of(program);
   if (wanted.print) {
-    fmt::print("{}\n", command_of(words));
+    fmt::print("{}\n", command);
     return 0;
   }
   scaling::expect_mpirun();
-  fmt::print(stderr, "penstock launch: {}\n", command_of(words));
+  fmt::print(stderr, "penstock launch: {}\n", command);
   const std::int32_t cores = usable_cores();
   if (plan.hosts.empty() && plan.ranks > cores) {
     fmt::print(stderr, "penstock launch: {} ranks share {} usable cores and take turns on them\n",
                plan.ranks, cores);
   }
-  ChildProcess mpirun({.arguments = words,
-                       .timeout = kForEver,
-                       .grace = wanted.grace + std::chrono::seconds(5),
-                       .show_stderr = true,
-                       .on_output = pass_on});
-  const ChildExit& exit = mpirun.wait(invocation.stop);
+  const ChildExit exit = scaling::run_ranks({.arguments = std::move(words),
+                                             .timeout = kForEver,
+                                             .grace = wanted.grace + std::chrono::seconds(5),
+                                             .show_stderr = true,
+                                             .on_output = pass_on},
+                                            program, invocation.stop);
   return exit.signal != 0 ? 128 + exit.signal : exit.code;
 }
 

@@ -37,10 +37,8 @@ class Mpirun : public MpirunFixture {
 };
 
 TEST_F(Mpirun, ThreeRanksGiveOneResult) {
-  ChildProcess child({.arguments = mpirun(3, rank({"--device=emulated:img_per_s=400",
-                                                   "--num-batches=30", "--json"})),
-                      .timeout = 50s});
-  const ChildExit& exit = child.wait();
+  const ChildExit exit =
+      exit_of(3, rank({"--device=emulated:img_per_s=400", "--num-batches=30", "--json"}));
   ASSERT_EQ(exit.code, 0) << exit.last_words;
   const nlohmann::json result = nlohmann::json::parse(exit.output);
   EXPECT_EQ(result["config"]["num_processes"], 3);
@@ -71,14 +69,10 @@ TEST_F(Mpirun, RanksThatDoNotWaitForEachOtherCountWhileAllTrain) {
          "        yield pixels, [0, 1, 2, 3]\n";
   for (const std::string update : {"replicated", "async-sgd", "independent"}) {
     SCOPED_TRACE(update);
-    ChildProcess child(
-        {.arguments =
-             mpirun(2, {PENSTOCK_PROGRAM, "run", "--variable-update=" + update,
-                        "--loader=" + loader + ":make", "--model=trivial", "--num-warmup-batches=2",
-                        "--num-batches=20", "--json", "--device=emulated:img_per_s=4000",
-                        "--cache-dir=" + folder_.path().native()}),
-         .timeout = 50s});
-    const ChildExit& exit = child.wait();
+    const ChildExit exit = exit_of(
+        2, {PENSTOCK_PROGRAM, "run", "--variable-update=" + update, "--loader=" + loader + ":make",
+            "--model=trivial", "--num-warmup-batches=2", "--num-batches=20", "--json",
+            "--device=emulated:img_per_s=4000", "--cache-dir=" + folder_.path().native()});
     ASSERT_EQ(exit.code, 0) << exit.last_words;
     const nlohmann::json result = nlohmann::json::parse(exit.output);
     ASSERT_EQ(result["ranks"].size(), 2U);
@@ -103,12 +97,9 @@ TEST_F(Mpirun, RanksThatDoNotWaitForEachOtherCountWhileAllTrain) {
 
 /// Rank 0 alone writes a timeline, whose steps are a leg of their own.
 TEST_F(Mpirun, ATimelineOfAFewStepsDelaysNoRank) {
-  ChildProcess child(
-      {.arguments = mpirun(2, rank({"--device=emulated:img_per_s=400", "--num-batches=20",
-                                    "--trace-file=" + (folder_ / "trace.json").native(),
-                                    "--trace-steps=5", "--timeout=10s", "--json"})),
-       .timeout = 50s});
-  const ChildExit& exit = child.wait();
+  const ChildExit exit = exit_of(2, rank({"--device=emulated:img_per_s=400", "--num-batches=20",
+                                          "--trace-file=" + (folder_ / "trace.json").native(),
+                                          "--trace-steps=5", "--timeout=10s", "--json"}));
   ASSERT_EQ(exit.code, 0) << exit.last_words;
   EXPECT_EQ(nlohmann::json::parse(exit.output)["step_ms"].size(), 20U);
 }
@@ -126,13 +117,11 @@ def make():
     while True:
         yield memoryview(bytes(4 * 8 * 8 * 3)).cast("B", (4, 8, 8, 3)), list(range(4))
 )");
-  ChildProcess child(
-      {.arguments =
-           mpirun(2, {PENSTOCK_PROGRAM, "run", "--num-gpus=2", "--device=emulated:img_per_s=4000",
-                      "--model=null", "--num-batches=10", "--num-warmup-batches=2",
-                      "--loader=" + (folder / "loader.py").native() + ":make"}),
-       .timeout = 50s});
-  ASSERT_EQ(child.wait().code, 0) << child.wait().last_words;
+  const ChildExit exit =
+      exit_of(2, {PENSTOCK_PROGRAM, "run", "--num-gpus=2", "--device=emulated:img_per_s=4000",
+                  "--model=null", "--num-batches=10", "--num-warmup-batches=2",
+                  "--loader=" + (folder / "loader.py").native() + ":make"});
+  ASSERT_EQ(exit.code, 0) << exit.last_words;
   for (const std::string rank : {"0", "1", "2", "3"}) {
     EXPECT_EQ(read_text(folder / ("told" + rank)), rank + " 4 " + rank + " 4");
   }
@@ -142,13 +131,11 @@ TEST_F(Mpirun, RanksTogetherSeeEverySampleOnce) {
   const TempFolder data;
   write_coloured_images(data, "train", 4, 5);
   const std::string seen = (data / "seen.json").native();
-  ChildProcess child(
-      {.arguments = mpirun(
-           2, rank({"--device=emulated:img_per_s=400",
-                    "--fake-location=queue:crop=full,coverage=" + seen,
-                    "--data-dir=" + (data / "train").native(), "--classes=4", "--num-batches=10"})),
-       .timeout = 50s});
-  ASSERT_EQ(child.wait().code, 0) << child.wait().last_words;
+  const ChildExit exit = exit_of(
+      2,
+      rank({"--device=emulated:img_per_s=400", "--fake-location=queue:crop=full,coverage=" + seen,
+            "--data-dir=" + (data / "train").native(), "--classes=4", "--num-batches=10"}));
+  ASSERT_EQ(exit.code, 0) << exit.last_words;
   ChildProcess coverage(
       {.arguments = {PENSTOCK_PROGRAM, "dataset", "coverage", seen + ".0", seen + ".1"},
        .timeout = 50s});
@@ -159,8 +146,7 @@ TEST_F(Mpirun, RanksTogetherSeeEverySampleOnce) {
 }
 
 TEST_F(Mpirun, PrintsOneTableAndALineForEachRank) {
-  ChildProcess child({.arguments = mpirun(2, rank({"--num-batches=5"})), .timeout = 50s});
-  const ChildExit& exit = child.wait();
+  const ChildExit exit = exit_of(2, rank({"--num-batches=5"}));
   ASSERT_EQ(exit.code, 0) << exit.last_words;
   const std::size_t total = exit.output.find("total images/sec: ");
   ASSERT_NE(total, std::string::npos) << exit.output;
@@ -170,6 +156,7 @@ TEST_F(Mpirun, PrintsOneTableAndALineForEachRank) {
 }
 
 TEST_F(Mpirun, RanksWithOtherFlagsAreNamedBeforeAnythingIsMeasured) {
+  if (launcher_is_open_mpi_5()) GTEST_SKIP() << "mpirun of Open MPI 5.0 crashes if it gets a ':'";
   Words words = mpirun(1, rank_of(rank({"--num-batches=5"})));
   const Words other = rank_of(rank({"--num-batches=6"}));
   words.insert(words.end(), {":", "-np", "1"});

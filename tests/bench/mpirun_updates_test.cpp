@@ -26,11 +26,8 @@ constexpr int kWarmUp = 2, kSteps = 12;
 
 class MpirunUpdates : public MpirunFixture {
  protected:
-  Words mpirun(int processes, const std::string& update, const Words& more) const {
-    Words words{"mpirun",
-                "-np",
-                std::to_string(processes),
-                PENSTOCK_PROGRAM,
+  Words rank(const std::string& update, const Words& more) const {
+    Words words{PENSTOCK_PROGRAM,
                 "run",
                 "--variable-update=" + update,
                 "--fake-location=cpu",
@@ -43,13 +40,12 @@ class MpirunUpdates : public MpirunFixture {
     return words;
   }
   Json run(int processes, const std::string& update, const Words& more) const {
-    Words words = mpirun(processes, update, more);
+    Words words = rank(update, more);
     for (const char* const word : {"--device=cpu", "--compute-threads=1", "--json"}) {
       words.emplace_back(word);
     }
     words.push_back(fmt::format("--num-batches={}", kSteps));
-    ChildProcess child({.arguments = words, .timeout = 50s});
-    const ChildExit& exit = child.wait();
+    const ChildExit exit = exit_of(processes, words);
     EXPECT_EQ(exit.code, 0) << update << ": " << exit.last_words;
     return Json::parse(exit.output, nullptr, false);
   }
@@ -114,10 +110,9 @@ TEST_F(MpirunUpdates, AnEpochOfRealDataIsOneHoweverItsDevicesAreSplitOverProcess
                    "--compute-threads=1",
                    "--json"};
   const auto losses = [&](int processes, const std::string& devices) {
-    Words words = mpirun(processes, "replicated", data);
+    Words words = rank("replicated", data);
     words.push_back("--num-gpus=" + devices);
-    ChildProcess child({.arguments = words, .timeout = 50s});
-    const ChildExit& exit = child.wait();
+    const ChildExit exit = exit_of(processes, words);
     EXPECT_EQ(exit.code, 0) << exit.last_words;
     const Json result = Json::parse(exit.output, nullptr, false);
     EXPECT_EQ(result["examples_per_epoch"], 40) << processes << " processes";
@@ -141,15 +136,14 @@ class MpirunTraining : public MpirunUpdates {
   /// `processes` have batches of 4 together.
   Json train(int processes, const std::string& update, const std::string& name, int steps,
              const Words& more = {}) const {
-    Words words = mpirun(processes, update, data());
+    Words words = rank(update, data());
     for (const std::string& word :
          {fmt::format("--batch-size={}", 4 / processes), fmt::format("--num-batches={}", steps),
           "--train-dir=" + folder(name)}) {
       words.push_back(word);
     }
     words.insert(words.end(), more.begin(), more.end());
-    ChildProcess child({.arguments = words, .timeout = 50s});
-    const ChildExit& exit = child.wait();
+    const ChildExit exit = exit_of(processes, words);
     EXPECT_EQ(exit.code, 0) << update << ": " << exit.last_words;
     return Json::parse(exit.output, nullptr, false);
   }
@@ -263,11 +257,11 @@ TEST_F(MpirunTraining, ACheckpointThatDoesNotFitEndsAllRanksByName) {
   train(2, "replicated", "a", 2);
   const std::string path = checkpoint_path(folder("a"), 2);
   const auto refused = [&](const std::string& why, const Words& more) {
-    Words words = mpirun(2, "replicated", data());
+    Words words = rank("replicated", data());
     words.push_back("--train-dir=" + folder("a"));
     words.insert(words.end(), more.begin(), more.end());
-    Words all{words[0], words[1], words[2]};
-    const Words ranked = rank_of({words.begin() + 3, words.end()});
+    Words all{"mpirun", "-np", "2"};
+    const Words ranked = rank_of(words);
     all.insert(all.end(), ranked.begin(), ranked.end());
     start(all);
     await_end();
@@ -300,9 +294,7 @@ TEST_F(MpirunUpdates, AnEvaluationMayTakeLongerThanTheTimeout) {
 }
 
 TEST_F(MpirunUpdates, HorovodHasOneDeviceInEachProcess) {
-  const Words words = mpirun(2, "horovod", {"--num-gpus=2", "--num-batches=5"});
-  ChildProcess child({.arguments = words, .timeout = 50s});
-  const ChildExit& exit = child.wait();
+  const ChildExit exit = exit_of(2, rank("horovod", {"--num-gpus=2", "--num-batches=5"}));
   EXPECT_EQ(exit.code, 2);
   EXPECT_TRUE(says(exit.last_words, "use replicated"));
 }

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/run/processes/child_process.h"
+#include "bench/scaling/launch/run_ranks.h"
 #include "tests/support/patience.h"
 #include "tests/support/temp_folder.h"
 
@@ -71,14 +71,22 @@ class MpirunFixture : public ::testing::Test {
     return words;
   }
 
-  /// Open MPI 5 ends ranks with SIGKILL 0.25 s after SIGTERM, whatever its parameters say. Such a
-  /// rank leaves no exit code.
-  static bool launcher_cuts_ranks_off() {
-    static const bool cuts = [] {
+  static bool launcher_is_open_mpi_5() {
+    static const bool is = [] {
       ChildProcess version({.arguments = {"mpirun", "--version"}});
       return version.wait().output.find("(Open MPI) 5") != std::string::npos;
     }();
-    return cuts;
+    return is;
+  }
+  /// Open MPI 5 ends ranks with SIGKILL 0.25 s after SIGTERM, whatever its parameters say. Such a
+  /// rank leaves no exit code.
+  static bool launcher_cuts_ranks_off() { return launcher_is_open_mpi_5(); }
+
+  /// Runs `program` as ranks, and returns the exit of mpirun with the output of rank 0.
+  static ChildExit exit_of(int ranks, const Words& program) {
+    return scaling::run_ranks({.arguments = {"mpirun", "-np", std::to_string(ranks)},
+                               .timeout = std::chrono::seconds(50)},
+                              program);
   }
 
   void start(const Words& words) {

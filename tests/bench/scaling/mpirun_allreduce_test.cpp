@@ -16,18 +16,15 @@ using namespace std::chrono_literals;
 
 class MpirunAllReduce : public MpirunFixture {
  protected:
-  static Words mpirun(int ranks, const Words& arguments) {
-    Words words{"mpirun", "-np", std::to_string(ranks), PENSTOCK_PROGRAM};
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    return words;
-  }
   static Words measuring(const Words& more) {
-    Words words{"allreduce", "--model=tiny_cnn", "--num-iters=3", "--num-warmup=1"};
+    Words words{PENSTOCK_PROGRAM, "allreduce", "--model=tiny_cnn", "--num-iters=3",
+                "--num-warmup=1"};
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
   Words training(const Words& more) const {
-    Words words{"run",
+    Words words{PENSTOCK_PROGRAM,
+                "run",
                 "--variable-update=horovod",
                 "--device=cpu",
                 "--model=tiny_cnn",
@@ -43,8 +40,7 @@ class MpirunAllReduce : public MpirunFixture {
 };
 
 TEST_F(MpirunAllReduce, EveryWayAddsRightlyAndOneRankPrints) {
-  ChildProcess child({.arguments = mpirun(3, measuring({"--json"})), .timeout = 50s});
-  const ChildExit& exit = child.wait();
+  const ChildExit exit = exit_of(3, measuring({"--json"}));
   ASSERT_EQ(exit.code, 0) << exit.last_words;
   const nlohmann::json result = nlohmann::json::parse(exit.output);  // exactly one object
   EXPECT_EQ(result["ranks"], 3);
@@ -64,10 +60,8 @@ TEST_F(MpirunAllReduce, EveryWayAddsRightlyAndOneRankPrints) {
 
 TEST_F(MpirunAllReduce, HalfTheBytesMoveOn16BitsButForMpi) {
   const auto bytes_of = [&](const char* wire) {
-    ChildProcess child({.arguments = mpirun(2, measuring({"--algorithm=mpi,ring", "--json",
-                                                          std::string("--wire=") + wire})),
-                        .timeout = 50s});
-    const ChildExit& exit = child.wait();
+    const ChildExit exit =
+        exit_of(2, measuring({"--algorithm=mpi,ring", "--json", std::string("--wire=") + wire}));
     EXPECT_EQ(exit.code, 0) << exit.last_words;
     const nlohmann::json result = nlohmann::json::parse(exit.output);
     EXPECT_EQ(result["rows"][0]["wire"], "fp32");
@@ -81,8 +75,8 @@ TEST_F(MpirunAllReduce, HalfTheBytesMoveOn16BitsButForMpi) {
 TEST_F(MpirunAllReduce, RanksThatAreBoundToCoresOfTheirOwnShareNone) {
   if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "one core cannot be divided";
   const auto says_shared = [&](const char* binding, int ranks) {
-    Words words = mpirun(ranks, measuring({"--algorithm=ring"}));
-    words.insert(words.begin() + 1, {"--bind-to", binding});
+    Words words{"mpirun", "--bind-to", binding, "-np", std::to_string(ranks)};
+    for (const std::string& word : measuring({"--algorithm=ring"})) words.push_back(word);
     ChildProcess child({.arguments = words, .timeout = 50s});
     const ChildExit& exit = child.wait();
     EXPECT_EQ(exit.code, 0) << exit.last_words;
@@ -94,10 +88,11 @@ TEST_F(MpirunAllReduce, RanksThatAreBoundToCoresOfTheirOwnShareNone) {
 }
 
 TEST_F(MpirunAllReduce, RanksWithOtherFlagsAreNamed) {
-  Words words = mpirun(1, measuring({"--algorithm=ring"}));
-  words.insert(words.end(), {":", "-np", "1", PENSTOCK_PROGRAM});
-  const Words other = measuring({"--algorithm=tree"});
-  words.insert(words.end(), other.begin(), other.end());
+  if (launcher_is_open_mpi_5()) GTEST_SKIP() << "mpirun of Open MPI 5.0 crashes if it gets a ':'";
+  Words words{"mpirun", "-np", "1"};
+  for (const std::string& word : measuring({"--algorithm=ring"})) words.push_back(word);
+  words.insert(words.end(), {":", "-np", "1"});
+  for (const std::string& word : measuring({"--algorithm=tree"})) words.push_back(word);
   ChildProcess child({.arguments = words, .timeout = 50s});
   const ChildExit& exit = child.wait();
   EXPECT_EQ(exit.code, 2) << exit.last_words;
@@ -109,8 +104,7 @@ TEST_F(MpirunAllReduce, RunsSayHowTheirRanksExchangeAndTrainAlikeByEachWay) {
   const auto result_of = [&](const Words& more) {
     Words words = training({"--json"});
     words.insert(words.end(), more.begin(), more.end());
-    ChildProcess child({.arguments = mpirun(2, words), .timeout = 50s});
-    const ChildExit& exit = child.wait();
+    const ChildExit exit = exit_of(2, words);
     EXPECT_EQ(exit.code, 0) << exit.last_words;
     return nlohmann::json::parse(exit.output, nullptr, false);
   };
