@@ -26,7 +26,7 @@ struct ScalePlan {
   std::int32_t repetitions = 3;
   Nanoseconds run_timeout = std::chrono::minutes(10);
   bool as_root = false, verbose = false;
-  bool shared_machine = false;  ///< as in MpirunPlan
+  SharedMachine shared_machine = SharedMachine::none;  ///< as in MpirunPlan
 };
 
 /// Returns the rungs of a plan, before any run. Throws ConfigError if ranks do not fit.

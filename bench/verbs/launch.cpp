@@ -122,7 +122,7 @@ scaling::MpirunPlan plan_of(const Arguments& wanted, const std::stop_token& stop
   scaling::expect_known(plan.hosts, wanted.agent);
   if (wanted.print) return plan;
   plan.shared_machine =
-      scaling::any_twice(scaling::names_of_machines(plan.hosts, wanted.agent, stop));
+      scaling::shared_machine(scaling::names_of_machines(plan.hosts, wanted.agent, stop));
   return plan;
 }
 

@@ -209,7 +209,7 @@ void complete(Arguments& wanted, const std::stop_token& stop) {
   scaling::expect_mpirun();
   scaling::expect_known(plan.hosts, plan.agent);
   plan.shared_machine =
-      scaling::any_twice(scaling::names_of_machines(plan.hosts, plan.agent, stop));
+      scaling::shared_machine(scaling::names_of_machines(plan.hosts, plan.agent, stop));
 }
 
 /// Runs the ladder of one model, and prints it. Returns false if something failed.

@@ -287,9 +287,11 @@ std::vector<std::string> names_of_machines(std::span<const Host> hosts, const st
   return names;
 }
 
-bool any_twice(std::vector<std::string> names) {
+SharedMachine shared_machine(std::vector<std::string> names) {
   std::sort(names.begin(), names.end());
-  return std::adjacent_find(names.begin(), names.end()) != names.end();
+  const auto machines = std::unique(names.begin(), names.end()) - names.begin();
+  if (machines == std::ssize(names)) return SharedMachine::none;
+  return machines == 1 ? SharedMachine::all : SharedMachine::some;
 }
 
 }  // namespace penstock::scaling

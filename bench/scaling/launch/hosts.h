@@ -57,7 +57,9 @@ bool is_local(const std::string& name);
 std::vector<std::string> names_of_machines(std::span<const Host> hosts, const std::string& agent,
                                            const std::stop_token& stop);
 
-/// Do several names belong to one machine?
-bool any_twice(std::vector<std::string> names);
+/// How many of a launch's hosts are one machine under several names.
+enum class SharedMachine : std::uint8_t { none, some, all };
+/// `names`: of the machines, as names_of_machines() says.
+SharedMachine shared_machine(std::vector<std::string> names);
 
 }  // namespace penstock::scaling

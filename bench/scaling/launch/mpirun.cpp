@@ -59,7 +59,12 @@ std::vector<std::string> mpirun_words(const MpirunPlan& plan) {
   }
   words.insert(words.end(), {"--host", to_text(plan.hosts), "--map-by", "slot", "--mca",
                              "plm_rsh_agent", plan.agent});
-  if (plan.shared_machine) words.insert(words.end(), {"--mca", "btl", "self,tcp"});
+  if (plan.shared_machine != SharedMachine::none) {
+    words.insert(words.end(), {"--mca", "btl", "self,tcp"});
+  }
+  if (plan.shared_machine == SharedMachine::all) {
+    words.insert(words.end(), {"--mca", "btl_tcp_if_include", "127.0.0.0/8"});
+  }
   return words;
 }
 

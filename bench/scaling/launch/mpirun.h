@@ -23,9 +23,10 @@ struct MpirunPlan {
   /// this long when it ends ranks, even if they exit sooner.
   Nanoseconds grace = std::chrono::seconds(1);
   bool as_root = false;
-  /// Several names are one machine. Ranks must then not treat each other as local ranks of one
-  /// launch: Open MPI's shared memory does that and crashes.
-  bool shared_machine = false;
+  /// If several names are one machine, ranks must not treat each other as local ranks of one
+  /// launch: Open MPI's shared memory does that and crashes. They use sockets; if all are one
+  /// machine, of its loopback, because Open MPI 5.0 finds no way from another interface to itself.
+  SharedMachine shared_machine = SharedMachine::none;
 };
 
 /// ssh without questions; used if the user gives no agent.

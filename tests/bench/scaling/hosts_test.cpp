@@ -136,8 +136,9 @@ TEST(Reach, MachinesSayTheirNames) {
   const Hosts hosts{{"a1", "", 1}, {"a2", "", 1}, {"b1", "", 1}};
   const std::vector<std::string> names = scaling::names_of_machines(hosts, agent, {});
   EXPECT_EQ(names, (std::vector<std::string>{"machine-a", "machine-a", "machine-b"}));
-  EXPECT_TRUE(scaling::any_twice(names));
-  EXPECT_FALSE(scaling::any_twice({"a", "b"}));
+  EXPECT_EQ(scaling::shared_machine(names), scaling::SharedMachine::some);
+  EXPECT_EQ(scaling::shared_machine({"a", "b"}), scaling::SharedMachine::none);
+  EXPECT_EQ(scaling::shared_machine({"a", "a"}), scaling::SharedMachine::all);
 }
 
 TEST(Reach, AHostThatDoesNotAnswerIsNamed) {
@@ -177,12 +178,16 @@ TEST(MpirunWords, MachinesKeepTheirSlots) {
 }
 
 TEST(MpirunWords, NamesOfOneMachineTalkOverSockets) {
-  const std::vector<std::string> words =
-      scaling::mpirun_words({.ranks = 2,
-                             .hosts = scaling::parse_host_list("a,b"),
-                             .agent = "ssh",
-                             .shared_machine = true});
-  EXPECT_TRUE(has(words, {"--mca", "btl", "self,tcp"}));
+  const auto words_of = [](scaling::SharedMachine shared) {
+    return scaling::mpirun_words({.ranks = 2,
+                                  .hosts = scaling::parse_host_list("a,b"),
+                                  .agent = "ssh",
+                                  .shared_machine = shared});
+  };
+  const std::vector<std::string> loopback{"btl_tcp_if_include", "127.0.0.0/8"};
+  EXPECT_TRUE(has(words_of(scaling::SharedMachine::some), {"--mca", "btl", "self,tcp"}));
+  EXPECT_FALSE(has(words_of(scaling::SharedMachine::some), loopback));
+  EXPECT_TRUE(has(words_of(scaling::SharedMachine::all), loopback));
 }
 
 }  // namespace
