@@ -39,11 +39,13 @@ struct ImageShape {
 
 /// The shape that all threads agree on before any of them starts. It stays constant for the run.
 struct BatchSpec {
-  std::int32_t images = 64;  ///< N, the images in one device's batch
-  ImageShape image{};
+  std::int32_t images = 64;  ///< N, the samples in one device's batch
+  ImageShape image{};        ///< 1x1 with bytes as channels if the batch is opaque
   DType pixel = DType::u8;
-  bool normalised = false;      ///< false: 0..255, the device normalises; true: the feeder did
-  bool planar = false;          ///< pixels are [N,C,H,W]; false: [N,H,W,C]
+  bool normalised = false;  ///< false: 0..255, the device normalises; true: the feeder did
+  bool planar = false;      ///< pixels are [N,C,H,W]; false: [N,H,W,C]
+  /// Samples are arrays of any kind, one after another; N and the bytes vary up to those stated.
+  bool opaque = false;
   std::int32_t classes = 1000;  ///< labels lie in [0, classes)
 
   constexpr std::size_t row_bytes() const noexcept { return image.elements() * size_of(pixel); }
@@ -61,10 +63,12 @@ struct BatchSpec {
 struct Batch {
   std::span<std::byte> pixels;     ///< [N,H,W,C] of spec.pixel, or [N,C,H,W] if planar
   std::span<std::int32_t> labels;  ///< [N]
-  std::int32_t valid = 0;          ///< images filled; less than N only in the last batch of a pass
-  std::int32_t slot = 0;           ///< the slot's number in its ring; the key of captured programs
-  bool begins_epoch = false;       ///< its source ended an epoch just before it
-  std::uint64_t sequence = 0;      ///< order of publication in this ring, from 0
+  std::int32_t valid = 0;  ///< samples filled; other than N only in the last batch of a pass, and
+                           ///< in opaque batches
+  std::size_t bytes = 0;   ///< of `pixels` that are filled; all, unless the batch is opaque
+  std::int32_t slot = 0;   ///< the slot's number in its ring; the key of captured programs
+  bool begins_epoch = false;   ///< its source ended an epoch just before it
+  std::uint64_t sequence = 0;  ///< order of publication in this ring, from 0
   /// When its feeder published it on the host. A later copy does not change this time.
   std::chrono::steady_clock::time_point offered{};
 };

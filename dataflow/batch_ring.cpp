@@ -213,6 +213,7 @@ WriteLease BatchRing::take_free(const std::stop_token& stop) {
   const std::size_t slot = free_.pop();
   --levels_.free;
   slots_[slot].batch.valid = spec_.images;
+  slots_[slot].batch.bytes = spec_.pixel_bytes();
   slots_[slot].batch.begins_epoch = false;
   slots_[slot].batch.offered = {};
   return {*this, slot};

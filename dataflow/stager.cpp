@@ -95,9 +95,10 @@ void Stager::enqueue(const Batch& from, Batch& to) {
   const Time asked = timing != nullptr ? clock_->now() : Time{};
   const Nanoseconds cpu = timing != nullptr ? thread_cpu_time() : Nanoseconds{};
   if (timing != nullptr) stream_->record(*timing->begun);
-  stream_->copy(to.pixels, from.pixels);
+  stream_->copy(to.pixels.first(from.bytes), from.pixels.first(from.bytes));
   stream_->copy(std::as_writable_bytes(to.labels), std::as_bytes(from.labels));
   to.valid = from.valid;
+  to.bytes = from.bytes;
   to.begins_epoch = from.begins_epoch;
   if (timing == nullptr) return;
   stream_->record(*timing->done);
@@ -106,7 +107,7 @@ void Stager::enqueue(const Batch& from, Batch& to) {
   timing->open = true;
   stage_->items.add();
   stage_->images.add(from.valid);
-  stage_->bytes.add(static_cast<std::int64_t>(from.pixels.size() + from.labels.size_bytes()));
+  stage_->bytes.add(static_cast<std::int64_t>(from.bytes + from.labels.size_bytes()));
 }
 
 /// The record for the next copy. First counts the copy that used it before.

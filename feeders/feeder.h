@@ -71,8 +71,9 @@ struct DataExtent {
 
 /// The batches that an outside source yields, found before anything else is made.
 struct FeederBatches {
-  std::int32_t images = 0;
+  std::int32_t images = 0;  ///< or samples
   ImageShape image{};
+  std::string outline{};  ///< of batches that are no images: "dict of x float32[16,8]"; else empty
   /// Options that state them, so that later runs need not ask the source.
   std::vector<std::pair<std::string, std::string>> options;
   std::shared_ptr<StartedSource> started{};  ///< ends with its last owner
@@ -140,6 +141,8 @@ struct FeederEntry {
   /// Whether the options name a user's loader, which the run asks for batches when a training
   /// loop does (RunConfig::loop): its rings have the loop's depth. Null: no.
   bool (*is_loader)(const Options&) = nullptr;
+  /// What a sample of its batches is called in rates, such as "img". Null: "img".
+  std::string_view (*unit)(const Options&) = nullptr;
   /// The option with which the feeder counts the time of a loader's code (kLoadTime); empty: none.
   std::string_view profile_option{};
   /// How many batches may wait outside our rings, in socket buffers, when the window begins.

@@ -27,8 +27,9 @@ struct ModelEntry {
   /// Training rate on one Tesla P100 in TensorFlow's benchmarks of 2017 (synthetic data, batch 64,
   /// AlexNet 512; tensorflow.org/performance/benchmarks). 0: no net of its family is listed there.
   double p100_img_per_s = 0;
-  bool residual = false;  ///< tf_cnn_benchmarks has a schedule of learning rates for such nets
-  bool computes = true;   ///< false: the graph has no nodes, so that only the feeder is measured
+  bool residual = false;   ///< tf_cnn_benchmarks has a schedule of learning rates for such nets
+  bool computes = true;    ///< false: the graph has no nodes, so that only the feeder is measured
+  bool takes_any = false;  ///< batches need not be images
   /// Adds the nodes. A graph without nodes computes nothing and takes no time. Callers should use
   /// build_graph() instead.
   void (*build)(Graph&, std::int32_t classes) = nullptr;
@@ -37,6 +38,9 @@ struct ModelEntry {
 /// Builds the model for images of that shape. Throws ConfigError if the images are too small for
 /// it.
 Graph build_graph(const ModelEntry& model, const ImageShape& image, std::int32_t classes);
+
+/// The model that stands for the user's own: its steps take time on an emulated device.
+inline constexpr std::string_view kAnyModel = "any";
 
 /// Every model of this program. Generated from the component lists.
 const Table<ModelEntry>& model_table();

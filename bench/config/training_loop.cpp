@@ -31,6 +31,15 @@ std::int32_t steps_ahead(std::string_view word) {
       word, kMostAhead));
 }
 
+Options options_of(const RunConfig& config, const FeederEntry& feeder) {
+  const ComponentText text = parse_component(config.fake_location);
+  return {text.name, feeder.options, text};
+}
+
+const FeederEntry* feeder_of(const RunConfig& config) {
+  return match_entry(feeder_table(), parse_component(config.fake_location).name);
+}
+
 }  // namespace
 
 TrainingLoop parse_loop(std::string_view text) {
@@ -63,16 +72,23 @@ std::string to_string(const TrainingLoop& loop) {
 }
 
 bool follows_loop(const RunConfig& config, const FeederEntry& feeder) {
-  if (feeder.is_loader == nullptr) return false;
-  const ComponentText text = parse_component(config.fake_location);
-  return feeder.is_loader(Options(text.name, feeder.options, text));
+  return feeder.is_loader != nullptr && feeder.is_loader(options_of(config, feeder));
 }
 
 bool has_loader(const RunConfig& config) {
-  const FeederEntry* const feeder =
-      match_entry(feeder_table(), parse_component(config.fake_location).name);
+  const FeederEntry* const feeder = feeder_of(config);
   return feeder != nullptr && follows_loop(config, *feeder);
 }
+
+std::string sample_unit(const RunConfig& config) {
+  const FeederEntry* const feeder = feeder_of(config);
+  if (feeder == nullptr || feeder->unit == nullptr) return "img";
+  return std::string(feeder->unit(options_of(config, *feeder)));
+}
+
+std::string rate_unit(const RunConfig& config) { return sample_unit(config) + "/s"; }
+
+bool trains_images(const RunConfig& config) { return sample_unit(config) == "img"; }
 
 std::string describe_loop(const RunConfig& config) {
   const std::optional<std::int32_t> ahead = parse_loop(config.loop).ahead;

@@ -28,6 +28,11 @@ std::string to_string(const TrainingLoop& loop);
 /// Whether the feeder of the configuration is somebody's loader.
 bool follows_loop(const RunConfig& config, const FeederEntry& feeder);
 bool has_loader(const RunConfig& config);
+/// What a sample of a run's batches is called: "img"; "samples" if it is no image.
+std::string sample_unit(const RunConfig& config);
+/// "img/s" or "samples/s".
+std::string rate_unit(const RunConfig& config);
+bool trains_images(const RunConfig& config);
 /// "that waits for each step (sync)"; empty if the run has no loop.
 std::string describe_loop(const RunConfig& config);
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "bench/config/training_loop.h"
 #include "bench/isolate/isolation_report.h"
 #include "bench/isolate/verdict.h"
 
@@ -29,8 +30,9 @@ void IsolateProgress::run_begins(const SweepMoment& moment) {
 
 void IsolateProgress::run_ended(const SweepMoment&, const RunResult& result) {
   const bool failed = result.status == Status::failed || result.status == Status::partial;
-  const std::string rate = failed ? fmt::format("{}: {}", to_string(result.status), result.reason)
-                                  : fmt::format("{:.1f} img/s", result.img_per_s);
+  const std::string rate =
+      failed ? fmt::format("{}: {}", to_string(result.status), result.reason)
+             : fmt::format("{:.1f} {}", result.img_per_s, rate_unit(result.config));
   if (failed || shows_runs_) line_.end(fmt::format("{}: {}", where_, rate), failed);
 }
 

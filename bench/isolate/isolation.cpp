@@ -14,6 +14,7 @@
 #include "bench/isolate/delivery.h"
 #include "bench/isolate/isolate_plan.h"
 #include "bench/isolate/verdict.h"
+#include "bench/record/rate_unit.h"
 #include "bench/record/report_text.h"
 
 namespace penstock::isolate {
@@ -314,6 +315,12 @@ Isolation analyse(const Measurement& measurement, const IsolatePlan& plan) {
   }
   found.warnings = find_warnings(found, plan);
   found.verdict = verdict_of(found, plan);
+  const auto in_unit = [&](std::string& text) {
+    text = in_unit_of(coupled.config, std::move(text));
+  };
+  std::ranges::for_each(found.warnings, in_unit);
+  std::ranges::for_each(found.verdict, in_unit);
+  std::ranges::for_each(found.predictions.recommendations, in_unit, &Recommendation::text);
   return found;
 }
 

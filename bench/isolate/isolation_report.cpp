@@ -13,6 +13,7 @@
 #include "bench/document/document.h"
 #include "bench/isolate/isolation_json.h"
 #include "bench/isolate/verdict.h"
+#include "bench/record/rate_unit.h"
 #include "bench/record/report_text.h"
 #include "bench/record/statistics.h"
 #include "bench/report/figures/quantity.h"
@@ -458,7 +459,7 @@ void write_isolation_text(const Isolation& found, std::ostream& out) {
       List{"What would help, best first:", texts_of(found.predictions.recommendations)},
       List{"Doubts:", warnings_of(found)}};
   for (document::Block& block : method(found)) document.push_back(std::move(block));
-  document::write_text(document, out, kWidth);
+  document::write_text(in_unit_of(found.measurement.sweep, std::move(document)), out, kWidth);
 }
 
 void write_isolation_page(const Isolation& isolation, std::ostream& out) {
@@ -498,7 +499,8 @@ void write_isolation_page(const Isolation& isolation, std::ostream& out) {
   for (Block& block : report::surroundings_of(isolation.measurement.sweep)) {
     page.push_back(std::move(block));
   }
-  report::write_page("What input costs this trainer", page, out);
+  report::write_page("What input costs this trainer",
+                     in_unit_of(isolation.measurement.sweep, std::move(page)), out);
 }
 
 void write_runs(const SweepResult& sweep, const std::filesystem::path& folder) {

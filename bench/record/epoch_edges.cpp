@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "bench/config/training_loop.h"
 #include "bench/statistics/series.h"
 
 namespace penstock {
@@ -78,16 +79,16 @@ std::string describe_edges(const RunResult& result) {
       fmt::format("an epoch of the loader has {:.0f} steps", edges.steps_per_epoch);
   if (edges.misses_edges()) {
     return fmt::format(
-        "{}, and the window reached no end of one: img/s leaves out what the begin of an epoch "
+        "{}, and the window reached no end of one: the rate leaves out what the begin of an epoch "
         "costs; the loader's first batch came after {:.1f} s",
         epoch, edges.first_batch_s);
   }
   const double images_per_step =
       result.img_per_s * result.window_s / static_cast<double>(result.step_ms.size());
   return fmt::format(
-      "{}; the first one of an epoch takes {:.0f} ms longer than the others: {:.0f} img/s over "
-      "whole epochs, {:.0f} without their edges",
-      epoch, edges.longer_ms, 1e3 * images_per_step / edges.step_ms(),
+      "{}; the first one of an epoch takes {:.0f} ms longer than the others: {:.0f} {} over whole "
+      "epochs, {:.0f} without their edges",
+      epoch, edges.longer_ms, 1e3 * images_per_step / edges.step_ms(), rate_unit(result.config),
       1e3 * images_per_step / edges.steady_ms);
 }
 

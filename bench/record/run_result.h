@@ -109,7 +109,8 @@ struct RunResult {
   int exit_code = 0;    ///< see bench/record/exit_code.h
   std::string started;  ///< UTC, ISO 8601
 
-  double img_per_s = 0;  ///< images of all ranks in the window / its length; see rank_steps.h
+  std::string unit = "img";  ///< what a sample of a batch is called: "img" or "samples"
+  double img_per_s = 0;      ///< samples of all ranks in the window / its length; see rank_steps.h
   double sustained_img_per_s = 0;  ///< images that the feeder published in the window / its length
   double window_s = 0;
   double reserve_start = 0,

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "bench/config/training_loop.h"
 #include "bench/config/training_rules.h"
 #include "bench/record/statistics.h"
 #include "bench/run/observe/progress.h"
@@ -151,16 +152,17 @@ std::string format_loader_header(const RunConfig& config) {
 }
 
 std::string format_title(const RunConfig& config) {
-  return fmt::format("Step\tImg/sec\t{}{}\n", config.loss_type_to_report,
+  return fmt::format("Step\t{}/sec\t{}{}\n", trains_images(config) ? "Img" : "Samples",
+                     config.loss_type_to_report,
                      shows_accuracy(config) ? "\ttop_1_accuracy\ttop_5_accuracy" : "");
 }
 
 std::string format_row(const StepReport& step, double images,
                        const std::vector<double>& step_seconds, const RunConfig& config) {
   const StepSpeed speed = step_speed(images, step_seconds, config.display_perf_ewma);
-  std::string row =
-      fmt::format("{}\timages/sec: {:.1f} +/- {:.1f} (jitter = {:.1f})\t{:.3f}", step.index + 1,
-                  speed.mean, speed.uncertainty, speed.jitter, step.loss);
+  std::string row = fmt::format("{}\t{}/sec: {:.1f} +/- {:.1f} (jitter = {:.1f})\t{:.3f}",
+                                step.index + 1, trains_images(config) ? "images" : "samples",
+                                speed.mean, speed.uncertainty, speed.jitter, step.loss);
   if (shows_accuracy(config)) row += fmt::format("\t{:.3f}\t{:.3f}", step.top1, step.top5);
   return row + "\n";
 }
@@ -170,7 +172,8 @@ std::string format_end(const RunResult& result) {
   if (evaluates_while_training(result.config)) {
     text = "Done with training\n";
   } else if (result.img_per_s > 0) {
-    text = fmt::format("{0:-<64}\ntotal images/sec: {1:.2f}\n{0:-<64}\n", "", result.img_per_s);
+    text = fmt::format("{0:-<64}\ntotal {1}/sec: {2:.2f}\n{0:-<64}\n", "",
+                       trains_images(result.config) ? "images" : "samples", result.img_per_s);
   } else if (result.status == Status::ok) {
     text = "# no total: there was no time in which all devices trained; measure more steps\n";
   }

@@ -25,6 +25,7 @@
 #include "bench/analysis/rank_steps.h"
 #include "bench/config/due_points.h"
 #include "bench/config/run_config.h"
+#include "bench/config/training_loop.h"
 #include "bench/config/training_rules.h"
 #include "bench/record/epoch_edges.h"
 #include "bench/record/machine.h"
@@ -509,6 +510,7 @@ std::size_t RunSession::begin_leg() {
 RunResult RunSession::collect(bool stopped_from_outside) {
   RunResult result;
   result.config = config_;
+  result.unit = sample_unit(config_);
   result.images_per_step = std::int64_t{config_.batch_size} * config_.num_gpus;
   result.examples_per_epoch = parts_.schedule.examples_per_epoch;
   result.facts = parts_.setup.backend->facts();

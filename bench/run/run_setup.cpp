@@ -38,6 +38,13 @@ BatchSpec agreed_batches(const RunConfig& config, const Runner::Components& comp
                     "--data-format out, or choose another feeder",
                     config.fake_location));
   }
+  if (batches.opaque && components.model->computes && !components.backend->emulates) {
+    throw ConfigError(fmt::format(
+        "--device {} computes models of images, and the loader's batches are no images; state the "
+        "time of your model's step, such as --device emulated:step_time=20ms, or --model null, "
+        "which only copies them to the device",
+        config.device));
+  }
   return batches;
 }
 

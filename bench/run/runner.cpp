@@ -28,6 +28,7 @@ namespace {
 RunResult failed_result(const RunConfig& config) {
   RunResult result;
   result.config = config;
+  result.unit = sample_unit(config);
   result.status = Status::failed;
   result.started = utc_now();
   result.exit_code = exit_code_of(std::current_exception());
@@ -51,6 +52,19 @@ RunConfig with_python(RunConfig config, const FeederEntry& feeder) {
 /// Cores available to one of `processes` on this machine: its bound cores, or a share of all.
 std::int32_t cores_of_one(std::int32_t processes) {
   return is_bound_to_processors() ? usable_cores() : std::max(1, usable_cores() / processes);
+}
+
+/// The model of batches that are no images: the stand-in for the user's own, unless it takes any.
+void adopt_any_model(RunConfig& config, Runner::Components& components,
+                     const FeederBatches& batches) {
+  if (components.model->takes_any) return;
+  const std::string stated = std::exchange(config.model, std::string(kAnyModel));
+  components.model = find_components(config).model;
+  if (stated == RunConfig().model) return;
+  throw ConfigError(fmt::format(
+      "--model {} trains on images, and the loader yields {} samples a batch: {}; leave --model "
+      "out, or state --model null to measure the loader alone",
+      stated, batches.images, batches.outline));
 }
 
 /// `runs`: a run of these components follows.
@@ -77,7 +91,9 @@ RunConfig ask_for_batches(RunConfig config, Runner::Components& components, bool
                                   size, yielded, flag));
   };
   adopt(config.batch_size, batches.images, "--batch-size");
-  if (batches.image.height == batches.image.width) {
+  if (!batches.outline.empty()) {
+    adopt_any_model(config, components, batches);
+  } else if (batches.image.height == batches.image.width) {
     adopt(config.image_size, batches.image.height, "--image-size");
   }
   for (const auto& option : batches.options) {

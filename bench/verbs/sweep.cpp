@@ -19,6 +19,7 @@
 #include "bench/cli.h"
 #include "bench/config/flags.h"
 #include "bench/config/run_flags.h"
+#include "bench/config/training_loop.h"
 #include "bench/config/unused_flags.h"
 #include "bench/dataset/default_dataset.h"
 #include "bench/document/terminal.h"
@@ -69,7 +70,7 @@ class SweepProgress final : public SweepListener {
 };
 
 std::string outcome(const RunResult& result) {
-  std::string text = fmt::format("{:.1f} img/s", result.img_per_s);
+  std::string text = fmt::format("{:.1f} {}", result.img_per_s, rate_unit(result.config));
   if (result.status == Status::ok) return text;
   if (result.img_per_s == 0) text.clear();
   return fmt::format("{}{}{}: {}", text, text.empty() ? "" : ", ", to_string(result.status),

@@ -281,6 +281,8 @@ class Batches:
 # ---- reading a batch -----------------------------------------------------------------------------
 
 
+FORMATS = {"B": "uint8", "i": "int32", "q": "int64", "f": "float32", "e": "float16", "d": "float64"}
+CHANNELS = (1, 3, 4)
 PIXEL_NAMES = ("image", "images", "pixel_values", "pixels", "img", "x", "inputs")
 LABEL_NAMES = ("label", "labels", "target", "targets", "y")
 
@@ -297,8 +299,7 @@ class Leaf:
         elif isinstance(value, (memoryview, array.array)):
             self.buffer = memoryview(value)
             self.shape = self.buffer.shape
-            self.dtype = {"B": "uint8", "i": "int32", "q": "int64", "f": "float32", "e": "float16"}.get(
-                self.buffer.format, self.buffer.format)
+            self.dtype = FORMATS.get(self.buffer.format, self.buffer.format)
         else:
             self.numpy = as_numpy(value)
             self.shape, self.dtype = self.numpy.shape, self.numpy.dtype.name
@@ -376,6 +377,21 @@ class Layout:
         self.has_labels = labels is not None
         self.pixel_bytes = PIXELS[self.dtype] * shape[0] * shape[1] * shape[2] * shape[3]
         self.bytes = self.pixel_bytes + 4 * self.images
+        self.notes = self.remarks()
+
+    def remarks(self):
+        """What is remarkable about the arrays, in sentences."""
+        notes = []
+        if self.keys[0] and not self.keys[0].isdigit():
+            notes.append(f"pixels are '{self.keys[0]}' of the batch" + (f", labels '{self.keys[1]}'" if self.keys[1] else "") +
+                         "; --pixels and --labels choose others")
+        if self.others:
+            keys = ", ".join(self.others[:MOST_SHAPES]) + (", ..." if len(self.others) > MOST_SHAPES else "")
+            notes.append(f"the batch's other arrays ({keys}) are copied too, as a training loop copies them to its device")
+        if self.dtype == "float32":
+            notes.append("the loader yields float32, four times the bytes of uint8 that are copied to the device; bytes could be "
+                         "normalised there")
+        return notes
 
     def find(self, batch):
         found = list(leaves(batch))
@@ -410,6 +426,19 @@ class Layout:
         return pixels.shape[0] == self.images
 
 
+    def prepare(self, pool):
+        self.pool, self.other_arrays = pool, Others()
+        pool.touch(self.bytes)
+
+    def put(self, slot, batch, number):
+        """Writes the batch to the slot; returns its images, and the bytes of its other arrays."""
+        pixels, labels, others = self.find(batch)
+        self.check(number, pixels, labels)
+        self.pool.put_pixels(slot, pixels)
+        self.pool.put_labels(slot, labels)
+        return pixels.shape[0], self.other_arrays.put(others)
+
+
 def is_channels_last(pixels):
     if pixels.torch is None or pixels.torch.is_contiguous():
         return False
@@ -418,15 +447,21 @@ def is_channels_last(pixels):
     return pixels.torch.is_contiguous(memory_format=torch.channels_last)
 
 
+def has_images(batch):
+    return any(len(leaf.shape) == 4 and leaf.dtype in PIXELS and (leaf.shape[1] in CHANNELS or leaf.shape[3] in CHANNELS)
+               for leaf in leaves(batch))
+
+
+def layout_of(batch, pixels, labels, samples):
+    """Batches are images if they hold an array that may be some, and nothing else is stated."""
+    if pixels or labels or not samples and has_images(batch):
+        return Layout(batch, pixels, labels)
+    return AnyLayout(batch, samples)
+
+
 def advise(loader, layout):
     """What is remarkable about the loader's settings on this machine, in sentences."""
     notes = []
-    if layout.keys[0] and not layout.keys[0].isdigit():
-        notes.append(f"pixels are '{layout.keys[0]}' of the batch" +
-                     (f", labels '{layout.keys[1]}'" if layout.keys[1] else "") + "; --pixels and --labels choose others")
-    if layout.others:
-        keys = ", ".join(layout.others[:MOST_SHAPES]) + (", ..." if len(layout.others) > MOST_SHAPES else "")
-        notes.append(f"the batch's other arrays ({keys}) are copied too, as a training loop copies them to its device")
     workers, cores = getattr(loader, "num_workers", None), len(os.sched_getaffinity(0))
     loaders = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     if isinstance(workers, int):
@@ -448,9 +483,6 @@ def advise(loader, layout):
         if workers and cv2 is not None and cv2.getNumThreads() > 1:
             notes.append(f"OpenCV may use {cv2.getNumThreads()} threads in each of {workers} workers on {cores} cores; call "
                          "cv2.setNumThreads(0) in the workers")
-    if layout.dtype == "float32":
-        notes.append("the loader yields float32, four times the bytes of uint8 that are copied to the device; bytes could be "
-                     "normalised there")
     return notes
 
 
@@ -466,9 +498,9 @@ def free_bytes(path):
 class Pool:
     """The slots, in memory that only this process may write to."""
 
-    def __init__(self, layout, slots):
-        self.layout = layout
-        self.stride = (layout.bytes + 4095) // 4096 * 4096
+    def __init__(self, layout, slots, room):
+        self.layout, self.slots, self.room = layout, slots, room
+        self.stride = (room + 4095) // 4096 * 4096
         self.fd = os.memfd_create("penstock-loader", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(self.fd, self.stride * slots)
         self.memory = mmap.mmap(self.fd, self.stride * slots)
@@ -477,10 +509,14 @@ class Pool:
             fcntl.fcntl(self.fd, ADD_SEALS, SEAL_FUTURE_WRITE)
         except OSError:  # before Linux 5.1
             pass
-        for page in range(0, self.stride * slots, 4096):
-            self.memory[page] = 0
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
         self.views = {}
+
+    def touch(self, size):
+        """Takes the memory for the first `size` bytes of each slot now, not when the first batches are copied."""
+        for slot in range(self.slots):
+            for page in range(slot * self.stride, slot * self.stride + min(size, self.room), 4096):
+                self.memory[page] = 0
 
     def view(self, kind, slot, part, make):
         """A view of a slot, made once."""
@@ -562,6 +598,9 @@ class Others:
         else:
             source = leaf.buffer.tobytes()
             return len(source)
+        return self.take(begin, size)
+
+    def take(self, begin, size):
         if self.memory is None or len(self.memory) < size:
             self.memory = mmap.mmap(-1, size)
             self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
@@ -588,27 +627,31 @@ class Harness:
     def take_number(self):
         """Waits for Penstock's next message: how many slots there are, later a slot for the next batch. Ends the program if
         Penstock has gone."""
-        data = self.socket.recv(4)
+        return self.take("<I")[0]
+
+    def take(self, kind):
+        data = self.socket.recv(struct.calcsize(kind))
         if not data:
             raise HarnessGone
-        return struct.unpack("<I", data)[0]
+        return struct.unpack(kind, data)
 
 
 def feed(harness, loader, arguments, part, profiles, *keys):
     batches = Batches(find_loader(loader), parse_arguments(arguments), part, profiles == "true")
     batch, begins = batches.next()
-    layout = Layout(batch, *keys)
+    layout = layout_of(batch, *keys)
     workers = batches.times.workers(batches.loader)
     if workers is None and part in ("collate", "samples"):
         raise LoaderError(f"the loader is no DataLoader of PyTorch: its part '{part}' cannot run alone")
-    notes = batches.replaced.notes() + advise(batches.loader, layout)
+    notes = batches.replaced.notes() + layout.notes + advise(batches.loader, layout)
     if workers is None and profiles == "true":
         notes.append("which code loads samples is not known: the loader is no DataLoader of PyTorch")
     harness.say({**layout.describe(), "notes": notes, "workers": -1 if workers is None else workers,
                  "steps": batches.steps_per_epoch(), "queue": batches.times.queued > 0, "pin": batches.times.pinned > 0,
                  "settings": settings_of(batches.loader)})
-    slots = harness.take_number()
-    pool, other_arrays = Pool(layout, slots), Others()
+    slots, room = harness.take("<QQ")
+    pool = Pool(layout, slots, room)
+    layout.prepare(pool)
     harness.say({"stride": pool.stride, "slots": slots}, [pool.fd])
     number, got, got_cpu, profiled = 0, 0, 0, 0
     clock, cpu_clock = time.monotonic_ns, time.thread_time_ns
@@ -621,17 +664,13 @@ def feed(harness, loader, arguments, part, profiles, *keys):
             batch, begins = batches.next()
             got, got_cpu = clock() - begin, cpu_clock() + core_wait_ns() - cpu
         begin = clock()
-        pixels, labels, others = layout.find(batch)
-        layout.check(number, pixels, labels)
-        pool.put_pixels(slot, pixels)
-        pool.put_labels(slot, labels)
-        other_bytes = other_arrays.put(others)
+        images, other_bytes = layout.put(slot, batch, number)
         if clock() - profiled > PROFILE_PERIOD and batches.times.profile is not None:
             profiled = clock()
             harness.say(batches.times.profile_of())
-        harness.socket.send(BATCH.pack(slot, pixels.shape[0], FIRST_OF_EPOCH if begins else 0, 0, other_bytes, got, clock() - begin,
+        harness.socket.send(BATCH.pack(slot, images, FIRST_OF_EPOCH if begins else 0, 0, other_bytes, got, clock() - begin,
                                        room, got_cpu, *batches.times.since_last()))
-        pixels = labels = others = batch = None  # its memory may be the loader's next batch
+        batch = None  # its memory may be the loader's next batch
         number += 1
 
 

@@ -14,7 +14,9 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMostNotes = 8, kMostSettingName = 64;
-constexpr std::int32_t kMostImages = 65536, kMostSide = 16384;
+constexpr std::int32_t kMostImages = 1 << 24, kMostSide = 16384;
+constexpr std::size_t kMostOutline = 1000;
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 34;
 constexpr std::int32_t kMostWorkers = 65536;
 constexpr std::uint32_t kFirstOfEpoch = 1;
 constexpr std::pair<std::string_view, DType> kPixels[] = {{"uint8", DType::u8},
@@ -66,7 +68,13 @@ std::int64_t integer(const json& value, const char* name, std::int64_t least, st
   return found->get<std::int64_t>();
 }
 
-/// Names have no control characters.
+/// The text without control characters.
+std::string printable(std::string text) {
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
+  return text;
+}
+
 CodeTimes times_in(const json& packet, const char* part) {
   constexpr std::size_t kMostNames = 256, kMostLength = 512;
   CodeTimes times;
@@ -78,19 +86,12 @@ CodeTimes times_in(const json& packet, const char* part) {
     std::string name = sent;
     if (!ns.is_number_integer() || name.size() > kMostLength || times.size() == kMostNames)
       continue;
-    std::ranges::replace_if(
-        name, [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
-    times[name] = duration(ns.get<std::int64_t>());
+    times[printable(std::move(name))] = duration(ns.get<std::int64_t>());
   }
   return times;
 }
 
 }  // namespace
-
-std::size_t LoaderBatches::bytes() const noexcept {
-  return static_cast<std::size_t>(images) *
-         (image.elements() * size_of(pixel) + sizeof(std::int32_t));
-}
 
 std::int32_t parse_start(std::string_view packet) {
   return static_cast<std::int32_t>(integer(parse(packet), "pid", 1, INT32_MAX));
@@ -103,14 +104,19 @@ LoaderBatches parse_batches(std::string_view packet) {
     return static_cast<std::int32_t>(integer(hello, name, 1, most));
   };
   batches.images = read("images", kMostImages);
-  batches.image = {read("height", kMostSide), read("width", kMostSide), read("channels", 4)};
-  const std::string pixels = word(hello, "pixels");
-  const auto known =
-      std::ranges::find_if(kPixels, [&](const auto& pair) { return pair.first == pixels; });
-  if (known == std::end(kPixels)) throw ConfigError("the loader's pixels are " + pixels);
-  batches.pixel = known->second;
-  batches.planar = flag(hello, "planar");
-  batches.has_labels = flag(hello, "labels");
+  if (hello.contains("bytes")) {
+    batches.opaque_bytes = integer(hello, "bytes", 1, kMostBytes);
+    batches.outline = printable(word(hello, "outline").substr(0, kMostOutline));
+  } else {
+    batches.image = {read("height", kMostSide), read("width", kMostSide), read("channels", 4)};
+    const std::string pixels = word(hello, "pixels");
+    const auto known =
+        std::ranges::find_if(kPixels, [&](const auto& pair) { return pair.first == pixels; });
+    if (known == std::end(kPixels)) throw ConfigError("the loader's pixels are " + pixels);
+    batches.pixel = known->second;
+    batches.planar = flag(hello, "planar");
+    batches.has_labels = flag(hello, "labels");
+  }
   batches.python = word(hello, "python");
   const auto workers = static_cast<std::int32_t>(integer(hello, "workers", -1, kMostWorkers));
   if (workers >= 0) batches.workers = workers;
@@ -134,10 +140,10 @@ LoaderBatches parse_batches(std::string_view packet) {
   return batches;
 }
 
-std::size_t parse_memory(std::string_view packet, const LoaderBatches& batches) {
+std::size_t parse_memory(std::string_view packet, std::size_t slot_bytes) {
   const auto stride =
-      static_cast<std::size_t>(integer(parse(packet), "stride", 4096, std::int64_t{1} << 34));
-  if (stride < batches.bytes() || stride % 4096 != 0) {
+      static_cast<std::size_t>(integer(parse(packet), "stride", 4096, 2 * kMostBytes));
+  if (stride < slot_bytes || stride % 4096 != 0) {
     throw DataError("the loader's process shared no memory for its batches");
   }
   return stride;
@@ -177,7 +183,8 @@ LoaderBatch parse_batch(std::string_view packet, const LoaderBatches& batches,
   batch.collating = duration(sent.collate_ns);
   batch.queued = duration(sent.queue_ns);
   batch.pinning = duration(sent.pin_ns);
-  if (batch.slot != asked || batch.images < 1 || batch.images > batches.images) {
+  const bool too_many = batches.opaque_bytes == 0 && batch.images > batches.images;
+  if (batch.slot != asked || batch.images < 1 || too_many) {
     throw DataError("the loader's process sent a batch of " + std::to_string(sent.images) +
                     " images in slot " + std::to_string(sent.slot) + ", which it must not use");
   }

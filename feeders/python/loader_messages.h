@@ -23,6 +23,9 @@ struct LoaderBatches {
   DType pixel = DType::u8;
   bool planar = false;  ///< [N,C,H,W]
   bool has_labels = false;
+  /// Above 0: the batches are no images, and a slot should have that many bytes.
+  std::int64_t opaque_bytes = 0;
+  std::string outline;  ///< of such a batch: "dict of input_ids int64[16,2048]"
   /// Worker processes of a DataLoader whose times are known; 0: it loads in its own process. Empty:
   /// no times are known.
   std::optional<std::int32_t> workers;
@@ -33,14 +36,12 @@ struct LoaderBatches {
   Nanoseconds first_batch{};               ///< from the start of the interpreter to the first batch
   std::map<std::string, double> settings;  ///< of a DataLoader: num_workers, prefetch_factor, ...
   std::vector<std::string> notes;          ///< what is remarkable about the loader's settings
-
-  std::size_t bytes() const noexcept;
 };
 
 /// A batch in a slot of the shared memory.
 struct LoaderBatch {
   std::uint32_t slot = 0;
-  std::int32_t images = 0;  ///< at most those of the first one
+  std::int32_t images = 0;  ///< at most those of the first one, if they are images
   bool begins_epoch = false;
   std::int64_t other_bytes = 0;  ///< of arrays that are neither pixels nor labels
   Nanoseconds getting{};         ///< time in the loader's `next`
@@ -73,9 +74,8 @@ struct LoadProfile {
 std::int32_t parse_start(std::string_view packet);
 /// The second packet.
 LoaderBatches parse_batches(std::string_view packet);
-/// The third packet: bytes from one slot of the shared memory to the next, at least those of a
-/// batch.
-std::size_t parse_memory(std::string_view packet, const LoaderBatches& batches);
+/// The third packet: bytes from one slot of the shared memory to the next, at least `slot_bytes`.
+std::size_t parse_memory(std::string_view packet, std::size_t slot_bytes);
 /// A later packet that has no batch; empty: it has one, or an error. Names have no control
 /// characters.
 std::optional<LoadProfile> parse_profile(std::string_view packet);

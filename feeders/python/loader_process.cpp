@@ -2,6 +2,7 @@
 #include "feeders/python/loader_process.h"
 
 #include <fcntl.h>
+#include <penstock_any_batch_py.h>
 #include <penstock_feed_loader_py.h>
 #include <penstock_loading_profile_py.h>
 #include <penstock_worker_times_py.h>
@@ -36,7 +37,8 @@ std::string shell_word(const std::string& text) {
 /// A descriptor of this process's memory that holds the child's program.
 FileDescriptor program_file() {
   FileDescriptor file(memfd_create("penstock-feed-loader", 0));
-  const std::string text = std::string(kLoadingProfile).append(kWorkerTimes).append(kFeedLoader);
+  const std::string text =
+      std::string(kLoadingProfile).append(kWorkerTimes).append(kAnyBatch).append(kFeedLoader);
   if (!file || write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
       lseek(file.get(), 0, SEEK_SET) != 0) {
     throw ConfigError(std::string("cannot hand the loader its program: ") + std::strerror(errno));
@@ -72,7 +74,7 @@ std::string command_of(const LoaderCommand& command, int program, int socket) {
          std::to_string(program) + " " + std::to_string(socket) + " " + shell_word(command.loader) +
          " " + shell_word(command.arguments) + " " + shell_word(command.part) +
          (command.profiles ? " true " : " false ") + shell_word(command.pixels) + " " +
-         shell_word(command.labels);
+         shell_word(command.labels) + " " + shell_word(command.samples);
 }
 
 }  // namespace
@@ -101,19 +103,21 @@ void LoaderProcess::await_batch(Nanoseconds limit, const std::stop_token& stop) 
   batches_.first_batch = std::chrono::steady_clock::now() - started_;
 }
 
-void LoaderProcess::share(std::size_t slots, Nanoseconds limit, const std::stop_token& stop) {
-  const auto count = static_cast<std::uint32_t>(slots);
-  send(socket_.get(), &count, sizeof count, MSG_NOSIGNAL);
+void LoaderProcess::share(std::size_t slots, std::size_t slot_bytes, Nanoseconds limit,
+                          const std::stop_token& stop) {
+  slot_bytes_ = slot_bytes;
+  const std::array<std::uint64_t, 2> numbers{slots, slot_bytes};
+  send(socket_.get(), numbers.data(), sizeof numbers, MSG_NOSIGNAL);
   const Time deadline = std::chrono::steady_clock::now() + limit;
   const Packet packet = await_packet("share its memory", deadline, stop);
-  stride_ = parse_memory(packet.bytes, batches_);
+  stride_ = parse_memory(packet.bytes, slot_bytes_);
   if (!packet.memory) throw DataError("the loader's process shared no memory for its batches");
   pool_ = std::make_shared<const net::MappedPool>(packet.memory, kMostPool);
   static_cast<void>(pool_->view(stride_ * (slots - 1), stride_));  // throws if it is too small
 }
 
 std::span<const std::byte> LoaderProcess::slot(std::uint32_t slot) const {
-  return pool_->view(std::uint64_t{slot} * stride_, batches_.bytes());
+  return pool_->view(std::uint64_t{slot} * stride_, slot_bytes_);
 }
 
 std::optional<LoaderBatch> LoaderProcess::next() {

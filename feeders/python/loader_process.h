@@ -35,6 +35,7 @@ struct LoaderCommand {
   std::string part;  ///< "all", "handover", "collate" or "samples": what is done for each batch
   bool profiles = false;       ///< says which code the time for samples goes to
   std::string pixels, labels;  ///< keys of the batch; empty: chosen by name and shape
+  std::string samples;         ///< of a batch: a number, or a key; empty: found
   /// RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE of its environment.
   std::int32_t rank = 0, ranks = 1, local_rank = 0, local_ranks = 1;
 };
@@ -50,8 +51,10 @@ class LoaderProcess {
   void await_batch(Nanoseconds limit, const std::stop_token& stop);
   std::int32_t rank() const noexcept { return command_.rank; }
   const LoaderBatches& batches() const noexcept { return batches_; }
-  /// Makes the loader share memory for `slots` batches. Call once. Throws as await_batch().
-  void share(std::size_t slots, Nanoseconds limit, const std::stop_token& stop);
+  /// Makes the loader share memory for `slots` batches of at most `slot_bytes`. Call once. Throws
+  /// as await_batch().
+  void share(std::size_t slots, std::size_t slot_bytes, Nanoseconds limit,
+             const std::stop_token& stop);
   /// The memory of a slot: pixels, then labels.
   std::span<const std::byte> slot(std::uint32_t slot) const;
   std::shared_ptr<const net::MappedPool> memory() const noexcept { return pool_; }
@@ -88,7 +91,7 @@ class LoaderProcess {
   LoaderBatches batches_;
   LoadProfile profile_;
   std::shared_ptr<const net::MappedPool> pool_;
-  std::size_t stride_ = 0;
+  std::size_t slot_bytes_ = 0, stride_ = 0;
   std::optional<std::uint32_t> asked_;  // the slot that the loader may write to
   std::int32_t pid_ = 0;                // of the interpreter
   std::vector<char> buffer_;

@@ -2,6 +2,7 @@
 // The feeders `python`, `python-queue` and `python-dataset`: a Python loader in a process of the
 // user's interpreter. The loader copies each batch into shared memory; devices read it there, or it
 // is copied into the slot if the device needs memory of this process.
+#include <fmt/format.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -24,6 +25,8 @@
 namespace penstock::python {
 namespace {
 
+constexpr std::int64_t kMostPixels = 65536, kMostBytes = std::int64_t{1} << 34;
+
 constexpr OptionValue kParts[] = {
     {"all", "everything"},
     {"handover", "the first batch is handed over again and again; the loader does not run"},
@@ -31,7 +34,7 @@ constexpr OptionValue kParts[] = {
     {"samples", "PyTorch's DataLoader: samples are loaded, but not collated"},
 };
 
-constexpr std::array<OptionSpec, 12> options_with(std::string_view loader) {
+constexpr std::array<OptionSpec, 13> options_with(std::string_view loader) {
   return {{
       {"loader", loader, "what yields the batches: FILE.py:FUNCTION or MODULE:FUNCTION"},
       {"args", "", "arguments of the function, as Python values: 'workers=8,path=\"x\"'"},
@@ -42,9 +45,13 @@ constexpr std::array<OptionSpec, 12> options_with(std::string_view loader) {
        "PyTorch's DataLoader: counts the time of each transform and line of code that loads "
        "samples"},
       {"start_timeout", "2min", "time for imports and the first batch"},
-      {"batch", "", "shape of the loader's batches, NxHxWxC; default: asked from the loader"},
+      {"batch", "",
+       "the loader's batches: NxHxWxC, or NxBYTESB if they are no images; default: asked from it"},
       {"pixels_key", "", "entry of the batch that has the pixels; default: by name and shape"},
       {"labels_key", "", "entry of the batch that has the labels; default: by name and shape"},
+      {"samples", "",
+       "samples of a batch that has no images: their number, or an entry with one element for "
+       "each"},
       kPixelOptions[0],
       kPixelOptions[1],
   }};
@@ -75,6 +82,7 @@ LoaderCommand command_of(const Options& options, const DataPlan& data) {
           .profiles = options.flag("profile"),
           .pixels = options.text("pixels_key"),
           .labels = options.text("labels_key"),
+          .samples = options.text("samples"),
           .rank = data.rank,
           .ranks = data.ranks,
           .local_rank = data.local_rank,
@@ -93,31 +101,47 @@ LoaderCommand command_of(const Options& options, const DataPlan& data, const Bat
 }
 
 std::string text_of(const LoaderBatches& batches) {
-  return std::to_string(batches.images) + "x" + std::to_string(batches.image.height) + "x" +
-         std::to_string(batches.image.width) + "x" + std::to_string(batches.image.channels);
+  if (batches.opaque_bytes > 0) return fmt::format("{}x{}B", batches.images, batches.opaque_bytes);
+  return fmt::format("{}x{}x{}x{}", batches.images, batches.image.height, batches.image.width,
+                     batches.image.channels);
 }
 
-/// Takes the shape that the option `batch` states.
-void take_shape(const Options& options, BatchSpec& batches) {
-  const std::string& text = options.text("batch");
-  std::array<std::int32_t*, 4> parts{&batches.images, &batches.image.height, &batches.image.width,
-                                     &batches.image.channels};
-  std::size_t begin = 0;
-  for (std::int32_t* const part : parts) {
-    const std::size_t end = std::min(text.find('x', begin), text.size());
-    *part = static_cast<std::int32_t>(parse_integer(
-        std::string_view(text).substr(std::min(begin, end), end - begin), "option 'batch'"));
-    begin = end + 1;
-    if (*part < 1 || *part > 65536) {
-      throw ConfigError("option 'batch' is '" + text + "'; expected NxHxWxC, such as 64x224x224x3");
-    }
-  }
-}
+/// "64x224x224x3": images; "16x4096B": arrays of any kind, in a slot of 4096 bytes.
+bool states_opaque(const Options& options) { return options.text("batch").ends_with('B'); }
 
+/// Takes the batches that the option `batch` states.
 void shape_batches(const Options& options, BatchSpec& spec) {
   if (!options.given("batch")) return;
-  take_shape(options, spec);
-  shape_pixels(options, spec);
+  spec.opaque = states_opaque(options);
+  std::string_view text = options.text("batch");
+  if (spec.opaque) text.remove_suffix(1);
+  std::array<std::int64_t, 4> numbers{};
+  const std::span<std::int64_t> stated = std::span(numbers).first(spec.opaque ? 2 : 4);
+  for (std::int64_t& number : stated) {
+    const std::size_t end = std::min(text.find('x'), text.size());
+    number = parse_integer(text.substr(0, end), "option 'batch'");
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (number >= 1 && number <= (spec.opaque ? kMostBytes : kMostPixels)) continue;
+    throw ConfigError(fmt::format(
+        "option 'batch' is '{}'; expected NxHxWxC, such as 64x224x224x3, or NxBYTESB, such as "
+        "16x1048576B",
+        options.text("batch")));
+  }
+  const auto number = [&](std::size_t i) { return static_cast<std::int32_t>(numbers[i]); };
+  spec.images = number(0);
+  if (!spec.opaque) {
+    spec.image = {number(1), number(2), number(3)};
+    shape_pixels(options, spec);
+    return;
+  }
+  const std::int64_t sample_bytes = (numbers[1] + spec.images - 1) / spec.images;
+  if (sample_bytes > INT32_MAX) {
+    throw ConfigError(
+        fmt::format("a sample of the loader has {} bytes; expected less than 2 GiB", sample_bytes));
+  }
+  spec.image = {1, 1, static_cast<std::int32_t>(sample_bytes)};
+  spec.pixel = DType::u8;
+  spec.planar = false;
 }
 
 /// "1.5"
@@ -182,6 +206,7 @@ class PythonLoader final : public Feeder {
         partial_(probe_.counter("batches_partial")),
         copied_(probe_.counter("bytes_copied")),
         lent_bytes_(probe_.counter("bytes_lent")),
+        beyond_slot_(probe_.counter("bytes_beyond_slot")),
         launch_(context.launch),
         loader_(take_or_start(context)),
         loading_(worker_stage("load", StageRole::loads)),
@@ -194,7 +219,7 @@ class PythonLoader final : public Feeder {
         getting_(probe_.stage({"next(loader)", "loader", 1, StageRole::asks})),
         converting_(probe_.stage({"convert", "loader"})) {
     check();
-    process_.share(static_cast<std::size_t>(context.slots),
+    process_.share(static_cast<std::size_t>(context.slots), spec_.bytes(),
                    context.options.duration("start_timeout"), context.data.stop);
     memory_ = std::make_shared<LoaderMemory>(process_.memory());
     pin_ = context.device.pin(process_.memory()->view(0, process_.memory()->bytes()));
@@ -217,27 +242,41 @@ class PythonLoader final : public Feeder {
     }
     note_processors();
     note_code();
+    if (beyond_slot_.value() > 0) {
+      probe_.note(
+          fmt::format("{:.1f} MB of the loader's batches were copied in its process only, since "
+                      "its first batch "
+                      "was much smaller than later ones",
+                      static_cast<double>(beyond_slot_.value()) / 1e6));
+    }
   }
 
  private:
   /// Throws ConfigError if the loader's batches are not those of the run.
   void check() const {
     const LoaderBatches& batches = process_.batches();
-    if (batches.images == spec_.images && batches.image == spec_.image &&
-        batches.pixel == spec_.pixel && batches.planar == spec_.planar) {
+    if (spec_.opaque && batches.opaque_bytes > 0) return;  // batches differ in samples and bytes
+    if (batches.opaque_bytes == 0 && !spec_.opaque && batches.images == spec_.images &&
+        batches.image == spec_.image && batches.pixel == spec_.pixel &&
+        batches.planar == spec_.planar) {
       return;
     }
     LoaderBatches expected;
     expected.images = spec_.images;
     expected.image = spec_.image;
+    expected.pixel = spec_.pixel;
+    expected.planar = spec_.planar;
+    if (spec_.opaque) expected.opaque_bytes = static_cast<std::int64_t>(spec_.pixel_bytes());
     throw ConfigError(
-        "the loader yields " + describe() + "; the run expects " + text_of(expected) + " " +
-        std::string(pixel_type_name(spec_.pixel)) + (spec_.planar ? " [N,C,H,W]" : " [N,H,W,C]") +
+        "the loader yields " + describe(batches) + "; the run expects " + describe(expected) +
         "; leave out --batch-size, --image-size and the options batch, pixels and planar");
   }
 
-  std::string describe() const {
-    const LoaderBatches& batches = process_.batches();
+  static std::string describe(const LoaderBatches& batches) {
+    if (batches.opaque_bytes > 0) {
+      return fmt::format("{} samples a batch, {}", batches.images,
+                         batches.outline.empty() ? "no images" : batches.outline);
+    }
     return text_of(batches) + " " + std::string(pixel_type_name(batches.pixel)) +
            (batches.planar ? " [N,C,H,W]" : " [N,H,W,C]");
   }
@@ -245,15 +284,16 @@ class PythonLoader final : public Feeder {
   void introduce() const {
     const LoaderBatches& batches = process_.batches();
     const double first_s = to_seconds(batches.first_batch);
-    probe_.note("the loader runs in Python " + batches.python + ", and yields " + describe() +
-                "; its first batch came after " + decimals(first_s) + " s, imports included");
+    probe_.note("the loader runs in Python " + batches.python + ", and yields " +
+                describe(batches) + "; its first batch came after " + decimals(first_s) +
+                " s, imports included");
     for (const std::string& note : batches.notes) probe_.note(note);
     probe_.fact("loader_first_batch_s", first_s);
     for (const auto& [name, value] : batches.settings) probe_.fact("loader_" + name, value);
     if (batches.steps_per_epoch > 0) {
       probe_.fact("loader_steps_per_epoch", static_cast<double>(batches.steps_per_epoch));
     }
-    if (!batches.has_labels) {
+    if (!batches.has_labels && !spec_.opaque) {
       probe_.note("the loader yields no integer labels, one for each image; all labels are 0");
     }
   }
@@ -264,7 +304,7 @@ class PythonLoader final : public Feeder {
     while (!stop.stop_requested()) {
       if (const std::optional<LoaderBatch> batch = process_.next()) {
         if (batch->begins_epoch) epochs_.add();
-        if (batch->images < spec_.images) partial_.add();
+        if (batch->images < spec_.images && !spec_.opaque) partial_.add();
         account(*batch);
         if (process_.profile().code.empty()) return batch;
         count_code();
@@ -405,32 +445,44 @@ class PythonLoader final : public Feeder {
   }
 
   /// Throws DataError if a label is out of range.
-  void fill(const LoaderBatch& batch, WriteLease& lease, bool lends) {
-    const std::span<const std::byte> memory = process_.slot(batch.slot);
-    const std::span<std::int32_t> labels = lease.batch().labels;
-    std::memcpy(labels.data(), memory.data() + spec_.pixel_bytes(), spec_.label_bytes());
+  void fill_labels(const LoaderBatch& batch, std::span<std::int32_t> labels) {
+    std::memcpy(labels.data(), process_.slot(batch.slot).data() + spec_.pixel_bytes(),
+                spec_.label_bytes());
     for (const std::int32_t label : labels.first(static_cast<std::size_t>(batch.images))) {
       if (label >= 0 && label < spec_.classes) continue;
-      throw DataError("a label of the loader is " + std::to_string(label) + "; expected 0 to " +
-                      std::to_string(spec_.classes - 1) +
-                      "; set --classes to the number of classes");
+      throw DataError(
+          fmt::format("a label of the loader is {}; expected 0 to {}; set --classes to the number "
+                      "of classes",
+                      label, spec_.classes - 1));
     }
-    const std::span<const std::byte> pixels = memory.first(spec_.pixel_bytes());
-    lease.batch().valid = batch.images;
     copied_.add(static_cast<std::int64_t>(spec_.label_bytes()) + batch.other_bytes);
+  }
+
+  /// Throws as fill_labels().
+  void fill(const LoaderBatch& batch, WriteLease& lease, bool lends) {
+    const std::span<const std::byte> pixels = process_.slot(batch.slot).first(spec_.pixel_bytes());
+    lease.batch().valid = batch.images;
+    if (spec_.opaque) {
+      const auto bytes = static_cast<std::size_t>(batch.other_bytes);
+      lease.batch().bytes = std::min(bytes, pixels.size());
+      beyond_slot_.add(static_cast<std::int64_t>(bytes - lease.batch().bytes));
+    } else {
+      fill_labels(batch, lease.batch().labels);
+    }
+    const auto size = static_cast<std::int64_t>(lease.batch().bytes);
     if (lends) {
       lease.lend(pixels, memory_);
-      lent_bytes_.add(static_cast<std::int64_t>(pixels.size()));
+      lent_bytes_.add(size);
       return;
     }
-    std::memcpy(lease.batch().pixels.data(), pixels.data(), pixels.size());
-    copied_.add(static_cast<std::int64_t>(pixels.size()));
+    std::memcpy(lease.batch().pixels.data(), pixels.data(), lease.batch().bytes);
+    copied_.add(size);
   }
 
   const BatchSpec spec_;
   Probe& probe_;
   const Nanoseconds timeout_;
-  Counter &images_, &epochs_, &partial_, &copied_, &lent_bytes_;
+  Counter &images_, &epochs_, &partial_, &copied_, &lent_bytes_, &beyond_slot_;
   const Nanoseconds launch_;
   EventFd stopped_;
   const std::unique_ptr<LoaderProcess> loader_;
@@ -452,9 +504,12 @@ std::optional<FeederBatches> describe(const Options& options, const DataPlan& da
   const LoaderBatches& batches = loaders->batches();
   FeederBatches found{.images = batches.images,
                       .image = batches.image,
-                      .options = {{"batch", text_of(batches)},
-                                  {"pixels", std::string(pixel_type_name(batches.pixel))},
-                                  {"planar", batches.planar ? "true" : "false"}}};
+                      .outline = batches.outline,
+                      .options = {{"batch", text_of(batches)}}};
+  if (batches.opaque_bytes == 0) {
+    found.options.emplace_back("pixels", pixel_type_name(batches.pixel));
+    found.options.emplace_back("planar", batches.planar ? "true" : "false");
+  }
   found.started = std::move(loaders);
   return found;
 }
@@ -472,6 +527,9 @@ constexpr FeederEntry entry(std::string_view name, std::string_view summary,
           .make = make,
           .describe_batches = describe,
           .is_loader = [](const Options& given) { return !is_constant(given); },
+          .unit = [](const Options& given) -> std::string_view {
+            return states_opaque(given) ? "samples" : "img";
+          },
           .profile_option = "profile"};
 }
 

@@ -9,14 +9,15 @@ namespace penstock::fuzz {
 namespace {
 
 constexpr std::uint32_t kSlot = 2;  // that was asked for
+constexpr std::size_t kSlotBytes = 152;
 constexpr Nanoseconds kLongest = std::chrono::hours(24 * 14);
 
 void check_batches(const python::LoaderBatches& batches) {
   ensure(batches.images > 0 && batches.image.height > 0 && batches.image.width > 0 &&
              batches.image.channels > 0,
          "a batch without pixels");
-  ensure(batches.bytes() / static_cast<std::size_t>(batches.images) > batches.image.elements(),
-         "a size that overflows");
+  ensure(batches.opaque_bytes >= 0 && batches.outline.find('\x1b') == std::string::npos,
+         "an outline that controls terminals");
   ensure(batches.workers.value_or(0) >= 0, "fewer workers than none");
 }
 
@@ -46,7 +47,7 @@ std::size_t loader_packet(std::span<const std::byte> input) try {
       check_batches(python::parse_batches(packet));
       return 1;
     case '2':
-      ensure(python::parse_memory(packet, known) >= known.bytes(), "slots that are too small");
+      ensure(python::parse_memory(packet, kSlotBytes) >= kSlotBytes, "slots that are too small");
       return 1;
     case '3':
       check_batch(python::parse_batch(packet, known, kSlot), known.images);

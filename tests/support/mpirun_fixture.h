@@ -24,6 +24,14 @@
 
 namespace penstock {
 
+inline bool launcher_is_open_mpi_5() {
+  static const bool is = [] {
+    ChildProcess version({.arguments = {"mpirun", "--version"}});
+    return version.wait().output.find("(Open MPI) 5") != std::string::npos;
+  }();
+  return is;
+}
+
 class MpirunFixture : public ::testing::Test {
  protected:
   using Words = std::vector<std::string>;
@@ -71,13 +79,6 @@ class MpirunFixture : public ::testing::Test {
     return words;
   }
 
-  static bool launcher_is_open_mpi_5() {
-    static const bool is = [] {
-      ChildProcess version({.arguments = {"mpirun", "--version"}});
-      return version.wait().output.find("(Open MPI) 5") != std::string::npos;
-    }();
-    return is;
-  }
   /// Open MPI 5 ends ranks with SIGKILL 0.25 s after SIGTERM, whatever its parameters say. Such a
   /// rank leaves no exit code.
   static bool launcher_cuts_ranks_off() { return launcher_is_open_mpi_5(); }
@@ -147,7 +148,7 @@ class MpirunFixture : public ::testing::Test {
       }
     }
     exit_ = child_->wait();
-    EXPECT_TRUE(ranks("").empty());
+    EXPECT_TRUE(await([this] { return ranks("").empty(); })) << "ranks outlive mpirun";
     return itself;
   }
 

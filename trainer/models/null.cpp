@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// No model: batches are taken and returned. A run with it measures the throughput of a feeder.
+// `null`: batches are taken and returned, so a run measures the throughput of a feeder. `any`: the
+// least model that trains.
 #include "trainer/model.h"
 
 namespace penstock {
@@ -9,7 +10,17 @@ extern constinit const ModelEntry null_model{
     .summary = "computes nothing: measures the supply of a feeder",
     .batch = 64,
     .computes = false,
+    .takes_any = true,
     .build = [](Graph&, std::int32_t) {},
+};
+
+extern constinit const ModelEntry any_model{
+    .name = kAnyModel,
+    .summary = "one linear layer: on an emulated device it stands for your model of any batches",
+    .batch = 64,
+    .takes_any = true,
+    .build = [](Graph& graph,
+                std::int32_t classes) { graph.add("logits", Linear{classes}, {Graph::kInput}); },
 };
 
 }  // namespace penstock

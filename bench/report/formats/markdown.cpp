@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "bench/document/document.h"
+#include "bench/record/rate_unit.h"
 #include "bench/record/report_text.h"
 #include "bench/record/step_parts.h"
 #include "bench/report/pages/sweep_costs.h"
@@ -21,9 +22,10 @@ void write(const SweepResult& sweep, const document::TerminalStyle&, std::ostrea
   facts.push_back(headline(sweep));
   for (const auto& [name, value] : environment_lines(sweep)) places.push_back(name + ": " + value);
   document::write_markdown(
-      {document::Paragraphs{answer_of(sweep)}, text_table(sweep), parts_table(sweep),
-       document::List{.items = facts}, document::List{.items = places},
-       document::Verbatim{"command: ", sweep.command}},
+      in_unit_of(sweep,
+                 {document::Paragraphs{answer_of(sweep)}, text_table(sweep), parts_table(sweep),
+                  document::List{.items = facts}, document::List{.items = places},
+                  document::Verbatim{"command: ", sweep.command}}),
       out);
 }
 

@@ -9,6 +9,7 @@
 
 #include "bench/document/document.h"
 #include "bench/document/terminal.h"
+#include "bench/record/rate_unit.h"
 #include "bench/record/report_text.h"
 #include "bench/record/step_parts.h"
 #include "bench/report/pages/sweep_costs.h"
@@ -36,10 +37,11 @@ void write(const SweepResult& sweep, const document::TerminalStyle& style, std::
   facts.push_back(headline(sweep));
   for (const std::string& warning : sweep.warnings) warnings.push_back(warning + ".");
   out << "\n";
-  document::write_text({document::Paragraphs{answer_of(sweep)}, std::move(table),
-                        parts_table(sweep), document::List{.items = facts},
-                        document::Paragraphs{.texts = warnings, .lead = "Warning: "}},
-                       out, static_cast<std::size_t>(std::max(40, style.width)));
+  document::write_text(
+      in_unit_of(sweep, {document::Paragraphs{answer_of(sweep)}, std::move(table),
+                         parts_table(sweep), document::List{.items = facts},
+                         document::Paragraphs{.texts = warnings, .lead = "Warning: "}}),
+      out, static_cast<std::size_t>(std::max(40, style.width)));
 }
 
 }  // namespace

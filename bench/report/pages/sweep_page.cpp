@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bench/config/comparable.h"
+#include "bench/record/rate_unit.h"
 #include "bench/record/report_text.h"
 #include "bench/record/step_parts.h"
 #include "bench/report/figures/figures.h"
@@ -210,7 +211,7 @@ void write_sweep_page(const SweepResult& sweep, const document::TerminalStyle&, 
       lines_to_paste(sweep),
       repetitions_of(sweep)};
   for (document::Block& block : surroundings_of(sweep)) page.push_back(std::move(block));
-  write_page("What input costs", page, out);
+  write_page("What input costs", in_unit_of(sweep, std::move(page)), out);
 }
 
 extern constinit const ReportEntry html_report{

@@ -29,8 +29,8 @@ std::string bar(const Progress& progress) {
   return fmt::format("[{0:#<{1}}{0:-<{2}}]", "", marks, length - marks);
 }
 
-std::string rate_text(const statistics::Estimate& rate) {
-  std::string text = format_fixed(rate.value, 1) + " img/s";
+std::string rate_text(const statistics::Estimate& rate, const std::string& unit) {
+  std::string text = format_fixed(rate.value, 1) + " " + unit;
   const double reach = 100 * rate.half_width() / rate.value;
   if (std::isfinite(reach)) text += fmt::format(" +-{} %", format_fixed(reach, 1));
   return text;
@@ -53,6 +53,7 @@ std::string to_line(const Progress& progress) {
               {"img_per_s_low", bound(rate.low)},
               {"img_per_s_high", bound(rate.high)},
               {"samples", rate.samples},
+              {"unit", progress.unit},
               {"queue_filled", progress.queue_filled},
               {"queue_slots", progress.queue_slots},
               {"elapsed_s", progress.elapsed_s},
@@ -72,6 +73,9 @@ std::optional<Progress> progress_from_line(std::string_view line) {
     progress.img_per_s.low = field.at("img_per_s_low").number_or_nan();
     progress.img_per_s.high = field.at("img_per_s_high").number_or_nan();
     progress.img_per_s.samples = static_cast<std::size_t>(field.at("samples").integer(0));
+    if (const auto unit = json.find("unit"); unit != json.end()) {
+      progress.unit = JsonField(*unit).text();
+    }
     progress.queue_filled = field.at("queue_filled").count();
     progress.queue_slots = static_cast<std::int32_t>(field.at("queue_slots").integer(0, 1 << 20));
     progress.elapsed_s = field.at("elapsed_s").amount();
@@ -94,7 +98,8 @@ std::string progress_text(const Progress& progress, std::size_t width, bool colo
   } else if (progress.steps > 0) {
     pieces.front().text += fmt::format(" {}/{} steps", progress.steps_done, progress.steps);
   }
-  if (progress.img_per_s.samples > 0) pieces.push_back({rate_text(progress.img_per_s)});
+  if (progress.img_per_s.samples > 0)
+    pieces.push_back({rate_text(progress.img_per_s, progress.unit)});
   if (progress.queue_slots > 0) {
     const bool empty = progress.queue_filled == 0,
                full = progress.queue_filled >= progress.queue_slots;

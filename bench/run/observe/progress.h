@@ -16,6 +16,7 @@ struct Progress {
   /// In the phase; steps 0: unknown.
   std::int64_t steps_done = 0, steps = 0;
   statistics::Estimate img_per_s;  ///< in the window so far; samples 0: unknown
+  std::string unit = "img/s";      ///< of that rate
   std::int32_t queue_filled = 0,
                queue_slots = 0;  ///< of the ring next to the feeder; 0 slots: none
   double elapsed_s = 0;          ///< since the run began

@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "bench/config/training_loop.h"
 #include "bench/statistics/series.h"
 
 namespace penstock {
@@ -50,7 +51,8 @@ void ListenerGroup::evaluated(const EvaluationReport& report) {
 }
 
 ProgressMeter::ProgressMeter(const RunConfig& config, Gauges gauges, const Clock& clock)
-    : images_(static_cast<double>(config.batch_size * all_devices(config))),
+    : unit_(rate_unit(config)),
+      images_(static_cast<double>(config.batch_size * all_devices(config))),
       gauges_(std::move(gauges)),
       clock_(clock),
       began_(clock.now()),
@@ -97,6 +99,7 @@ Progress ProgressMeter::now() const {
   {
     const std::lock_guard lock(mutex_);
     progress.phase = phase_;
+    progress.unit = unit_;
     progress.steps_done = steps_done_;
     progress.steps = steps_;
     newest.assign(step_s_.end() - std::min<std::ptrdiff_t>(kMostSteps, std::ssize(step_s_)),

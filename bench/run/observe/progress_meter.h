@@ -53,7 +53,8 @@ class ProgressMeter final : public RunListener {
   Progress now() const;
 
  private:
-  const double images_;  // per step
+  const std::string unit_;  // of the rate
+  const double images_;     // per step
   const Gauges gauges_;
   const Clock& clock_;
   const Time began_;

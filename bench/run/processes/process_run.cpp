@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "bench/analysis/rank_steps.h"
+#include "bench/config/training_loop.h"
 #include "bench/dataset/default_dataset.h"
 #include "bench/record/environment.h"
 #include "bench/record/exit_code.h"
@@ -297,8 +298,9 @@ void gather_ranks(cluster::Processes& processes, RunResult& result) {
 std::string format_ranks(const RunResult& result) {
   std::string text;
   for (std::size_t rank = 0; rank < result.ranks.size(); ++rank) {
-    text += fmt::format("rank {} on {}: {:.2f} images/sec\n", rank, result.ranks[rank].host,
-                        result.ranks[rank].img_per_s);
+    text += fmt::format("rank {} on {}: {:.2f} {}/sec\n", rank, result.ranks[rank].host,
+                        result.ranks[rank].img_per_s,
+                        trains_images(result.config) ? "images" : "samples");
   }
   return text;
 }

@@ -171,5 +171,63 @@ class Loader:
   EXPECT_NE(notes.find("2 loaders with 1000 workers each share "), notes.npos) << notes;
 }
 
+/// A batch of 8 samples each 20 ms, whose lengths vary.
+std::string paced_tokens(const TempFolder& folder) {
+  write_text(folder / "tokens.py", R"(
+import array, time
+
+def make():
+    for number in range(1000):
+        time.sleep(.02)
+        length = 4 + number % 3
+        yield {"ids": memoryview(array.array("i", [1] * (8 * length))).cast("B").cast("i", (8, length))}
+)");
+  return "--loader=" + (folder / "tokens.py").string() + ":make";
+}
+
+ChildExit exit_of(std::vector<std::string> words) {
+  words.insert(words.begin(), PENSTOCK_PROGRAM);
+  ChildProcess child({.arguments = std::move(words), .timeout = std::chrono::minutes(1)});
+  return child.wait();
+}
+
+TEST(PythonLoaderProgram, BatchesThatAreNoImagesHaveSamples) {
+  const TempFolder folder;
+  const std::string loader = paced_tokens(folder), out = "--out=" + (folder / "out").string();
+  const ChildExit exit =
+      exit_of({"run", loader, "--device=emulated:step_time=1ms", "--num-warmup-batches=2",
+               "--num-batches=20", "--out=" + (folder / "run.json").string()});
+  ASSERT_EQ(exit.code, 0) << exit.describe();
+  EXPECT_NE(exit.output.find("total samples/sec: "), std::string::npos) << exit.output;
+  const nlohmann::json result = nlohmann::json::parse(read_text(folder / "run.json"));
+  EXPECT_EQ(result.at("unit"), "samples");
+  EXPECT_EQ(result.at("images_per_step"), 8);
+  EXPECT_LE(result.at("img_per_s"), 8 / 0.02);
+  const ChildExit isolated =
+      exit_of({"isolate", loader, "--device=emulated:samples_per_s=8000", "--budget=8s", out});
+  EXPECT_TRUE(isolated.code == 0 || isolated.code == 7) << isolated.describe();
+  for (const std::string& text :
+       {exit.output, exit.last_words, isolated.output, isolated.last_words,
+        read_text(folder / "out/report.html"), read_text(folder / "out/results.md")}) {
+    EXPECT_EQ(text.find("img/s"), std::string::npos) << text;
+    EXPECT_EQ(text.find("images/sec"), std::string::npos) << text;
+  }
+  EXPECT_NE(isolated.output.find(" samples/s"), std::string::npos) << isolated.output;
+}
+
+TEST(PythonLoaderProgram, WhatTrainsImagesAloneRefusesOtherBatches) {
+  const TempFolder folder;
+  const std::string loader = paced_tokens(folder);
+  const auto refusal = [&](const std::string& flag) {
+    const ChildExit exit = exit_of({"run", loader, "--num-batches=5", flag});
+    EXPECT_EQ(exit.code, 2) << exit.describe();
+    return exit.last_words;
+  };
+  EXPECT_NE(refusal("--model=resnet18").find("8 samples a batch: dict of ids int32[8,4]"),
+            std::string::npos);
+  EXPECT_NE(refusal("--device=emulated").find("emulated:step_time=20ms"), std::string::npos);
+  EXPECT_NE(refusal("--device=cpu").find("--model null"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace penstock

@@ -2,7 +2,8 @@
 // The emulated backend: a device with the speed of an accelerator that computes nothing. It tests a
 // feeder for hardware that is not present. Its memory is host memory, its copies are real.
 //
-// A step of n images occupies the device for n / img_per_s, from the moment when its input is
+// A step of n samples occupies the device for n / img_per_s, or for a time that its batch decides,
+// from the moment when its input is
 // present and the previous step is done (dataflow/host_device.h). The delay with which host threads
 // wake from waiting for it is counted and reported as oversleep. It delays a step only if it
 // exceeds the slack of the queue.
@@ -69,18 +70,20 @@ struct Jitter {
 };
 
 struct Pace {
-  double seconds_per_image = 0;  ///< the mean
+  // The mean time of a step.
+  double seconds = 0;  ///< whatever its batch
+  double seconds_per_image = 0;
   Jitter jitter{};
   /// Recorded seconds per image, one entry per step. The list repeats after its end and is equal on
   /// every rank. Empty: the mean and its jitter.
   std::vector<double> recorded{};
   Nanoseconds exchange{};  ///< added to every step
 
-  /// The time of step `step`, from 0, with `images` images, on the device of rank `rank`.
+  /// The time of step `step`, from 0, with `images` samples, on the device of rank `rank`.
   Nanoseconds step_time(std::uint64_t seed, std::uint64_t rank, std::uint64_t step,
                         std::int32_t images) const;
-  /// The mean of step_time.
-  Nanoseconds mean_step_time(std::int32_t images) const;
+  /// The mean of step_time, without the exchange.
+  double mean_s(std::int32_t images) const { return seconds + seconds_per_image * images; }
 };
 
 struct DistributionText {
@@ -182,13 +185,9 @@ Nanoseconds busy(double seconds) {
 
 Nanoseconds Pace::step_time(std::uint64_t seed, std::uint64_t rank, std::uint64_t step,
                             std::int32_t images) const {
-  const double each = recorded.empty() ? seconds_per_image * jitter.factor(Random(seed, rank, step))
-                                       : recorded[step % recorded.size()];
-  return busy(each * images) + exchange;
-}
-
-Nanoseconds Pace::mean_step_time(std::int32_t images) const {
-  return busy(seconds_per_image * images) + exchange;
+  const double time_s = recorded.empty() ? mean_s(images) * jitter.factor(Random(seed, rank, step))
+                                         : recorded[step % recorded.size()] * images;
+  return busy(time_s) + exchange;
 }
 
 /// Throws ConfigError that lists the names, if `name` is unknown.
@@ -318,7 +317,10 @@ constexpr OptionSpec kOptions[] = {
      "else by their operations",
      kPresetValues},
     {"img_per_s", "", "images per second of one device, instead of the preset"},
+    {"samples_per_s", "", "the same, for samples of any kind"},
     {"step_ms", "", "time in ms of a step of a whole batch, instead of a rate"},
+    {"step_time", "", "time of a step whatever its batch, such as 20ms, instead of a rate"},
+    {"sample_time", "", "more time for each sample of the batch, such as 1ms"},
     {"trace", "", "file whose step times are replayed: results.json, or the output of run --json"},
     {"row", "", "row of a trace with several rows: number, feeder or label; default: gpu"},
     {"distribution", "constant", "distribution of step times", kDistributionValues},
@@ -369,7 +371,8 @@ Nanoseconds parse_spin(const Options& options) {
 }
 
 void refuse_beside_a_trace(const Options& options) {
-  for (const char* name : {"preset", "img_per_s", "step_ms", "distribution", "cv"}) {
+  for (const char* name : {"preset", "img_per_s", "samples_per_s", "step_ms", "step_time",
+                           "sample_time", "distribution", "cv"}) {
     if (!options.given(name)) continue;
     throw ConfigError(fmt::format(
         "emulated:trace='{}' replays recorded times, which {}={} contradicts; keep one of them",
@@ -420,6 +423,12 @@ class EmulatedBackend final : public Backend {
     if (computes && batch_ == 0) {
       batch_ = spec.batch.images;  // the first model's batch
       if (step_s_ > 0) pace_.seconds_per_image = step_s_ / batch_;
+      if (origin_.of_resnet50 && spec.batch.opaque) {
+        throw ConfigError(
+            "the preset of the emulated device is a rate of ResNet-50, and these batches are no "
+            "images; state the time of a step, such as --device emulated:step_time=20ms, or a "
+            "rate, such as samples_per_s=500; `penstock watch` measures both");
+      }
       if (origin_.of_resnet50) scale_to(model_time(spec.p100_img_per_s, graph));
     }
     auto executable = std::make_unique<EmulatedExecutable>(
@@ -435,7 +444,7 @@ class EmulatedBackend final : public Backend {
 
   std::map<std::string, double> facts() const override {
     std::map<std::string, double> facts{
-        {"emulated_img_per_s", 1 / pace_.seconds_per_image},
+        {"emulated_img_per_s", std::max(batch_, 1) / mean_s()},
         {"oversleep_us_p50", waits_.late_us_quantile(0.5)},
         {"oversleep_us_p99", waits_.late_us_quantile(0.99)},
         {"oversleep_us_mean", waits_.late_us_mean()},
@@ -481,14 +490,27 @@ class EmulatedBackend final : public Backend {
   }
 
   void keep_rate(const Options& options) {
-    if (options.given("step_ms")) {
-      if (options.given("img_per_s")) {
-        throw ConfigError("emulated: step_ms and img_per_s both state the speed; keep one");
-      }
+    constexpr std::array kSpeeds = {"step_time", "step_ms", "samples_per_s", "img_per_s"};
+    const auto given = [&](const char* name) { return options.given(name); };
+    const bool varies = given("sample_time");
+    if (std::ranges::count_if(kSpeeds, given) > 1 ||
+        (varies && !given("step_time") && std::ranges::any_of(kSpeeds, given))) {
+      throw ConfigError(
+          "emulated: more than one of img_per_s, samples_per_s, step_ms and step_time states the "
+          "speed; keep one; sample_time adds to step_time");
+    }
+    if (given("step_ms")) {
       step_s_ = positive(options, "step_ms", "milliseconds") / 1e3;
       pace_.seconds_per_image = step_s_;  // until the batch size is known
-    } else if (options.given("img_per_s")) {
-      pace_.seconds_per_image = 1 / checked_rate(options.real("img_per_s"), "emulated:img_per_s");
+    } else if (given("step_time") || varies) {
+      pace_.seconds = given("step_time") ? seconds_in(options, "step_time") : 0;
+      pace_.seconds_per_image = given("sample_time") ? seconds_in(options, "sample_time") : 0;
+      if (!(pace_.mean_s(1) > 0))
+        throw ConfigError("emulated: a step takes no time; expected step_time=T above 0");
+    } else if (const char* const rate = given("samples_per_s") ? "samples_per_s" : "img_per_s";
+               given(rate)) {
+      pace_.seconds_per_image =
+          1 / checked_rate(options.real(rate), fmt::format("emulated:{}", rate));
     } else {
       const Preset& preset = find_preset(options.text("preset"));
       pace_.seconds_per_image = 1 / preset.img_per_s;
@@ -523,8 +545,12 @@ class EmulatedBackend final : public Backend {
                .warm_up = recording.warm_up};
   }
 
+  static double seconds_in(const Options& options, std::string_view name) {
+    return std::chrono::duration<double>(options.duration(name)).count();
+  }
+  double mean_s() const { return pace_.mean_s(std::max(batch_, 1)); }
   double step_ms() const {
-    return std::chrono::duration<double, std::milli>(pace_.mean_step_time(batch_)).count();
+    return std::chrono::duration<double, std::milli>(busy(mean_s()) + pace_.exchange).count();
   }
 
   Clock& clock_;
@@ -533,7 +559,7 @@ class EmulatedBackend final : public Backend {
   Pace pace_;
   Origin origin_;
   double step_s_ = 0;       // of a step as the user states it; 0: not stated
-  std::int32_t batch_ = 0;  // images of a step; 0: no model that computes was compiled
+  std::int32_t batch_ = 0;  // samples of a step; 0: no model that computes was compiled
   Waits waits_;
 };
 

@@ -45,6 +45,9 @@ TEST(Emulated, RefusesRatesAndWordsThatMeanNothing) {
                            "emulated:img_per_s=nan",
                            "emulated:step_ms=0",
                            "emulated:step_ms=20,img_per_s=100",
+                           "emulated:step_time=20ms,samples_per_s=100",
+                           "emulated:sample_time=1ms,img_per_s=100",
+                           "emulated:step_time=0ms",
                            "emulated:trace=/nowhere.json,step_ms=20",
                            "emulated:preset=b200",
                            "emulated:copy=maybe",
@@ -153,6 +156,14 @@ TEST(EmulatedSteps, TakeTheTimeThatIsStatedForAWholeBatch) {
   EmulatedSteps steps("emulated:step_ms=20", 8);
   EXPECT_DOUBLE_EQ(steps.step_ms(8), 20);
   EXPECT_DOUBLE_EQ(steps.step_ms(4), 10);
+  EmulatedSteps constant("emulated:step_time=20ms", 8);
+  EXPECT_DOUBLE_EQ(constant.step_ms(8), 20);
+  EXPECT_DOUBLE_EQ(constant.step_ms(4), 20) << "whatever its batch";
+  EmulatedSteps affine("emulated:step_time=5ms,sample_time=500us", 8);
+  EXPECT_DOUBLE_EQ(affine.step_ms(8), 9);
+  EXPECT_DOUBLE_EQ(affine.step_ms(4), 7);
+  EmulatedSteps rate("emulated:samples_per_s=400", 8);
+  EXPECT_DOUBLE_EQ(rate.step_ms(8), 20);
   EXPECT_DOUBLE_EQ(steps.backend->facts().at("emulated_img_per_s"), 400);
   EXPECT_TRUE(steps.backend->notes().empty());
   EXPECT_EQ(thrown_by<ConfigError>([&] { make("emulated:ms=20", steps.clock); }).find("did you"),

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loaders of data other than images, as trainings have them, for `penstock isolate --loader examples/loaders/any_data.py:NAME`.
+
+Each makes its own data, and most take num_workers and batch_size. They need PyTorch; parquet and huggingface also need pyarrow and
+datasets, webdataset needs that package.
+"""
+import os
+import tempfile
+import time
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+
+class Items(Dataset):
+    """`count` samples that a function makes of their numbers."""
+
+    def __init__(self, count, make):
+        self.count, self.make = count, make
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        return self.make(index)
+
+
+def tokens(num_workers=2, batch_size=16, length=1024):
+    """Language: windows of a packed memory map of token numbers."""
+    path = os.path.join(tempfile.mkdtemp(), "tokens.bin")
+    np.random.default_rng(1).integers(0, 50000, 4_000_000, dtype=np.uint16).tofile(path)
+    text = np.memmap(path, np.uint16, "r")
+
+    def window(index):
+        at = index * 977 % (len(text) - length - 1)
+        part = torch.from_numpy(text[at:at + length + 1].astype(np.int64))
+        return {"input_ids": part[:-1], "labels": part[1:]}
+
+    return DataLoader(Items(20000, window), batch_size, num_workers=num_workers)
+
+
+def huggingface(num_workers=2, batch_size=32):
+    """Language: a data set of texts with a map like a tokenizer's; batches are padded to their longest text."""
+    import datasets
+
+    words = np.random.default_rng(2)
+    texts = [" ".join(["word"] * int(words.integers(4, 200))) for _ in range(4000)]
+
+    def encode(example):
+        return {"input_ids": [len(word) + at % 7 for at, word in enumerate(example["text"].split())]}
+
+    def pad(samples):
+        longest = max(len(sample["input_ids"]) for sample in samples)
+        ids = torch.zeros(len(samples), longest, dtype=torch.int64)
+        for row, sample in zip(ids, samples):
+            row[:len(sample["input_ids"])] = torch.tensor(sample["input_ids"])
+        return {"input_ids": ids, "attention_mask": (ids > 0).long()}
+
+    lines = datasets.Dataset.from_dict({"text": texts})
+    lines.set_transform(lambda batch: {"input_ids": [encode({"text": text})["input_ids"] for text in batch["text"]]})
+    return DataLoader(lines, batch_size, num_workers=num_workers, collate_fn=pad)
+
+
+def audio(num_workers=2, batch_size=16, seconds=2, rate=16000):
+    """Speech: random crops of recordings, and their spectrograms."""
+    recording = np.random.default_rng(3).standard_normal(60 * rate).astype(np.float32)
+
+    def crop(index):
+        at = index * 7919 % (len(recording) - seconds * rate)
+        wave = torch.from_numpy(recording[at:at + seconds * rate])
+        frames = wave.unfold(0, 400, 160) * torch.hann_window(400)
+        return {"spectrogram": torch.fft.rfft(frames, 512).abs().square().log1p(), "wave": wave, "speaker": index % 20}
+
+    return DataLoader(Items(5000, crop), batch_size, num_workers=num_workers)
+
+
+def video(num_workers=2, batch_size=4, frames=16, size=112):
+    """Video: clips of uint8 frames, [T,H,W,C]."""
+    film = torch.randint(0, 256, (64, size, size, 3), dtype=torch.uint8)
+
+    def clip(index):
+        at = index % (len(film) - frames)
+        return film[at:at + frames].flip(2), index % 400
+
+    return DataLoader(Items(2000, clip), batch_size, num_workers=num_workers)
+
+
+def detection(num_workers=2, batch_size=8):
+    """Detection: images of several sizes with their boxes, collated into lists."""
+
+    def sample(index):
+        height, width, boxes = 160 + index * 37 % 160, 160 + index * 53 % 160, 1 + index % 9
+        return torch.rand(3, height, width), {"boxes": torch.rand(boxes, 4), "labels": torch.ones(boxes, dtype=torch.int64)}
+
+    return DataLoader(Items(2000, sample), batch_size, num_workers=num_workers, collate_fn=lambda samples: tuple(map(list, zip(*samples))))
+
+
+def segmentation(num_workers=2, batch_size=8, size=256):
+    """Segmentation: images of six bands, and a mask for each."""
+
+    def sample(index):
+        bands = torch.rand(6, size, size)
+        return {"bands": bands, "mask": (bands.mean(0) > 0.5 + index % 3 * 0.01).long()}
+
+    return DataLoader(Items(2000, sample), batch_size, num_workers=num_workers)
+
+
+def parquet(batch_size=1024, columns=20):
+    """Tables: record batches of a Parquet file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = os.path.join(tempfile.mkdtemp(), "table.parquet")
+    rows = np.random.default_rng(4).random((200_000, columns), dtype=np.float32)
+    pq.write_table(pa.table({f"c{i}": rows[:, i] for i in range(columns)}), path)
+
+    class Batches:
+        def __iter__(self):
+            return pq.ParquetFile(path).iter_batches(batch_size)
+
+    return Batches()
+
+
+def graphs(num_workers=2, batch_size=32):
+    """Graphs: nodes and edges of all graphs of a batch in one array each, and the number of nodes of each graph."""
+
+    def sample(index):
+        nodes, edges = 10 + index * 7 % 40, 20 + index * 11 % 90
+        return torch.rand(nodes, 16), torch.randint(0, nodes, (2, edges)), index % 2
+
+    def join(samples):
+        sizes = torch.tensor([len(nodes) for nodes, _, _ in samples])
+        starts = torch.cumsum(sizes, 0) - sizes
+        return {"x": torch.cat([nodes for nodes, _, _ in samples]),
+                "edge_index": torch.cat([edges + start for (_, edges, _), start in zip(samples, starts)], 1),
+                "nodes": sizes, "y": torch.tensor([label for _, _, label in samples])}
+
+    return DataLoader(Items(4000, sample), batch_size, num_workers=num_workers, collate_fn=join)
+
+
+class Shards(IterableDataset):
+    """Each worker reads its own shards, from their begin to their end."""
+
+    def __init__(self, shards, records):
+        self.shards, self.records = shards, records
+
+    def __iter__(self):
+        info = torch.utils.data.get_worker_info()
+        worker, workers = (info.id, info.num_workers) if info else (0, 1)
+        for shard in range(worker, self.shards, workers):
+            time.sleep(0.005)  # opens it
+            values = np.random.default_rng(shard).random((self.records, 256), dtype=np.float32)
+            yield from values
+
+
+def shards(num_workers=2, batch_size=64):
+    """A stream of records from shards."""
+    return DataLoader(Shards(64, 500), batch_size, num_workers=num_workers)
+
+
+def webdataset(num_workers=1, batch_size=16):
+    """Shards of WebDataset with arrays and texts."""
+    import webdataset as wds
+
+    folder = tempfile.mkdtemp()
+    for shard in range(4):
+        with wds.TarWriter(os.path.join(folder, f"{shard:06d}.tar")) as tar:
+            for at in range(100):
+                tar.write({"__key__": f"{at:06d}", "npy": np.full((128, 64), at, np.float32), "cls": at % 10})
+    samples = wds.WebDataset(os.path.join(folder, "{000000..000003}.tar"), shardshuffle=False, empty_check=False)
+    return DataLoader(samples.decode().to_tuple("npy", "cls").batched(batch_size), batch_size=None, num_workers=num_workers)
