@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/replica.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -35,7 +33,7 @@ auto Replica::in_step(std::int64_t step, const Call& call) {
   try {
     return call();
   } catch (const DeviceError& error) {
-    throw DeviceError(fmt::format("in step {}: {}", step + 1, error.what()));
+    throw DeviceError("in step {}: {}", step + 1, error.what());
   }
 }
 

@@ -247,8 +247,8 @@ class PngFile {
     return true;
   }
   [[noreturn]] void fail(const char* reason) const {
-    throw ConfigError(fmt::format("cannot write {}: {}; choose another path with --contact-sheet",
-                                  path_, reason));
+    throw ConfigError("cannot write {}: {}; choose another path with --contact-sheet", path_,
+                      reason);
   }
 
   const std::string path_;

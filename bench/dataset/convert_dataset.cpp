@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/dataset/convert_dataset.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -186,8 +184,8 @@ class Conversion {
    private:
     [[noreturn]] static void refuse(std::string_view what, const std::string& path,
                                     const std::error_code& error) {
-      throw ConfigError(fmt::format("cannot {} '{}': {}; choose another folder with --out", what,
-                                    path, error.message()));
+      throw ConfigError("cannot {} '{}': {}; choose another folder with --out", what, path,
+                        error.message());
     }
     const std::string path_;
   };

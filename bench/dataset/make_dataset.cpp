@@ -49,9 +49,8 @@ constexpr std::int64_t kMostThreads = 256;
 constexpr double kSecondsPerImage = 0.02;
 
 [[noreturn]] void cannot(std::string_view what, const fs::path& path, int error) {
-  throw ConfigError(
-      fmt::format("cannot {} {}: {}; make room or choose another folder with --data-dir", what,
-                  path.string(), std::strerror(error)));
+  throw ConfigError("cannot {} {}: {}; make room or choose another folder with --data-dir", what,
+                    path.string(), std::strerror(error));
 }
 
 FileDescriptor open_path(const fs::path& path, int flags) {
@@ -300,17 +299,17 @@ std::string foreign_class(const fs::path& directory) {
 bool is_already_there(const MakeDataset& order, const Json& wanted) {
   if (const std::string name = foreign_class(order.directory); !name.empty()) {
     throw ConfigError(
-        fmt::format("{} holds images in '{}' already, and train and val would become classes "
-                    "beside it; choose a new folder with --data-dir",
-                    order.directory, name));
+        "{} holds images in '{}' already, and train and val would become classes beside it; choose "
+        "a new folder with --data-dir",
+        order.directory, name);
   }
   const Present present(order.directory, wanted);
   if (present.all && present.same && !order.force) return true;
   if (present.any && !present.same && !order.force) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "{} holds train, val or {} already, made with other parameters; expected a folder without "
         "them; choose another one with --data-dir, or replace them with --force",
-        order.directory, kDescription));
+        order.directory, kDescription);
   }
   return false;
 }

@@ -75,9 +75,9 @@ Connection make_connection(const FeederEntry& feeder, const Options& options,
   const std::filesystem::path socket = folder / "feed";
   if (socket.native().size() >= kMaxSocketPath) {
     throw ConfigError(
-        fmt::format("cannot make the socket '{}': its path is {} bytes long; expected at "
-                    "most {}; set TMPDIR to a shorter path",
-                    socket.native(), socket.native().size(), kMaxSocketPath - 1));
+        "cannot make the socket '{}': its path is {} bytes long; expected at most {}; set TMPDIR "
+        "to a shorter path",
+        socket.native(), socket.native().size(), kMaxSocketPath - 1);
   }
   return {.endpoint = "ipc://" + socket.native(),
           .hwm = options.given("hwm") ? options.text("hwm") : std::string(kHighWaterMark),

@@ -59,7 +59,7 @@ std::vector<Flag> allreduce_flags(Arguments& wanted) {
   const auto set_timeout = [&](const std::string& text) {
     wish.timeout = plan.patience = parse_duration(text, "--timeout");
     if (wish.timeout > Nanoseconds::zero()) return;
-    throw ConfigError(fmt::format("--timeout is {}; expected a time above 0, such as 90s", text));
+    throw ConfigError("--timeout is {}; expected a time above 0, such as 90s", text);
   };
   const auto set_wire = [&](const std::string& text) {
     wish.wire = parse_wire_format(text, "--wire");
@@ -109,10 +109,10 @@ void refuse_too_large(const Arguments& wanted, const Environment& environment) {
       static_cast<double>((elements + largest) * sizeof(float)) * wanted.plan.ranks;
   const double most = kMostMemory * static_cast<double>(environment.memory_bytes);
   if (bytes <= most) return;
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "--ranks is {}: they need {:.1f} GiB of memory for the gradients of {}; expected at most "
       "{:.1f} GiB on this machine; give fewer ranks or a smaller model",
-      wanted.plan.ranks, bytes / 0x1p30, wanted.model, most / 0x1p30));
+      wanted.plan.ranks, bytes / 0x1p30, wanted.model, most / 0x1p30);
 }
 
 /// Fills in defaults, and refuses what cannot be measured.
@@ -121,8 +121,8 @@ void complete(Arguments& wanted, const Invocation& invocation, const Environment
   if (processes != nullptr) {
     const cluster::Launch& launch = processes->launch();
     if (is_typed("ranks", invocation.arguments) && wanted.plan.ranks != launch.size) {
-      throw ConfigError(fmt::format("--ranks is {}, and {} started {} processes; leave it out",
-                                    wanted.plan.ranks, launch.launcher, launch.size));
+      throw ConfigError("--ranks is {}, and {} started {} processes; leave it out",
+                        wanted.plan.ranks, launch.launcher, launch.size);
     }
     wanted.plan.ranks = launch.size;
   }
@@ -132,9 +132,9 @@ void complete(Arguments& wanted, const Invocation& invocation, const Environment
       scaling::gradient_sizes(build_graph(model, model.image, model.classes));
   if (sizes.empty()) {
     throw ConfigError(
-        fmt::format("--model is {}, which has no gradients to exchange; expected a model with "
-                    "weights, such as resnet50",
-                    wanted.model));
+        "--model is {}, which has no gradients to exchange; expected a model with weights, such as "
+        "resnet50",
+        wanted.model);
   }
   wanted.plan.buckets = scaling::bucket_sizes(sizes, bucket_limits(wanted.buckets));
   if (wanted.wish.local_ranks == 0) {

@@ -29,13 +29,13 @@ constexpr Nanoseconds kShortest = std::chrono::seconds(1), kLongest = std::chron
 std::int32_t process_of(const std::vector<std::string>& words) {
   if (words.size() != 1) {
     throw ConfigError(
-        fmt::format("`penstock doctor` got {} words; expected one process number or a command: "
-                    "`penstock doctor PID`, `penstock doctor -- COMMAND`",
-                    words.size()));
+        "`penstock doctor` got {} words; expected one process number or a command: `penstock "
+        "doctor PID`, `penstock doctor -- COMMAND`",
+        words.size());
   }
   const std::int64_t pid = parse_integer(words.front(), "PID");
   if (pid < 1 || pid > std::numeric_limits<std::int32_t>::max()) {
-    throw ConfigError(fmt::format("PID is {}; expected the number of a process, at least 1", pid));
+    throw ConfigError("PID is {}; expected the number of a process, at least 1", pid);
   }
   return static_cast<std::int32_t>(pid);
 }
@@ -75,10 +75,10 @@ int examine_command(const std::vector<std::string>& command, const Arguments& wa
   clock.sleep_until(begin + wanted.after, ended.get_token());
   if (ended.stop_requested()) {
     const ChildExit& exit = child.wait();
-    throw ConfigError(fmt::format(
-        "the command {} after {:.1f} s, before it was examined; set --after to less than that, "
-        "now {:.1f} s",
-        exit.describe(), to_seconds(clock.now() - begin), to_seconds(wanted.after)));
+    throw ConfigError(
+        "the command {} after {:.1f} s, before it was examined; set --after to less than that, now "
+        "{:.1f} s",
+        exit.describe(), to_seconds(clock.now() - begin), to_seconds(wanted.after));
   }
   examine(child.pid(), wanted, file, ended.get_token(), std::cerr, STDERR_FILENO);
   if (wanted.stop_command) {
@@ -122,9 +122,9 @@ int run(const Invocation& invocation) {
   if (split.command) {
     if (!words.empty()) {
       throw ConfigError(
-          fmt::format("`penstock doctor` got '{}' before `--`; expected a process number or a "
-                      "command, not both",
-                      words.front()));
+          "`penstock doctor` got '{}' before `--`; expected a process number or a command, not "
+          "both",
+          words.front());
     }
     expect_command("doctor", *split.command);
   } else if (is_typed("after", split.own) || is_typed("stop_command", split.own)) {

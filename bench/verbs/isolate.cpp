@@ -95,10 +95,10 @@ std::vector<Flag> isolate_flags(Arguments& wanted) {
 
 void refuse_what_cannot_be_isolated(const RunConfig& config, const Runner::Components& components) {
   if (components.feeder->is_ceiling) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "--fake-location is {}, the ceiling that costs are measured against; expected another "
         "feeder, such as {}",
-        config.fake_location, kDefaultFeeder));
+        config.fake_location, kDefaultFeeder);
   }
   if (!components.model->computes) {
     throw ConfigError(
@@ -118,10 +118,10 @@ void follow_watched(RunConfig& config, const std::string& path,
   const std::optional<watch::WatchRecord> record = watch::read_record(path);
   const std::optional<watch::LoopPace> pace = record ? watch::loop_pace(*record) : std::nullopt;
   if (!pace) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "--from-watch is '{}'; expected a record of `penstock watch --json` or its folder, with "
         "steps of a loop",
-        path));
+        path);
   }
   if (!has_loader(config)) {
     throw ConfigError(
@@ -146,9 +146,8 @@ void complete(Arguments& wanted, const Invocation& invocation) {
   if (is_typed("num_batches", invocation.arguments)) plan.steps = wanted.config.num_batches;
   if (plan.steps > 0 && plan.steps < kFewest) {
     throw ConfigError(
-        fmt::format("--num-batches is {}; expected at least {}, half of which may be "
-                    "warm-up, or no such flag",
-                    plan.steps, kFewest));
+        "--num-batches is {}; expected at least {}, half of which may be warm-up, or no such flag",
+        plan.steps, kFewest);
   }
   wanted.config = state_batches(wanted.config, components, invocation.stop);
   plan.config = resolve(wanted.config, components);

@@ -104,7 +104,7 @@ void check_kind(const Arguments& wanted) {
       })) {
     return;
   }
-  throw ConfigError(fmt::format("unknown kind '{}'; expected one of {}", wanted.kind, join(kinds)));
+  throw ConfigError("unknown kind '{}'; expected one of {}", wanted.kind, join(kinds));
 }
 
 int run_list(const Invocation& invocation) {
@@ -235,9 +235,8 @@ int run_completion(const Invocation& invocation) {
     return 0;
   }
   if (words.size() != 1 || (words[0] != "bash" && words[0] != "zsh")) {
-    throw ConfigError(
-        fmt::format("`penstock completion {}`: expected `penstock completion bash` or `... zsh`",
-                    join(words, " ")));
+    throw ConfigError("`penstock completion {}`: expected `penstock completion bash` or `... zsh`",
+                      join(words, " "));
   }
   fmt::print("{}", completion_script(words[0] == "bash" ? kBash : kZsh));
   return 0;

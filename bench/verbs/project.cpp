@@ -39,8 +39,7 @@ constexpr FlagGroup flag{"Project"};
 double real_between(const std::string& text, std::string_view name, double low, double high) {
   const double value = parse_real(text, name);
   if (value >= low && value <= high) return value;
-  throw ConfigError(
-      fmt::format("{} is {}; expected a number from {:g} to {:g}", name, text, low, high));
+  throw ConfigError("{} is {}; expected a number from {:g} to {:g}", name, text, low, high);
 }
 
 std::string topology_help() {
@@ -105,12 +104,11 @@ std::vector<const scaling::ExchangeModel*> find_exchanges(const std::string& tex
         std::find_if(scaling::exchange_models().begin(), scaling::exchange_models().end(),
                      [&](const scaling::ExchangeModel& each) { return each.name == piece; });
     if (model == scaling::exchange_models().end()) {
-      throw ConfigError(
-          fmt::format("--exchange has '{}'; expected some of {}", piece, join(names)));
+      throw ConfigError("--exchange has '{}'; expected some of {}", piece, join(names));
     }
     if (std::find(found.begin(), found.end(), &*model) == found.end()) found.push_back(&*model);
   }
-  if (found.empty()) throw ConfigError(fmt::format("--exchange names none of {}", join(names)));
+  if (found.empty()) throw ConfigError("--exchange names none of {}", join(names));
   PENSTOCK_ASSERT(found.size() <= kMostExchanges);
   return found;
 }
@@ -168,13 +166,13 @@ int run(const Invocation& invocation) {
     throw ConfigError("--check compares with published figures and takes no record");
   }
   if (words.size() != 1) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "`penstock project` got {} records; expected one, which `penstock run --json` prints, or "
         "--check",
-        words.size()));
+        words.size());
   }
   if (wanted.format != "table" && wanted.format != "csv" && wanted.format != "json") {
-    throw ConfigError(fmt::format("--format is '{}'; expected table, csv or json", wanted.format));
+    throw ConfigError("--format is '{}'; expected table, csv or json", wanted.format);
   }
   if (wanted.plan.sigma && wanted.plan.jitter_ms) {
     throw ConfigError("--sigma and --jitter-ms exclude each other; keep one");

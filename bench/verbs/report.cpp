@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // penstock report: prints saved results in another format, or compares two of them.
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <iostream>
@@ -77,9 +76,8 @@ int render_watch(const watch::WatchRecord& record, const Arguments& wanted) {
     document::write_text(document, text, static_cast<std::size_t>(width));
   } else {
     throw ConfigError(
-        fmt::format("--format is '{}'; expected table or markdown for a record of "
-                    "`penstock watch`",
-                    wanted.format));
+        "--format is '{}'; expected table or markdown for a record of `penstock watch`",
+        wanted.format);
   }
   put(text.str(), wanted.out);
   return 0;
@@ -131,9 +129,9 @@ int run(const Invocation& invocation) {
   }
   const bool compares = !words.empty() && words.front() == "compare";
   if (words.size() != (compares ? 3U : 1U)) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "`penstock report {}` got {} file{}; expected one to show, or `compare BEFORE AFTER`",
-        join(words, " "), words.size() - (compares ? 1 : 0), words.size() == 2 ? "" : "s"));
+        join(words, " "), words.size() - (compares ? 1 : 0), words.size() == 2 ? "" : "s");
   }
   return compares ? compare_files(words[1], words[2], wanted) : render(words[0], wanted);
 }

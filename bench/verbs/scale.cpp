@@ -97,16 +97,14 @@ std::vector<scaling::Host> hosts_of(const Arguments& wanted) {
   const bool unsaid =
       std::any_of(hosts.begin(), hosts.end(), [](const scaling::Host& h) { return h.slots == 0; });
   if (unsaid && wanted.per_host == 0) {
-    throw ConfigError(
-        fmt::format("how many ranks does a machine of {} take? Expected -g N (--gpu-per-machine)",
-                    wanted.hosts));
+    throw ConfigError("how many ranks does a machine of {} take? Expected -g N (--gpu-per-machine)",
+                      wanted.hosts);
   }
   if (wanted.per_host > 0) {
     if (std::ssize(hosts) * std::int64_t{wanted.per_host} > scaling::kMostSlots) {
       throw ConfigError(
-          fmt::format("-g (--gpu-per-machine) is {}, for {} machines; expected at "
-                      "most {} ranks in all",
-                      wanted.per_host, hosts.size(), scaling::kMostSlots));
+          "-g (--gpu-per-machine) is {}, for {} machines; expected at most {} ranks in all",
+          wanted.per_host, hosts.size(), scaling::kMostSlots);
     }
     for (scaling::Host& host : hosts) host.slots = wanted.per_host;
   }
@@ -179,9 +177,8 @@ std::vector<Arguments> plans_of(const Arguments& wanted) {
              each.plan.config.batch_size == plans.back().plan.config.batch_size;
     });
     if (same > 1) {
-      throw ConfigError(fmt::format("-m is '{}', which names {} with a batch of {} twice",
-                                    wanted.model, plans.back().model,
-                                    plans.back().plan.config.batch_size));
+      throw ConfigError("-m is '{}', which names {} with a batch of {} twice", wanted.model,
+                        plans.back().model, plans.back().plan.config.batch_size);
     }
   }
   return plans;
@@ -192,9 +189,9 @@ void complete(Arguments& wanted, const std::stop_token& stop) {
   scaling::ScalePlan& plan = wanted.plan;
   if (!plan.config.train_dir.empty()) {
     throw ConfigError(
-        fmt::format("--train-dir is '{}': the rungs of a ladder would resume from each other's "
-                    "checkpoints; leave it out, or use `penstock run`",
-                    plan.config.train_dir));
+        "--train-dir is '{}': the rungs of a ladder would resume from each other's checkpoints; "
+        "leave it out, or use `penstock run`",
+        plan.config.train_dir);
   }
   plan.hosts = hosts_of(wanted);
   plan.ranks = ranks_of(wanted);

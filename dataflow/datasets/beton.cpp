@@ -3,8 +3,6 @@
 // bytes. For a damaged sample it is the row, from which open() finds the problem.
 #include "dataflow/datasets/beton.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -173,14 +171,13 @@ class BetonWriter final : public DatasetWriter {
     const std::size_t number = allocations_.size();
     if (image.size() > kPage) {
       throw ConfigError(
-          fmt::format("sample {} has {} bytes, more than a page of '{}' ({}); choose "
-                      "another format",
-                      number, image.size(), file_.path(), kPage));
+          "sample {} has {} bytes, more than a page of '{}' ({}); choose another format", number,
+          image.size(), file_.path(), kPage);
     }
     if (file_.size() + image.size() > page_end_) page_end_ = begin_page();
     const std::optional<JpegSize> size = find_jpeg_size(image);
     if (!size) {
-      throw DataError(fmt::format("cannot read sample {} of '{}' as a JPEG", number, file_.path()));
+      throw DataError("cannot read sample {} of '{}' as a JPEG", number, file_.path());
     }
     const std::uint64_t place = file_.size();
     const std::int64_t wide = label;

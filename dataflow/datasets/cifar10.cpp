@@ -177,10 +177,10 @@ class Cifar10Writer final : public ShardedWriter {
  public:
   explicit Cifar10Writer(const WriterPlan& plan) : ShardedWriter(plan) {
     if (plan.classes <= kClasses && plan.image_size == 32 && plan.shards == 5) return;
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "the data have {} classes and {} samples; CIFAR-10 has at most {} classes, at least five "
         "samples, and images of 32x32; choose other data or another format",
-        plan.classes, plan.samples, kClasses));
+        plan.classes, plan.samples, kClasses);
   }
 
  private:

@@ -70,10 +70,10 @@ std::vector<Member> list_arrays(std::span<const std::byte> archive) {
 
 Content read(const MappedFile& archive, const Member& member) {
   if (member.zip.bytes > available_memory() / 2) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "the array '{}' of '{}' has {} bytes, and less than half of the available memory may hold "
         "it; expected less; free memory, or unzip the file and name it with source=raw",
-        member.name, archive.path(), member.zip.bytes));
+        member.name, archive.path(), member.zip.bytes);
   }
   return read_zip_member(archive.bytes(), member.zip);
 }

@@ -168,8 +168,8 @@ std::unique_ptr<UpdateStrategy> make_served(const UpdateContext& context, const 
 std::size_t part_bytes_of(const Options& options, std::string_view name) {
   const std::uint64_t bytes = options.bytes(name);
   if (bytes < sizeof(float) || bytes > cluster::kMaxFrame) {
-    throw ConfigError(fmt::format("{} is {}; expected 4 bytes to {} MiB", name, options.text(name),
-                                  cluster::kMaxFrame >> 20));
+    throw ConfigError("{} is {}; expected 4 bytes to {} MiB", name, options.text(name),
+                      cluster::kMaxFrame >> 20);
   }
   return static_cast<std::size_t>(bytes);
 }

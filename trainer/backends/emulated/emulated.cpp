@@ -157,8 +157,7 @@ Jitter parse_jitter(const std::string& distribution, double cv, bool cv_given) {
     names.emplace_back(known.name);
     if (known.name != canonical_name(distribution)) continue;
     if (known.distribution == Distribution::constant && cv_given) {
-      throw ConfigError(
-          fmt::format("emulated:cv is {}, but steps are constant; add a distribution=", cv));
+      throw ConfigError("emulated:cv is {}, but steps are constant; add a distribution=", cv);
     }
     if (known.distribution == Distribution::constant) return {};
     if (known.distribution == Distribution::exponential && !cv_given) cv = 1;
@@ -166,11 +165,11 @@ Jitter parse_jitter(const std::string& distribution, double cv, bool cv_given) {
                               ? cv == 1
                               : cv > 0 && cv <= known.largest_cv;
     if (possible) return {known.distribution, cv};
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "emulated:cv is {}, which {} step times cannot have; expected {} {}: standard deviation / "
         "mean",
-        cv, known.name, known.distribution == Distribution::exponential ? "1, not" : "0 < cv <=",
-        known.largest_cv));
+        cv, known.name,
+        known.distribution == Distribution::exponential ? "1, not" : "0 < cv <=", known.largest_cv);
   }
   throw ConfigError("emulated:distribution is '" + distribution + "'; expected one of " +
                     join(names));
@@ -355,25 +354,25 @@ double positive(const Options& options, std::string_view name, std::string_view 
   const double value = options.real(name);
   constexpr double kLowest = 1e-6, kHighest = 1e6;
   if (value >= kLowest && value <= kHighest) return value;
-  throw ConfigError(fmt::format("emulated:{} is {}; expected {} from 0.000001 to 1000000", name,
-                                options.text(name), what));
+  throw ConfigError("emulated:{} is {}; expected {} from 0.000001 to 1000000", name,
+                    options.text(name), what);
 }
 
 Nanoseconds parse_spin(const Options& options) {
   const std::int64_t us = options.integer("spin_us");
   if (us >= 0 && us <= kLongestSpinUs) return std::chrono::microseconds(us);
   throw ConfigError(
-      fmt::format("emulated:spin_us is {}; expected microseconds from 0 to {}; 50 hides the "
-                  "wake-up time of threads",
-                  us, kLongestSpinUs));
+      "emulated:spin_us is {}; expected microseconds from 0 to {}; 50 hides the wake-up time of "
+      "threads",
+      us, kLongestSpinUs);
 }
 
 void refuse_beside_a_trace(const Options& options) {
   for (const char* name : {"preset", "img_per_s", "step_ms", "distribution", "cv"}) {
     if (!options.given(name)) continue;
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "emulated:trace='{}' replays recorded times, which {}={} contradicts; keep one of them",
-        options.text("trace"), name, options.text(name)));
+        options.text("trace"), name, options.text(name));
   }
 }
 

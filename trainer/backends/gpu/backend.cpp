@@ -24,8 +24,7 @@ constexpr Nanoseconds kWatchPeriod = std::chrono::seconds(1);
 std::int32_t count_of(const Options& options, std::string_view name, std::int64_t most) {
   const std::int64_t value = options.integer(name);
   if (value < 1 || value > most) {
-    throw ConfigError(
-        fmt::format("gpu:{} is {}; expected a number from 1 to {}", name, value, most));
+    throw ConfigError("gpu:{} is {}; expected a number from 1 to {}", name, value, most);
   }
   return static_cast<std::int32_t>(value);
 }
@@ -35,7 +34,7 @@ FormMode mode_of(const Options& options, std::string_view name) {
   if (text == "auto") return FormMode::automatic;
   if (text == "on") return FormMode::on;
   if (text == "off") return FormMode::off;
-  throw ConfigError(fmt::format("gpu:{} is '{}'; expected auto, on or off", name, text));
+  throw ConfigError("gpu:{} is '{}'; expected auto, on or off", name, text);
 }
 
 /// In bytes; 0: automatic.

@@ -45,10 +45,10 @@ std::unique_ptr<net::MessageSockets> connect_to_servers(
         "a worker has --curve-allow, which is for parameter servers; give it --curve-server-key");
   }
   if (const std::size_t keys = curve.server_keys.size(); keys > 1 && keys != addresses.size()) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "--curve-server-key has {} files, and --ps-hosts {} servers; give one file for all of "
         "them, or one for each",
-        keys, addresses.size()));
+        keys, addresses.size());
   }
   for (std::size_t server = 0; server < addresses.size(); ++server) {
     sockets->connect(numeric_endpoint(addresses[server]), server, {.frame = kMaxFrame});
@@ -357,8 +357,7 @@ void ServerConnection::run() noexcept {
   } catch (const ConfigError&) {  // the server does not accept the keys
     fail(std::current_exception());
   } catch (const std::exception& error) {
-    fail(std::make_exception_ptr(
-        Error(fmt::format("talking to parameter servers: {}", error.what()))));
+    fail(std::make_exception_ptr(Error("talking to parameter servers: {}", error.what())));
   }
   sockets_->drop();
   const std::lock_guard lock(mutex_);
@@ -500,8 +499,8 @@ void ServerConnection::take(std::size_t server, std::span<const std::byte> bytes
       case MessageKind::beat:
         return;
       case MessageKind::refused:
-        return fail_locked(std::make_exception_ptr(
-            ConfigError(fmt::format("{} refuses: {}", name, text_of(data.bytes)))));
+        return fail_locked(
+            std::make_exception_ptr(ConfigError("{} refuses: {}", name, text_of(data.bytes))));
       case MessageKind::lost:
         return fail_locked(std::make_exception_ptr(TimeoutError(std::string(text_of(data.bytes)))));
       case MessageKind::gathered:
@@ -512,23 +511,23 @@ void ServerConnection::take(std::size_t server, std::span<const std::byte> bytes
         take_answer(header, data);
         break;
       default:
-        throw DataError(fmt::format("{} to a worker", to_string(header.kind)));
+        throw DataError("{} to a worker", to_string(header.kind));
     }
     clock_.wake(gate_);
   } catch (const DataError& error) {
-    fail(std::make_exception_ptr(Error(fmt::format("{}: {}", name, error.what()))));
+    fail(std::make_exception_ptr(Error("{}: {}", name, error.what())));
   }
 }
 
 /// Copies out of the message while it holds the lock; no other thread needs the lock for long.
 void ServerConnection::take_answer(const ServerHeader& header, const net::Frame& data) {
   if (header.key >= parts_.size() || !parts_[header.key].asked) {
-    throw DataError(fmt::format("an answer for part {}, which was not asked for", header.key));
+    throw DataError("an answer for part {}, which was not asked for", header.key);
   }
   PartState& part = parts_[header.key];
   if (data.bytes.size() != part.into.size_bytes()) {
-    throw DataError(fmt::format("an answer of {} bytes; expected {}", data.bytes.size(),
-                                part.into.size_bytes()));
+    throw DataError("an answer of {} bytes; expected {}", data.bytes.size(),
+                    part.into.size_bytes());
   }
   if (!data.bytes.empty()) std::memcpy(part.into.data(), data.bytes.data(), data.bytes.size());
   part.asked = false;

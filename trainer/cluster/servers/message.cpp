@@ -44,8 +44,8 @@ void write(std::span<std::byte> bytes, std::size_t at, Value value) {
 
 [[noreturn]] void refuse(std::string_view field, const std::string& found,
                          const std::string& expected) {
-  throw DataError(fmt::format("message to a parameter server: its {} is {}; expected {}", field,
-                              found, expected));
+  throw DataError("message to a parameter server: its {} is {}; expected {}", field, found,
+                  expected);
 }
 
 void check_number(std::string_view field, double value) {
