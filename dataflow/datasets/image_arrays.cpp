@@ -37,7 +37,7 @@ void refuse_arrays(const std::string& path, const std::string& problem) {
 
 PixelLayout layout_of_images(const std::string& path, const values::NumpyArray& images,
                              const Options& options) {
-  const std::string& wanted = options.text("layout");
+  const std::string& layout = options.text("layout");
   const bool bgr = options.choice("channels", {{"rgb"}, {"bgr"}}) == 1;
   const std::vector<std::int64_t>& shape = images.shape;
   if (images.type.kind != 'u' || images.type.bytes != 1) {
@@ -45,12 +45,12 @@ PixelLayout layout_of_images(const std::string& path, const values::NumpyArray& 
   }
   if (images.fortran_order && shape.size() > 1) refuse_arrays(path, "is in Fortran's order");
   const auto is_channels = [](std::int64_t length) { return length == 1 || length == 3; };
-  const bool hwc = shape.size() == 4 && is_channels(shape[3]) && wanted != "chw";
-  const bool chw = shape.size() == 4 && is_channels(shape[1]) && wanted != "hwc";
+  const bool hwc = shape.size() == 4 && is_channels(shape[3]) && layout != "chw";
+  const bool chw = shape.size() == 4 && is_channels(shape[1]) && layout != "hwc";
   const bool hw = shape.size() == 3;
-  if (wanted != "auto" && !(wanted == "hwc" && hwc) && !(wanted == "chw" && chw) &&
-      !(wanted == "hw" && hw)) {
-    refuse_arrays(path, "does not have the shape of layout=" + wanted);
+  if (layout != "auto" && !(layout == "hwc" && hwc) && !(layout == "chw" && chw) &&
+      !(layout == "hw" && hw)) {
+    refuse_arrays(path, "does not have the shape of layout=" + layout);
   }
   if (hwc && chw) refuse_arrays(path, "may be of layout=hwc or layout=chw: state which");
   if (!hwc && !chw && !hw) refuse_arrays(path, "has another shape");

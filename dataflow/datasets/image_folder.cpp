@@ -39,14 +39,14 @@ bool begins_as_image(const fs::path& path) {
   throw ConfigError("the image folder '" + path + "' " + problem + "; " + std::string(kAdvice));
 }
 
-/// Names in `directory` that `wanted` accepts, in byte order.
-template <typename Wanted>
-std::vector<std::string> list_names(const fs::path& directory, Wanted wanted) {
+/// Names in `directory` that `accepts` accepts, in byte order.
+template <typename Accepts>
+std::vector<std::string> list_names(const fs::path& directory, Accepts accepts) {
   std::vector<std::string> names;
   try {
     for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
       std::string name = entry.path().filename().native();
-      if (name.front() != '.' && wanted(entry)) names.push_back(std::move(name));
+      if (name.front() != '.' && accepts(entry)) names.push_back(std::move(name));
     }
   } catch (const fs::filesystem_error& error) {
     const bool of_entry = error.path1() != directory;
@@ -120,11 +120,11 @@ class LeftOut {
 /// Adds the images of one class.
 void list_class(const fs::path& folder, ImageFiles& images, LeftOut& left_out) {
   images.files.open_folder(folder.native());
-  const auto wanted = [&](const fs::directory_entry& entry) {
+  const auto accepts = [&](const fs::directory_entry& entry) {
     if (entry.is_directory()) left_out.look_deeper(entry.path());
     return left_out.is_listed(entry);
   };
-  for (const std::string& name : list_names(folder, wanted)) images.files.add(name);
+  for (const std::string& name : list_names(folder, accepts)) images.files.add(name);
   images.ends.push_back(images.files.size());
 }
 

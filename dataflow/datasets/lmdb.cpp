@@ -266,14 +266,14 @@ bool is_lmdb(std::string_view name) {
 /// Finds the format from the first readable image.
 std::unique_ptr<RecordFormat> probe(const MappedFile& file, const Options& options) {
   const bool bgr = options.choice("channels", {{"bgr"}, {"rgb"}}) == 0;
-  const std::size_t wanted = options.choice("format", {{"datum"}, {"datapoint"}, {"auto"}});
+  const std::size_t choice = options.choice("format", {{"datum"}, {"datapoint"}, {"auto"}});
   std::unique_ptr<RecordFormat> result;
   std::string problem = "an LMDB file without values";
   int tries = 100;
   const auto found = [&](const LmdbEntry& entry) {
     if (ImageDatabase::is_bookkeeping(entry)) return true;
     try {
-      const Format format = wanted < 2                         ? static_cast<Format>(wanted)
+      const Format format = choice < 2                         ? static_cast<Format>(choice)
                             : begins_as_datapoint(entry.value) ? Format::datapoint
                                                                : Format::datum;
       const StoredImage image = ImageDatabase::parse(format, entry.value, bgr);

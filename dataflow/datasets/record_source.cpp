@@ -167,9 +167,9 @@ void for_each_shard(std::size_t shards, std::int32_t threads,
   std::mutex mutex;
   std::exception_ptr failure;
   std::size_t failed = shards;
-  const auto wanted = static_cast<std::int32_t>(
+  const auto workers = static_cast<std::int32_t>(
       std::clamp<std::size_t>(shards, 1, static_cast<std::size_t>(std::max(threads, 1))));
-  run_workers(wanted, [&](std::int32_t) {
+  run_workers(workers, [&](std::int32_t) {
     for (std::size_t shard = next++; shard < shards; shard = next++) {
       try {
         work(shard);

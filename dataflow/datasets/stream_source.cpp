@@ -170,10 +170,10 @@ class Lane {
     bool ended = false;
     for (std::uint64_t number = 0; number < part.first + part.count; ++number) {
       StreamedItem item{part.shard, number, {}};
-      const bool wanted = number >= part.first;
-      ended = ended || !stream->next(item.sample, wanted);
+      const bool in_part = number >= part.first;
+      ended = ended || !stream->next(item.sample, in_part);
       if (ended) item.sample.problem = "it no longer exists: the file has changed";
-      if (wanted) put(std::move(item), stop);
+      if (in_part) put(std::move(item), stop);
     }
   }
 

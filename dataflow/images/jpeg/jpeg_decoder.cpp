@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decodes JPEG into a row of a batch. Only the wanted region is decoded. Each of its rows goes
+// Decodes JPEG into a row of a batch. Only the requested region is decoded. Each of its rows goes
 // straight through the resampler into the batch; colours are distorted last. libjpeg-turbo reads
 // the headers. BaselineDecoder then decodes the usual images, baseline at full size, to the same
 // pixels. libjpeg decodes all others, and starts again on every image on which BaselineDecoder
@@ -429,11 +429,11 @@ class JpegDecoder final : public Decoder {
     while (jpeg_.output_scanline < jpeg_.output_height) {
       JSAMPROW lines[Resampler::kRowsAhead];
       const JDIMENSION left = jpeg_.output_height - jpeg_.output_scanline;
-      const JDIMENSION wanted = std::min<JDIMENSION>(left, Resampler::kRowsAhead);
-      for (JDIMENSION i = 0; i < wanted; ++i) {
+      const JDIMENSION count = std::min<JDIMENSION>(left, Resampler::kRowsAhead);
+      for (JDIMENSION i = 0; i < count; ++i) {
         lines[i] = image_.data() + (jpeg_.output_scanline + i) * line_bytes;
       }
-      read_lines(lines, wanted, jpeg_.output_width);
+      read_lines(lines, count, jpeg_.output_width);
     }
     resample_whole(line_bytes);
   }
@@ -455,9 +455,9 @@ class JpegDecoder final : public Decoder {
     }
   }
 
-  /// Reads at most `wanted` rows of `width` pixels, as RGBX; returns how many.
-  JDIMENSION read_lines(JSAMPROW* lines, JDIMENSION wanted, JDIMENSION width) {
-    const JDIMENSION count = jpeg_read_scanlines(&jpeg_, lines, wanted);
+  /// Reads at most `most` rows of `width` pixels, as RGBX; returns how many.
+  JDIMENSION read_lines(JSAMPROW* lines, JDIMENSION most, JDIMENSION width) {
+    const JDIMENSION count = jpeg_read_scanlines(&jpeg_, lines, most);
     PENSTOCK_ASSERT(count > 0);
     if (jpeg_.out_color_space == JCS_CMYK) {
       for (JDIMENSION i = 0; i < count; ++i) convert_cmyk(lines[i], width);

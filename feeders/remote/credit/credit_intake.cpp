@@ -40,11 +40,11 @@ constexpr Nanoseconds kReadBeat = std::chrono::milliseconds(1);
 /// high rates, one wake-up and one credit message then serve both.
 constexpr Nanoseconds kReturnDelay = std::chrono::milliseconds(1);
 
-void require_encoding(FramedEncoding wanted, const FramedHeader& header) {
-  if (header.encoding == wanted) return;
+void require_encoding(FramedEncoding expected, const FramedHeader& header) {
+  if (header.encoding == expected) return;
   throw DataError("its batches are " + std::string(to_string(header.encoding)) + "; expected " +
-                  std::string(to_string(wanted)) + "; " +
-                  (wanted == FramedEncoding::pixels
+                  std::string(to_string(expected)) + "; " +
+                  (expected == FramedEncoding::pixels
                        ? "use zmq-consume:encoded=true, or start the producer without --encoded"
                        : "start the producer as `penstock serve --encoded --credit`, or leave "
                          "zmq-consume:encoded=true out"));

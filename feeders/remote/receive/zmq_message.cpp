@@ -88,9 +88,9 @@ void enlarge_send_buffer(int connection, std::int64_t bytes) noexcept {
   size = sizeof found;
   if (getsockopt(connection, SOL_SOCKET, SO_SNDBUF, &found, &size) != 0) return;
   // The kernel doubles the requested size, and reports the doubled one.
-  const int wanted = static_cast<int>(std::min<std::int64_t>(bytes, INT_MAX / 2));
-  if (found / 2 >= wanted) return;
-  static_cast<void>(setsockopt(connection, SOL_SOCKET, SO_SNDBUF, &wanted, sizeof wanted));
+  const int requested = static_cast<int>(std::min<std::int64_t>(bytes, INT_MAX / 2));
+  if (found / 2 >= requested) return;
+  static_cast<void>(setsockopt(connection, SOL_SOCKET, SO_SNDBUF, &requested, sizeof requested));
 }
 
 void keep_message_memory(std::size_t bytes) noexcept {

@@ -103,15 +103,15 @@ void ProducerSession::handle(const FramedMessage& message) {
 }
 
 void ProducerSession::handle_welcome(const FramedMessage& message) {
-  const FramedWelcome wanted = parse_framed_welcome(message);
+  const FramedWelcome welcome = parse_framed_welcome(message);
   if (message.header.begun_ns != hello_.sent_ns) return;  // answers an earlier hello
   const FramedHeader& ours = hello_;
   const bool pixels = ours.encoding == FramedEncoding::pixels;
-  const bool fits =
-      !pixels ||
-      (std::cmp_equal(wanted.images, ours.images) && std::cmp_equal(wanted.height, ours.height) &&
-       std::cmp_equal(wanted.width, ours.width) && std::cmp_equal(wanted.channels, ours.channels));
-  if (!fits || wanted.classes < classes_) {
+  const bool fits = !pixels || (std::cmp_equal(welcome.images, ours.images) &&
+                                std::cmp_equal(welcome.height, ours.height) &&
+                                std::cmp_equal(welcome.width, ours.width) &&
+                                std::cmp_equal(welcome.channels, ours.channels));
+  if (!fits || welcome.classes < classes_) {
     const auto text = [&](auto images, auto height, auto width, auto channels, auto classes) {
       const std::string of_classes = std::to_string(classes) + " classes";
       if (!pixels) return of_classes;
@@ -120,7 +120,7 @@ void ProducerSession::handle_welcome(const FramedMessage& message) {
     };
     throw ConfigError(
         "the consumer at " + describe(endpoint_) + " wants batches of " +
-        text(wanted.images, wanted.height, wanted.width, wanted.channels, wanted.classes) +
+        text(welcome.images, welcome.height, welcome.width, welcome.channels, welcome.classes) +
         "; these are " + text(ours.images, ours.height, ours.width, ours.channels, classes_));
   }
   note_times(message.header);

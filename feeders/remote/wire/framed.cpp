@@ -125,31 +125,31 @@ void check_fields(const FramedHeader& header) {
 /// Checks the number of frames after the header.
 void check_count(const FramedHeader& header, std::size_t count) {
   std::size_t least = 1, most = 1;
-  std::string_view wanted = "one";
+  std::string_view expected = "one";
   if (header.kind == FramedKind::batch) {
     if ((header.flags & kFramedShared) != 0) {
-      wanted = "one, the lease";
+      expected = "one, the lease";
     } else if (header.encoding == FramedEncoding::pixels) {
       least = most = 2;
-      wanted = "two: pixels and labels";
+      expected = "two: pixels and labels";
     } else {
       least = most = 3;
-      wanted = "three: lengths, files and labels";
+      expected = "three: lengths, files and labels";
     }
   } else if (header.kind == FramedKind::end || header.kind == FramedKind::credit) {
     least = 0;
     most = header.kind == FramedKind::credit ? 1 : 0;
-    wanted = most == 0 ? "none" : "one at most";
+    expected = most == 0 ? "none" : "one at most";
   }
   if (count >= least && count <= most) return;
   refuse(std::to_string(count) + " frames follow the header of its kind, " +
-         std::string(to_string(header.kind)) + "; expected " + std::string(wanted));
+         std::string(to_string(header.kind)) + "; expected " + std::string(expected));
 }
 
-void check_size(std::string_view name, Bytes frame, std::optional<std::uint64_t> wanted) {
-  if (wanted == frame.size()) return;
+void check_size(std::string_view name, Bytes frame, std::optional<std::uint64_t> expected) {
+  if (expected == frame.size()) return;
   refuse(std::string(name) + " have " + std::to_string(frame.size()) + " bytes; expected " +
-         (wanted ? std::to_string(*wanted) : "less than 2^64") + ", by the header");
+         (expected ? std::to_string(*expected) : "less than 2^64") + ", by the header");
 }
 
 std::optional<std::uint64_t> pixel_bytes(const FramedHeader& header) noexcept {
@@ -200,8 +200,8 @@ void require_batch(const FramedMessage& message, FramedEncoding encoding) {
 /// Checks that the message contains the frames of a batch, and their sizes.
 void require_frames(const FramedMessage& message, FramedEncoding encoding) {
   require_batch(message, encoding);
-  const std::size_t wanted = encoding == FramedEncoding::pixels ? 2 : 3;
-  if (message.payload.size() != wanted) {
+  const std::size_t expected = encoding == FramedEncoding::pixels ? 2 : 3;
+  if (message.payload.size() != expected) {
     refuse("its batch is in shared memory; expected it in the message");
   }
 }
