@@ -94,16 +94,16 @@ std::string offer_of(const FileDescriptor& file) {
 
 /// Opens rank 0's memory; returns no file if that is impossible.
 FileDescriptor open_offered(const std::string& offer, std::size_t bytes) {
-  Identity wanted;
+  Identity expected;
   std::istringstream in(offer);
-  if (!(in >> wanted.process >> wanted.file >> wanted.device >> wanted.inode))
+  if (!(in >> expected.process >> expected.file >> expected.device >> expected.inode))
     return FileDescriptor();
   const std::string path =
-      "/proc/" + std::to_string(wanted.process) + "/fd/" + std::to_string(wanted.file);
+      "/proc/" + std::to_string(expected.process) + "/fd/" + std::to_string(expected.file);
   FileDescriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
   // In another PID namespace the number may belong to another process.
-  const std::optional<Identity> found = identity_of(wanted.process, file);
-  if (!found || found->device != wanted.device || found->inode != wanted.inode)
+  const std::optional<Identity> found = identity_of(expected.process, file);
+  if (!found || found->device != expected.device || found->inode != expected.inode)
     return FileDescriptor();
   struct stat status {};
   if (fstat(file.get(), &status) != 0 || status.st_size != static_cast<off_t>(bytes)) {

@@ -144,15 +144,15 @@ class ThreadLink final : public Link {
   }
 
   /// False: stopped, or the deadline has passed.
-  bool await(Place& place, std::unique_lock<std::mutex>& lock, State wanted) {
-    if (place.state == wanted) return true;
+  bool await(Place& place, std::unique_lock<std::mutex>& lock, State expected) {
+    if (place.state == expected) return true;
     place.deadline = links_.clock_.now() + links_.timeout_;
     links_.watch();
     links_.clock_.wait(lock, place.gate, links_.stop_,
-                       [&] { return place.state == wanted || place.expired; });
+                       [&] { return place.state == expected || place.expired; });
     place.deadline = Time::max();
     place.expired = false;
-    return place.state == wanted;
+    return place.state == expected;
   }
 
   [[noreturn]] void fail(std::unique_lock<std::mutex>& lock, std::string_view what,

@@ -99,7 +99,7 @@ std::size_t CpuExecutable::fixed_bytes() const {
 void CpuExecutable::refuse(const compiler::PlannedBatch& planned) {
   const double planned_bytes =
       static_cast<double>(planned.bytes) / planned.images * spec_.batch.images;
-  const double wanted = (planned_bytes + static_cast<double>(fixed_bytes())) * spec_.local_ranks;
+  const double required = (planned_bytes + static_cast<double>(fixed_bytes())) * spec_.local_ranks;
   const std::size_t share = share_of_memory();
   const std::int32_t fitting = compiler::find_batch_that_fits(
       planned, spec_.batch.images, share - std::min(share, fixed_bytes()),
@@ -111,7 +111,7 @@ void CpuExecutable::refuse(const compiler::PlannedBatch& planned) {
   throw compiler::batch_too_large(
       spec_.batch.images,
       fmt::format("training on {} device{} needs {} of memory", spec_.local_ranks,
-                  spec_.local_ranks == 1 ? "" : "s", size_text(wanted)),
+                  spec_.local_ranks == 1 ? "" : "s", size_text(required)),
       options_.memory_budget, fitting);
 }
 

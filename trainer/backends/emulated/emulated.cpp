@@ -220,11 +220,11 @@ class Waits {
   /// The quantile `share` of the delays, in whole microseconds; delays beyond 2 ms count as 2 ms. 0
   /// without delays.
   double late_us_quantile(double share) const noexcept {
-    const auto wanted = static_cast<std::uint64_t>(std::ceil(share * count()));
+    const auto target = static_cast<std::uint64_t>(std::ceil(share * count()));
     std::uint64_t seen = 0;
     for (std::size_t us = 0; us < buckets_.size(); ++us) {
       seen += buckets_[us];
-      if (seen >= wanted) return static_cast<double>(us);
+      if (seen >= target) return static_cast<double>(us);
     }
     return 0;
   }

@@ -115,7 +115,7 @@ std::unique_ptr<Optimizer> GpuBackend::make_optimizer(const OptimizerChoice& cho
 
 ExchangeChoice GpuBackend::choose_exchange(std::span<Device* const> devices,
                                            const GroupSpec& spec) const {
-  const Exchange wanted = wanted_exchange(exchange_, spec.exchange);
+  const Exchange requested = requested_exchange(exchange_, spec.exchange);
   std::vector<std::int32_t> gpus;
   std::vector<Driver*> drivers;
   std::vector<std::string> buses;
@@ -125,8 +125,8 @@ ExchangeChoice GpuBackend::choose_exchange(std::span<Device* const> devices,
     buses.push_back(drivers.back()->facts().pci_bus);
   }
   return spec.processes != nullptr
-             ? choose_process_exchange(wanted, buses, *spec.processes, *library_)
-             : gpu::choose_exchange(wanted, gpus, drivers, *library_);
+             ? choose_process_exchange(requested, buses, *spec.processes, *library_)
+             : gpu::choose_exchange(requested, gpus, drivers, *library_);
 }
 
 std::unique_ptr<CollectiveGroup> GpuBackend::make_group(std::span<Device* const> devices,

@@ -221,9 +221,9 @@ void ServerConnection::begin(const PartPlan& plan, ServerRule rule, const Tensor
 
 void ServerConnection::ask(const Part& part, const Tensor& arena, std::size_t number) {
   PartState& known = parts_[part.key];
-  PENSTOCK_ASSERT(!known.asked);
+  PENSTOCK_ASSERT(!known.requested);
   known.into = part_of(arena, part);
-  known.asked = true;
+  known.requested = true;
   ++unanswered_;
   enqueue({.server = known.server,
            .header = {.kind = MessageKind::pull, .key = part.key, .step = number}});
@@ -250,9 +250,9 @@ void ServerConnection::push(const Push& push, const Terms& terms) {
   throw_failure();
   PENSTOCK_ASSERT(push.part < parts_.size());
   PartState& part = parts_[push.part];
-  PENSTOCK_ASSERT(!part.asked && push.gradients.size_bytes() == part.bytes &&
+  PENSTOCK_ASSERT(!part.requested && push.gradients.size_bytes() == part.bytes &&
                   push.into.size_bytes() == part.bytes);
-  part.asked = true;
+  part.requested = true;
   part.into = push.into;
   if (unanswered_++ == 0) progress_ = clock_.now();
   enqueue({.server = part.server,
@@ -521,7 +521,7 @@ void ServerConnection::take(std::size_t server, std::span<const std::byte> bytes
 
 /// Copies out of the message while it holds the lock; no other thread needs the lock for long.
 void ServerConnection::take_answer(const ServerHeader& header, const net::Frame& data) {
-  if (header.key >= parts_.size() || !parts_[header.key].asked) {
+  if (header.key >= parts_.size() || !parts_[header.key].requested) {
     throw DataError("an answer for part {}, which was not asked for", header.key);
   }
   PartState& part = parts_[header.key];
@@ -530,7 +530,7 @@ void ServerConnection::take_answer(const ServerHeader& header, const net::Frame&
                     part.into.size_bytes());
   }
   if (!data.bytes.empty()) std::memcpy(part.into.data(), data.bytes.data(), data.bytes.size());
-  part.asked = false;
+  part.requested = false;
   part.version = header.version;
   answers_.value += header.value;
   if (header.key == 0) answers_.staleness = static_cast<std::int64_t>(header.step);
