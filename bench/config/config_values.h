@@ -83,10 +83,10 @@ void set_text(RunConfig& config, std::string_view, std::string_view text) {
 /// Sets one of `words`, spelled as in the list. Case and separators of `text` do not matter.
 inline void set_word(std::string& value, std::string_view name, std::string_view text,
                      std::initializer_list<std::string_view> words) {
-  const std::string wanted = canonical_name(text);
+  const std::string canonical = canonical_name(text);
   std::string known;
   for (const std::string_view word : words) {
-    if (canonical_name(word) == wanted) {
+    if (canonical_name(word) == canonical) {
       value = word;
       return;
     }

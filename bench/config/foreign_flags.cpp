@@ -165,9 +165,9 @@ void set_resize(RunConfig& config, const std::string& text) {
 
 /// ImageNet needs no option: the feeder finds the format of its files by their names.
 void set_data_name(RunConfig& config, const std::string& text) {
-  const std::string wanted = canonical_name(text);
-  if (wanted == "imagenet") return;
-  if (wanted != "cifar10") {
+  const std::string data_name = canonical_name(text);
+  if (data_name == "imagenet") return;
+  if (data_name != "cifar10") {
     throw ConfigError("--data-name is {}; expected imagenet or cifar10: images, one label each",
                       text);
   }
@@ -210,20 +210,20 @@ bool is_record(std::string_view option) { return option == "record"; }
 /// Why --use-xla-compile changes nothing: a step is always compiled, and only some devices can also
 /// enqueue its kernels one by one. Empty: it changes the device.
 std::string xla_note(const RunConfig& config, const std::string& text) {
-  const bool wanted = parse_flag(text, "--use-xla-compile");
+  const bool enabled = parse_flag(text, "--use-xla-compile");
   const BackendEntry* const backend =
       match_entry(backend_table(), parse_component(config.device).name);
   const bool records =
       backend != nullptr && std::ranges::any_of(backend->options, is_record, &OptionSpec::name);
-  if (records && !wanted) return {};
+  if (records && !enabled) return {};
   const char* const why =
-      !wanted
+      !enabled
           ? "a step is always compiled; with a stated --device gpu this flag is gpu:record=false"
       : records ? "a step is compiled and recorded as one graph already"
       : backend != nullptr && backend->emulates ? "a step takes its stated time"
                                                 : "a step is compiled already";
-  return fmt::format("--{}use-xla-compile changes nothing with --device {}: {}", wanted ? "" : "no",
-                     config.device, why);
+  return fmt::format("--{}use-xla-compile changes nothing with --device {}: {}",
+                     enabled ? "" : "no", config.device, why);
 }
 
 void set_xla(RunConfig& config, const std::string& text) {
@@ -286,9 +286,9 @@ constexpr TranslatedFlag kTranslated[] = {
      [](RunConfig&, const std::string&) { /* applied before all others */ }},
     {"use_fp16", "", true, "false", "same as --precision fp16",
      [](RunConfig& config, const std::string& text) {
-       const bool wanted = parse_flag(text, "--use-fp16");
-       if (wanted) config.precision = "fp16";
-       if (!wanted && config.precision == "fp16") config.precision = "fp32";
+       const bool enabled = parse_flag(text, "--use-fp16");
+       if (enabled) config.precision = "fp16";
+       if (!enabled && config.precision == "fp16") config.precision = "fp32";
      }},
     {"fusion_threshold_mb", "", false, "",
      "same as --bucket-mib and --first-bucket-mib, in MiB; 0: one bucket per tensor",

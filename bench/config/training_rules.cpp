@@ -102,10 +102,10 @@ DType stored_weights(const RunConfig& config) {
     case Precision::bf16:
       return DType::bf16;
     default:
-      throw ConfigError("--fp16-vars stores weights in the 16 bits of --precision, which is " +
-                        config.precision +
-                        "; expected fp16 or bf16; state it, or leave "
-                        "--fp16-vars out");
+      throw ConfigError(
+          "--fp16-vars stores weights in the 16 bits of --precision, which is {}; expected fp16 or "
+          "bf16; state it, or leave --fp16-vars out",
+          config.precision);
   }
 }
 

@@ -35,9 +35,9 @@ void refuse_missing_data(const RunConfig& config) {
 void ensure_data_of(const RunConfig& config, const FeederEntry& feeder,
                     const std::stop_token& stop) {
   refuse_missing_data(config);
-  const ComponentText asked = parse_component(config.fake_location);
-  if (match_entry(feeder_table(), asked.name) == &feeder) {
-    static_cast<void>(Options(asked.name, feeder.options, asked));  // throws before data are made
+  const ComponentText text = parse_component(config.fake_location);
+  if (match_entry(feeder_table(), text.name) == &feeder) {
+    static_cast<void>(Options(text.name, feeder.options, text));  // throws before data are made
   }
   if (feeder.reads_files && config.data_dir.empty()) ensure_default_dataset("data/train", stop);
 }

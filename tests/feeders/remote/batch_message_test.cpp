@@ -78,12 +78,12 @@ TEST(BatchMessage, NumpyFramesOfEveryTypeOfLabels) {
                                std::string(dtype) + "\"}]";
     return labels_of(remote::MessageFormat::numpy_frames, {bytes_of(header), counted(12), bytes});
   };
-  const std::vector<std::int32_t> wanted = {3, 7};
-  EXPECT_EQ(labels("int64", bytes_of_numbers<std::int64_t>({3, 7})), wanted);
-  EXPECT_EQ(labels("int32", bytes_of_numbers<std::int32_t>({3, 7})), wanted);
-  EXPECT_EQ(labels("uint8", bytes_of_numbers<std::uint8_t>({3, 7})), wanted);
-  EXPECT_EQ(labels("<u2", bytes_of_numbers<std::uint16_t>({3, 7})), wanted);
-  EXPECT_EQ(labels(">i2", bytes_of_hex("00030007")), wanted);
+  const std::vector<std::int32_t> expected = {3, 7};
+  EXPECT_EQ(labels("int64", bytes_of_numbers<std::int64_t>({3, 7})), expected);
+  EXPECT_EQ(labels("int32", bytes_of_numbers<std::int32_t>({3, 7})), expected);
+  EXPECT_EQ(labels("uint8", bytes_of_numbers<std::uint8_t>({3, 7})), expected);
+  EXPECT_EQ(labels("<u2", bytes_of_numbers<std::uint16_t>({3, 7})), expected);
+  EXPECT_EQ(labels(">i2", bytes_of_hex("00030007")), expected);
 }
 
 TEST(BatchMessage, PixelsMayBeNumbersAndPlanar) {

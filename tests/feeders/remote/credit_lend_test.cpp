@@ -24,11 +24,11 @@ class CreditLend : public CreditConsume {
   static ReadLease take(Consumer& consumer) { return consumer.ring().next(0, {}); }
   /// Does the lease show exactly this batch of the closed-form set?
   static bool is(const ReadLease& lease, std::uint64_t index) {
-    const FrameList wanted = BareProducer::payload_of(index);
+    const FrameList expected = BareProducer::payload_of(index);
     const Batch& batch = lease.batch();
-    return std::equal(batch.pixels.begin(), batch.pixels.end(), wanted[0].begin(),
-                      wanted[0].end()) &&
-           std::memcmp(batch.labels.data(), wanted[1].data(), wanted[1].size()) == 0;
+    return std::equal(batch.pixels.begin(), batch.pixels.end(), expected[0].begin(),
+                      expected[0].end()) &&
+           std::memcmp(batch.labels.data(), expected[1].data(), expected[1].size()) == 0;
   }
   static bool lies_in(const Consumer& consumer, const ReadLease& lease) {
     const auto own =
