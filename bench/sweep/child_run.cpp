@@ -233,4 +233,11 @@ RunResult run_in_child(const RunConfig& config, const FeederEntry& feeder,
   return result;
 }
 
+SweepRunner::Run runs_in_children(const ChildRunOptions& options) {
+  return [&options](const RunConfig& config, const std::stop_token& stop) {
+    const std::string name = parse_component(config.fake_location).name;
+    return run_in_child(config, find_entry(feeder_table(), name), options, stop);
+  };
+}
+
 }  // namespace penstock

@@ -207,14 +207,10 @@ int isolate(const Arguments& arguments, const Invocation& invocation) {
   ChildRunOptions options{.program = invocation.program,
                           .timeout = std::max(arguments.plan.budget, kMinRunTimeout),
                           .show_stderr = arguments.verbose};
-  const auto run = [&](const RunConfig& config, const std::stop_token& stop) {
-    const std::string name = parse_component(config.fake_location).name;
-    return run_in_child(config, find_entry(feeder_table(), name), options, stop);
-  };
   SteadyClock clock;
   const ResultFolder folder(arguments.out);
   const auto meter = [&] { return isolate::read_noise(clock.now(), isolate::own_cpu_seconds()); };
-  isolate::Isolator isolator(arguments.plan, run, meter, clock);
+  isolate::Isolator isolator(arguments.plan, runs_in_children(options), meter, clock);
   isolate::Isolation found;
   bool saved = false;
   {

@@ -17,7 +17,6 @@
 #include "bench/sweep/sweep_runner.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/output_file.h"
-#include "dataflow/options.h"
 
 namespace penstock {
 namespace {
@@ -75,10 +74,6 @@ bool write_file(const isolate::Selftest& test, const ResultFolder& folder) {
 int selftest(const Arguments& arguments, const Invocation& invocation) {
   ChildRunOptions options{
       .program = invocation.program, .timeout = kRunTimeout, .show_stderr = arguments.verbose};
-  const auto run = [&](const RunConfig& config, const std::stop_token& stop) {
-    const std::string name = parse_component(config.fake_location).name;
-    return run_in_child(config, find_entry(feeder_table(), name), options, stop);
-  };
   const std::vector<isolate::SelftestCase> cases = isolate::selftest_cases();
   SweepPlan plan = sweep_of(arguments, cases);
   plan.command = command_text("selftest", invocation.arguments);
@@ -101,7 +96,7 @@ int selftest(const Arguments& arguments, const Invocation& invocation) {
       }
       before = now;
     };
-    SweepRunner runner(std::move(plan), run, clock);
+    SweepRunner runner(std::move(plan), runs_in_children(options), clock);
     test.sweep = runner.run(progress, invocation.stop);
     saved = progress.saved();
   }

@@ -208,15 +208,11 @@ int sweep(Arguments arguments, const Invocation& invocation) {
                           .timeout = given ? arguments.run_timeout
                                            : std::max(arguments.plan.time_budget, kMinRunTimeout),
                           .show_stderr = arguments.verbose};
-  const auto run = [&](const RunConfig& config, const std::stop_token& stop) {
-    const std::string name = parse_component(config.fake_location).name;
-    return run_in_child(config, find_entry(feeder_table(), name), options, stop);
-  };
   std::optional<SweepResult> baseline;  // read before measuring, and before files are replaced
   if (!arguments.baseline.empty()) baseline = read_saved_results(arguments.baseline);
   SteadyClock clock;
   const std::vector<RunConfig> configurations = arguments.plan.configurations;
-  SweepRunner runner(std::move(arguments.plan), run, clock);
+  SweepRunner runner(std::move(arguments.plan), runs_in_children(options), clock);
   const ResultFolder folder(arguments.out);
   for (const RunConfig& config : configurations) {  // before the first run, once for all
     if (!unavailable_reason(config).empty()) continue;
