@@ -42,16 +42,19 @@ class MpirunUpdates : public MpirunFixture {
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
+  static Json finish(const Words& words, const std::string& update) {
+    ChildProcess child({.arguments = words, .timeout = 50s});
+    const ChildExit& exit = child.wait();
+    EXPECT_EQ(exit.code, 0) << update << ": " << exit.last_words;
+    return Json::parse(exit.output, nullptr, false);
+  }
   Json run(int processes, const std::string& update, const Words& more) const {
     Words words = mpirun(processes, update, more);
     for (const char* const word : {"--device=cpu", "--compute-threads=1", "--json"}) {
       words.emplace_back(word);
     }
     words.push_back(fmt::format("--num-batches={}", kSteps));
-    ChildProcess child({.arguments = words, .timeout = 50s});
-    const ChildExit& exit = child.wait();
-    EXPECT_EQ(exit.code, 0) << update << ": " << exit.last_words;
-    return Json::parse(exit.output, nullptr, false);
+    return finish(words, update);
   }
   static void expect_trained(const Json& result, const std::string& update) {
     ASSERT_FALSE(result.is_discarded()) << update;
@@ -116,10 +119,7 @@ TEST_F(MpirunUpdates, AnEpochOfRealDataIsOneHoweverItsDevicesAreSplitOverProcess
   const auto losses = [&](int processes, const std::string& devices) {
     Words words = mpirun(processes, "replicated", data);
     words.push_back("--num-gpus=" + devices);
-    ChildProcess child({.arguments = words, .timeout = 50s});
-    const ChildExit& exit = child.wait();
-    EXPECT_EQ(exit.code, 0) << exit.last_words;
-    const Json result = Json::parse(exit.output, nullptr, false);
+    const Json result = finish(words, "replicated");
     EXPECT_EQ(result["examples_per_epoch"], 40) << processes << " processes";
     return result["losses"].get<std::vector<double>>();
   };
@@ -148,10 +148,7 @@ class MpirunTraining : public MpirunUpdates {
       words.push_back(word);
     }
     words.insert(words.end(), more.begin(), more.end());
-    ChildProcess child({.arguments = words, .timeout = 50s});
-    const ChildExit& exit = child.wait();
-    EXPECT_EQ(exit.code, 0) << update << ": " << exit.last_words;
-    return Json::parse(exit.output, nullptr, false);
+    return finish(words, update);
   }
   Words data() const {
     return {"--fake-location=queue",
