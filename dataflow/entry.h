@@ -4,6 +4,8 @@
 // names separated by spaces, those names find it too.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <span>
@@ -118,21 +120,20 @@ const Entry& find_entry(const Table<Entry>& table, std::string_view name) {
   }
   for (const AbsentEntry& absent : table.absent) {
     if (canonical_name(absent.name) == canonical) {
-      throw Unavailable(std::string(table.kind) + " '" + std::string(absent.name) +
-                        "' is known, but " + std::string(absent.reason) +
-                        "; built here: " + join(built));
+      throw Unavailable("{} '{}' is known, but {}; built here: {}", table.kind, absent.name,
+                        absent.reason, join(built));
     }
     known.emplace_back(absent.name);
   }
-  std::string message = "unknown " + std::string(table.kind) + " '" + std::string(name) + "'";
+  std::string message = fmt::format("unknown {} '{}'", table.kind, name);
   if (const std::string guess = nearest_name(name, known); !guess.empty()) {
-    message += "; did you mean '" + guess + "'";
+    message += fmt::format("; did you mean '{}'", guess);
     for (const AbsentEntry& absent : table.absent) {
-      if (absent.name == guess) message += " (known, but " + std::string(absent.reason) + ")";
+      if (absent.name == guess) message += fmt::format(" (known, but {})", absent.reason);
     }
     message += "?";
   }
-  throw ConfigError(message + "; built here: " + join(built));
+  throw ConfigError("{}; built here: {}", message, join(built));
 }
 
 }  // namespace penstock

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/datasets/image_arrays.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -21,7 +23,7 @@ void check_labels(const std::string& path, const values::NumpyArray& labels, std
       !labels.shape.empty() && std::all_of(labels.shape.begin() + 1, labels.shape.end(),
                                            [](std::int64_t length) { return length == 1; });
   if (!flat || static_cast<std::uint64_t>(labels.shape[0]) != count) {
-    refuse_arrays(path, "does not hold one label for each of " + std::to_string(count) + " images");
+    refuse_arrays(path, fmt::format("does not hold one label for each of {} images", count));
   }
   if (labels.data.size() / labels.type.bytes != count) refuse_arrays(path, "was cut");
 }
@@ -29,10 +31,11 @@ void check_labels(const std::string& path, const values::NumpyArray& labels, std
 }  // namespace
 
 void refuse_arrays(const std::string& path, const std::string& problem) {
-  throw ConfigError("the data file '" + path + "' " + problem +
-                    "; expected uint8 images [N,H,W,C], [N,C,H,W] or [N,H,W] and N whole numbers "
-                    "as labels (of raw: in images.npy and labels.npy); check --data-dir and the "
-                    "options of the source");
+  throw ConfigError(
+      "the data file '{}' {}; expected uint8 images [N,H,W,C], [N,C,H,W] or [N,H,W] and N whole "
+      "numbers as labels (of raw: in images.npy and labels.npy); check --data-dir and the options "
+      "of the source",
+      path, problem);
 }
 
 PixelLayout layout_of_images(const std::string& path, const values::NumpyArray& images,
@@ -91,8 +94,8 @@ void ImageArrayFormat::index(const MappedFile& shard, const AddRecord& add) cons
 
 void ImageArrayFormat::open(Sample& sample) const {
   if (sample.lent.size() != layout_.bytes()) {
-    refuse_record(sample, "the file ends here, " + std::to_string(sample.lent.size()) +
-                              " bytes into an image of " + std::to_string(layout_.bytes()));
+    refuse_record(sample, fmt::format("the file ends here, {} bytes into an image of {}",
+                                      sample.lent.size(), layout_.bytes()));
   }
   if (sample.label < 0) refuse_record(sample, "its label is negative, or too large");
   sample.layout = layout_;

@@ -13,6 +13,8 @@
 //
 // Damage counts only in parts that are read: data below the region are not read. Orientation tags
 // are ignored, as PIL and torchvision do when they open a file.
+#include <fmt/format.h>
+
 #include <csetjmp>
 #include <cstdio>
 // jpeglib.h needs size_t and FILE from the headers above; jerror.h needs jpeglib.h.
@@ -52,9 +54,10 @@ constexpr std::int32_t kNarrowest = 8;
 constexpr int kMaxScans = 100;
 
 [[noreturn]] void refuse(const Sample& sample, const std::string& reason) {
-  throw DataError("decoding '" + sample.file + "' (sample " + std::to_string(sample.index) + ", " +
-                  std::to_string(sample.content().size()) + " bytes): " + reason +
-                  "; expected a whole JPEG or PNG image; replace the file");
+  throw DataError(
+      "decoding '{}' (sample {}, {} bytes): {}; expected a whole JPEG or PNG image; replace the "
+      "file",
+      sample.file, sample.index, sample.content().size(), reason);
 }
 
 /// What a file that is no JPEG image looks like: "it looks like a WebP image".
@@ -317,8 +320,8 @@ class JpegDecoder final : public Decoder {
 
   void check_size(const Sample& sample, std::uint64_t width, std::uint64_t height) const {
     if (width * height <= static_cast<std::uint64_t>(max_pixels_)) return;
-    refuse(sample, "it says that it has " + std::to_string(width) + "x" + std::to_string(height) +
-                       " pixels, more than max_pixels=" + std::to_string(max_pixels_));
+    refuse(sample, fmt::format("it says that it has {}x{} pixels, more than max_pixels={}", width,
+                               height, max_pixels_));
   }
 
   void check_header(const Sample& sample) {
@@ -334,8 +337,8 @@ class JpegDecoder final : public Decoder {
         jpeg_.out_color_space = JCS_CMYK;
         break;
       default:
-        refuse(sample, "it has " + std::to_string(jpeg_.num_components) +
-                           " components, which is an unsupported colour space");
+        refuse(sample, fmt::format("it has {} components, which is an unsupported colour space",
+                                   jpeg_.num_components));
     }
   }
 
@@ -470,7 +473,7 @@ class JpegDecoder final : public Decoder {
       refuse(sample, describe_first_bytes(sample.content()));
     }
     if (trap_.code == JERR_BAD_PROGRESSION && jpeg_.input_scan_number > kMaxScans) {
-      refuse(sample, "it has more than " + std::to_string(kMaxScans) + " scans");
+      refuse(sample, fmt::format("it has more than {} scans", kMaxScans));
     }
     refuse(sample, trap_.text.data());
   }
