@@ -52,8 +52,7 @@ bool ZmqMessage::receive(void* native) {
 
 MessageFrames ZmqMessage::frames() const {
   if (count_ <= kMaxMessageFrames) return kept_frames();
-  throw DataError("a message of " + std::to_string(count_) +
-                  " frames; expected one, or a header and at most three");
+  throw DataError("a message of {} frames; expected one, or a header and at most three", count_);
 }
 
 MessageFrames ZmqMessage::kept_frames() const noexcept {
