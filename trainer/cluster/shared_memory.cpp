@@ -2,6 +2,7 @@
 #include "trainer/cluster/shared_memory.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -98,8 +99,7 @@ FileDescriptor open_offered(const std::string& offer, std::size_t bytes) {
   std::istringstream in(offer);
   if (!(in >> expected.process >> expected.file >> expected.device >> expected.inode))
     return FileDescriptor();
-  const std::string path =
-      "/proc/" + std::to_string(expected.process) + "/fd/" + std::to_string(expected.file);
+  const std::string path = fmt::format("/proc/{}/fd/{}", expected.process, expected.file);
   FileDescriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
   // In another PID namespace the number may belong to another process.
   const std::optional<Identity> found = identity_of(expected.process, file);
@@ -357,8 +357,8 @@ class SharedMemoryGroup final : public CollectiveGroup {
                                                     wait_);
   }
   std::string how() const override {
-    return "shared memory of " + std::to_string(launch_.size) + " processes, through " +
-           std::string(to_string(exchange_.choice.wire));
+    return fmt::format("shared memory of {} processes, through {}", launch_.size,
+                       to_string(exchange_.choice.wire));
   }
 
  private:
@@ -398,7 +398,7 @@ SharedMemory share_memory(Processes& processes, const Processes::Exchange& excha
   const auto without = std::find(mapped.begin(), mapped.end(), "no");
   if (without == mapped.end()) return {std::move(group), {}};
   return {nullptr,
-          "rank " + std::to_string(without - mapped.begin()) + " cannot map the memory of rank 0"};
+          fmt::format("rank {} cannot map the memory of rank 0", without - mapped.begin())};
 }
 
 }  // namespace penstock::cluster

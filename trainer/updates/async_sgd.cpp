@@ -202,7 +202,7 @@ PeerRule parse_peer_rule(const std::string& text) {
   if (text == "uniform") return PeerRule::uniform;
   if (text == "kungfu") return PeerRule::kungfu;
   if (text == "round-robin") return PeerRule::round_robin;
-  throw ConfigError("async-sgd:peer is '" + text + "'; expected uniform, kungfu or round-robin");
+  throw ConfigError("async-sgd:peer is '{}'; expected uniform, kungfu or round-robin", text);
 }
 
 }  // namespace

@@ -76,9 +76,9 @@ std::unique_ptr<Schedule> CpuExecutable::build(Phase phase, const ExecutableSpec
   try {
     Builder(graph_, spec, engine_, phase, options_, layouts_, *schedule).build();
   } catch (const dnnl::error& error) {
-    const std::string what = "oneDNN cannot compile the model in " +
-                             std::string(to_string(spec.precision)) + " for batches of " +
-                             std::to_string(spec.batch.images) + ": " + error.what();
+    const std::string what =
+        fmt::format("oneDNN cannot compile the model in {} for batches of {}: {}",
+                    to_string(spec.precision), spec.batch.images, error.what());
     if (error.status == dnnl_unimplemented) {
       throw Unavailable(what + "; use --precision fp32");
     }
@@ -156,8 +156,7 @@ void CpuExecutable::run(Phase phase, const Batch& batch, Stream&, const Gradient
   try {
     schedule.run({batch, result, step_}, ready, recorder_);
   } catch (const dnnl::error& error) {
-    throw DeviceError(std::string("oneDNN failed in step ") + std::to_string(step_) + ": " +
-                      error.what());
+    throw DeviceError("oneDNN failed in step {}: {}", step_, error.what());
   }
   if (phase == Phase::train) ++step_;
 }

@@ -171,8 +171,7 @@ Jitter parse_jitter(const std::string& distribution, double cv, bool cv_given) {
         cv, known.name,
         known.distribution == Distribution::exponential ? "1, not" : "0 < cv <=", known.largest_cv);
   }
-  throw ConfigError("emulated:distribution is '" + distribution + "'; expected one of " +
-                    join(names));
+  throw ConfigError("emulated:distribution is '{}'; expected one of {}", distribution, join(names));
 }
 
 Nanoseconds busy(double seconds) {
@@ -197,8 +196,8 @@ const Preset& find_preset(const std::string& name) {
     if (known.name == canonical_name(name)) return known;
     names.emplace_back(known.name);
   }
-  throw ConfigError("emulated:preset is '" + name + "'; expected one of " + join(names) +
-                    ", or state img_per_s=");
+  throw ConfigError("emulated:preset is '{}'; expected one of {}, or state img_per_s=", name,
+                    join(names));
 }
 
 /// Statistics of the host's threads that waited for an emulated device: how late they woke, and how
@@ -346,8 +345,8 @@ Nanoseconds parse_exchange(const std::string& text) {
     if (ms >= 0 && ms <= kLongestMs)
       return std::chrono::round<Nanoseconds>(std::chrono::duration<double, std::milli>(ms));
   }
-  throw ConfigError("emulated:exchange is '" + text +
-                    "'; expected none or ms=T with T from 0 to 3600000");
+  throw ConfigError("emulated:exchange is '{}'; expected none or ms=T with T from 0 to 3600000",
+                    text);
 }
 
 double positive(const Options& options, std::string_view name, std::string_view what) {
@@ -399,8 +398,9 @@ class EmulatedBackend final : public Backend {
       refuse_beside_a_trace(options);
       replay(read_recording(options.text("trace"), options.text("row")));
     } else if (options.given("row")) {
-      throw ConfigError("emulated:row is '" + options.text("row") +
-                        "', but it selects a row of a trace; add trace=FILE, or leave row out");
+      throw ConfigError(
+          "emulated:row is '{}', but it selects a row of a trace; add trace=FILE, or leave row out",
+          options.text("row"));
     } else {
       keep_rate(options);
     }

@@ -89,7 +89,7 @@ std::size_t find_row(const std::vector<std::string>& labels, const std::string& 
   std::vector<std::string> all;
   for (std::size_t i = 0; i < labels.size(); ++i) {
     const std::string number = std::to_string(i + 1);
-    all.push_back(number + ": " + labels[i]);
+    all.push_back(fmt::format("{}: {}", number, labels[i]));
     if (row == number || row == labels[i]) return i;
     if (feeder_of(labels[i]) == (row.empty() ? "gpu" : canonical_name(row))) {
       found.push_back(i);
@@ -224,7 +224,7 @@ Recording parse_recording(std::string_view text, const std::string& row, const s
     }
     if (json.is_object() && json.contains("config") && json.contains("step_ms")) {
       if (row.empty()) return recording_of(json.at("config"), {&json}, file, "");
-      throw ConfigError(refusal(file, "it is one run, and row= is '" + row + "'",
+      throw ConfigError(refusal(file, fmt::format("it is one run, and row= is '{}'", row),
                                 "no row for a single run", "leave row= out"));
     }
     if (json.is_object() && json.contains("watch") && json.contains("ranks")) {

@@ -63,11 +63,11 @@ std::unique_ptr<net::MessageSockets> listen_at(const std::string& address,
   try {
     sockets->listen(endpoint, {.frame = kMaxFrame});
   } catch (const net::SocketError& error) {
-    throw ConfigError("cannot listen at " + address + ": " +
-                      (error.address_taken()
-                           ? "the port is taken by another process; stop that one, or give another "
-                             "--ps-hosts"
-                           : std::string(error.what()) + "; give an address of this machine"));
+    throw ConfigError("cannot listen at {}: {}", address,
+                      error.address_taken()
+                          ? "the port is taken by another process; stop that one, or give another "
+                            "--ps-hosts"
+                          : std::string(error.what()) + "; give an address of this machine");
   }
   return sockets;
 }
