@@ -34,7 +34,7 @@ std::vector<std::string> words_of(std::string_view text) {
 
 /// All names in kebab case, the main name first.
 std::vector<std::string> spellings(const Flag& flag) {
-  std::vector<std::string> names = words_of(flag.name + " " + flag.aliases);
+  std::vector<std::string> names = words_of(fmt::format("{} {}", flag.name, flag.aliases));
   for (std::string& name : names) name = kebab(name);
   return names;
 }
@@ -131,7 +131,7 @@ std::vector<std::string> normalise(std::string_view verb, const FlagIndex& index
   std::map<std::string, std::string> values;  // of the flags so far
   std::vector<std::string> refused;           // the reasons, so that all are named at once
   const auto add = [&](const std::string& name, const std::string& value) {
-    result.push_back("--" + name + "=" + value);
+    result.push_back(fmt::format("--{}={}", name, value));
     const auto [earlier, first] = values.try_emplace(name, value);
     if (first || earlier->second == value) return;
     fmt::print(stderr, "penstock: --{0} is given twice, as '{1}' and as '{2}'; '{2}' holds\n", name,
@@ -233,7 +233,7 @@ std::string footer_of(const VerbHelp& help, bool shows_all) {
   std::istringstream examples{std::string(help.examples)};
   for (std::string line; std::getline(examples, line);) text += "  penstock " + line + "\n";
   if (shows_all) return text;
-  return text + fmt::format("\n`penstock {} --help-all` lists all flags.", help.verb);
+  return fmt::format("{}\n`penstock {} --help-all` lists all flags.", text, help.verb);
 }
 
 }  // namespace

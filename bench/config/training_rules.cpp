@@ -91,7 +91,7 @@ Precision parse_precision(const std::string& text) {
        {Precision::f32, Precision::tf32, Precision::f16, Precision::bf16}) {
     if (to_string(precision) == text) return precision;
   }
-  throw ConfigError("--precision is '" + text + "'; expected fp32, tf32, fp16 or bf16");
+  throw ConfigError("--precision is '{}'; expected fp32, tf32, fp16 or bf16", text);
 }
 
 DType stored_weights(const RunConfig& config) {
@@ -157,7 +157,7 @@ GradientReduction parse_gradient_reduction(const std::string& text) {
   if (text == "sum") return GradientReduction::sum;
   if (text == "mean") return GradientReduction::mean;
   if (text == "mean-sum") return GradientReduction::mean_sum;
-  throw ConfigError("--gradient-reduction is '" + text + "'; expected sum, mean or mean-sum");
+  throw ConfigError("--gradient-reduction is '{}'; expected sum, mean or mean-sum", text);
 }
 
 std::string resolve_gradient_reduction(const RunConfig& config) {

@@ -74,7 +74,7 @@ std::map<std::string, std::uint64_t> shared_files_in(const std::string& maps) {
     std::string flags, offset, device, inode;
     if (words >> std::hex >> begin >> dash >> end >> flags >> offset >> device >> inode &&
         end > begin) {
-      files[device + " " + inode] += end - begin;
+      files[fmt::format("{} {}", device, inode)] += end - begin;
     }
   }
   return files;

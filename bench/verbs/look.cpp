@@ -181,7 +181,7 @@ int run(const Invocation& invocation) {
   if (seen.failure) std::rethrow_exception(seen.failure);
   if (invocation.stop.stop_requested()) return 130;
   if (seen.survey.batches() == 0) {
-    throw DataError("the data of " + config.fake_location + " ended before the first batch");
+    throw DataError("the data of {} ended before the first batch", config.fake_location);
   }
   return 0;
 }
