@@ -228,9 +228,8 @@ int run_verb(const char* program, std::vector<std::string> arguments) {
     }
     if (arguments[0].starts_with('-')) {
       throw ConfigError(
-          fmt::format("'{0}' is a flag, and the first word is the verb; did you mean "
-                      "`penstock run {0} ...`?",
-                      arguments[0]));
+          "'{0}' is a flag, and the first word is the verb; did you mean `penstock run {0} ...`?",
+          arguments[0]);
     }
     const VerbEntry& verb = find_entry(verb_table(), arguments[0]);
     arguments.erase(arguments.begin());

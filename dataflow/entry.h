@@ -4,6 +4,8 @@
 // names separated by spaces, those names find it too.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <span>
@@ -55,11 +57,11 @@ inline std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 /// The known name nearest to `name`; empty if none is near enough to be a typing error.
 inline std::string nearest_name(std::string_view name, std::span<const std::string> known) {
-  const std::string wanted = canonical_name(name);
+  const std::string canonical = canonical_name(name);
   std::string best;
-  std::size_t best_distance = std::max<std::size_t>(2, wanted.size() / 3) + 1;
+  std::size_t best_distance = std::max<std::size_t>(2, canonical.size() / 3) + 1;
   for (const std::string& candidate : known) {
-    const std::size_t distance = edit_distance(wanted, canonical_name(candidate));
+    const std::size_t distance = edit_distance(canonical, canonical_name(candidate));
     if (distance < best_distance) {
       best_distance = distance;
       best = candidate;
@@ -96,10 +98,10 @@ std::vector<std::string> names_of(const Entry& entry) {
 /// The entry of that name or alias, or null.
 template <typename Entry>
 const Entry* match_entry(const Table<Entry>& table, std::string_view name) {
-  const std::string wanted = canonical_name(name);
+  const std::string canonical = canonical_name(name);
   for (const Entry* entry : table.entries) {
     for (const std::string& known : names_of(*entry)) {
-      if (canonical_name(known) == wanted) return entry;
+      if (canonical_name(known) == canonical) return entry;
     }
   }
   return nullptr;
@@ -109,7 +111,7 @@ const Entry* match_entry(const Table<Entry>& table, std::string_view name) {
 template <typename Entry>
 const Entry& find_entry(const Table<Entry>& table, std::string_view name) {
   if (const Entry* entry = match_entry(table, name)) return *entry;
-  const std::string wanted = canonical_name(name);
+  const std::string canonical = canonical_name(name);
   std::vector<std::string> built, known;
   for (const Entry* entry : table.entries) {
     std::vector<std::string> names = names_of(*entry);
@@ -117,22 +119,21 @@ const Entry& find_entry(const Table<Entry>& table, std::string_view name) {
     known.insert(known.end(), names.begin(), names.end());
   }
   for (const AbsentEntry& absent : table.absent) {
-    if (canonical_name(absent.name) == wanted) {
-      throw Unavailable(std::string(table.kind) + " '" + std::string(absent.name) +
-                        "' is known, but " + std::string(absent.reason) +
-                        "; built here: " + join(built));
+    if (canonical_name(absent.name) == canonical) {
+      throw Unavailable("{} '{}' is known, but {}; built here: {}", table.kind, absent.name,
+                        absent.reason, join(built));
     }
     known.emplace_back(absent.name);
   }
-  std::string message = "unknown " + std::string(table.kind) + " '" + std::string(name) + "'";
+  std::string message = fmt::format("unknown {} '{}'", table.kind, name);
   if (const std::string guess = nearest_name(name, known); !guess.empty()) {
-    message += "; did you mean '" + guess + "'";
+    message += fmt::format("; did you mean '{}'", guess);
     for (const AbsentEntry& absent : table.absent) {
-      if (absent.name == guess) message += " (known, but " + std::string(absent.reason) + ")";
+      if (absent.name == guess) message += fmt::format(" (known, but {})", absent.reason);
     }
     message += "?";
   }
-  throw ConfigError(message + "; built here: " + join(built));
+  throw ConfigError("{}; built here: {}", message, join(built));
 }
 
 }  // namespace penstock

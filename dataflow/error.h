@@ -4,8 +4,12 @@
 // false.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <stdexcept>
-#include <string>
+#include <utility>
+
+#include "dataflow/assertion.h"
 
 // Code in one library may catch an error that another library throws.
 #pragma GCC visibility push(default)
@@ -16,6 +20,11 @@ namespace penstock {
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+  /// Makes the text as fmt::format() does.
+  template <typename Value, typename... More>
+  Error(fmt::format_string<Value, More...> text, Value&& value, More&&... more)
+      : std::runtime_error(
+            fmt::format(text, std::forward<Value>(value), std::forward<More>(more)...)) {}
 };
 
 /// An error that the user can fix: a flag, a value, a path, a missing file.
@@ -53,17 +62,3 @@ class TimeoutError : public Error {
 }  // namespace penstock
 
 #pragma GCC visibility pop
-
-/// Checks an invariant, in every build. Not for hot loops, and not for user mistakes.
-#define PENSTOCK_ASSERT(condition)                                                  \
-  do {                                                                              \
-    if (!(condition))                                                               \
-      ::penstock::assertion_failed(#condition, __builtin_FILE(), __builtin_LINE()); \
-  } while (false)
-
-namespace penstock {
-[[noreturn]] inline void assertion_failed(const char* condition, const char* file, int line) {
-  throw std::logic_error(std::string("broken invariant: ") + condition + " at " + file + ":" +
-                         std::to_string(line) + "; please report this");
-}
-}  // namespace penstock

@@ -129,8 +129,8 @@ Buffer HostDevice::allocate(std::size_t bytes, MemoryKind kind) {
   const std::size_t size = (bytes + alignment - 1) / alignment * alignment;
   auto* data = static_cast<std::byte*>(std::aligned_alloc(alignment, size));
   if (data == nullptr) {
-    throw DeviceError("cannot allocate " + std::to_string(bytes) +
-                      " bytes of host memory; lower --batch-size or --prefetch");
+    throw DeviceError("cannot allocate {} bytes of host memory; lower --batch-size or --prefetch",
+                      bytes);
   }
   if (alignment == kHugePage) madvise(data, size, MADV_HUGEPAGE);  // a hint; refusal costs nothing
   std::memset(data, 0, size);

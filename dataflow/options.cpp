@@ -13,8 +13,7 @@ namespace penstock {
 namespace {
 
 [[noreturn]] void not_a(std::string_view what, std::string_view text, std::string_view expected) {
-  throw ConfigError(std::string(what) + " is '" + std::string(text) + "'; expected " +
-                    std::string(expected));
+  throw ConfigError("{} is '{}'; expected {}", what, text, expected);
 }
 
 /// Parses the leading number of `text`. The text after it goes to `unit`.
@@ -136,8 +135,7 @@ ComponentText parse_component(std::string_view text) {
   const std::size_t colon = text.find(':');
   result.name = std::string(text.substr(0, colon));
   if (result.name.empty() || result.name.find('=') != std::string::npos) {
-    throw ConfigError("'" + std::string(text) +
-                      "' names no component; expected name[:key=value,...]");
+    throw ConfigError("'{}' names no component; expected name[:key=value,...]", text);
   }
   if (colon == std::string_view::npos) return result;
   std::string key, value;
@@ -145,11 +143,13 @@ ComponentText parse_component(std::string_view text) {
   char quote = 0;
   const auto finish = [&] {
     if (key.empty()) {
-      throw ConfigError("'" + std::string(text) + "' has an empty option; expected key=value");
+      throw ConfigError("'{}' has an empty option; expected key=value", text);
     }
     if (in_value && value.empty()) {
-      throw ConfigError("'" + std::string(text) + "' has an empty value for '" + key +
-                        "'; expected key=value; leave the option out for its default");
+      throw ConfigError(
+          "'{}' has an empty value for '{}'; expected key=value; leave the option out for its "
+          "default",
+          text, key);
     }
     result.values.emplace_back(std::exchange(key, {}), std::exchange(value, {}));
     in_value = false;
@@ -171,7 +171,7 @@ ComponentText parse_component(std::string_view text) {
       (in_value ? value : key) += c;
     }
   }
-  if (quote != 0) throw ConfigError("'" + std::string(text) + "' has an open quote");
+  if (quote != 0) throw ConfigError("'{}' has an open quote", text);
   finish();
   return result;
 }
@@ -186,7 +186,7 @@ std::vector<std::string> split_component_list(std::string_view text) {
     if (continues && !result.empty()) {
       result.back() += "," + piece;
     } else if (piece.empty()) {
-      throw ConfigError("the list '" + std::string(text) + "' has an empty element");
+      throw ConfigError("the list '{}' has an empty element", text);
     } else {
       result.push_back(piece);
     }
@@ -223,18 +223,18 @@ Options::Options(std::string_view component, std::span<const OptionSpec> specs,
         text = key;
         name = names.front();
       } else {
-        std::string message = component_ + " has no option '" + key + "'";
+        std::string message = fmt::format("{} has no option '{}'", component_, key);
         // Words of two letters are near to each other without being alike.
         const std::string guess = key.size() > 2 ? nearest_name(key, names) : "";
         if (!guess.empty()) {
-          message += "; did you mean '" + guess + "'?";
+          message += fmt::format("; did you mean '{}'?", guess);
         }
         throw ConfigError(message +
                           (names.empty() ? "; it takes none" : "; its options: " + join(names)));
       }
     }
     if (given_.contains(name))
-      throw ConfigError(component_ + ": option '" + name + "' is given twice");
+      throw ConfigError("{}: option '{}' is given twice", component_, name);
     values_[name] = text;
     given_[name] = true;
   }
@@ -249,23 +249,23 @@ const std::string& Options::text(std::string_view name) const {
 bool Options::given(std::string_view name) const { return given_.contains(name); }
 
 std::int64_t Options::integer(std::string_view name) const {
-  return parse_integer(text(name), component_ + ":" + std::string(name));
+  return parse_integer(text(name), fmt::format("{}:{}", component_, name));
 }
 double Options::real(std::string_view name) const {
-  return parse_real(text(name), component_ + ":" + std::string(name));
+  return parse_real(text(name), fmt::format("{}:{}", component_, name));
 }
 bool Options::flag(std::string_view name) const {
-  return parse_flag(text(name), component_ + ":" + std::string(name));
+  return parse_flag(text(name), fmt::format("{}:{}", component_, name));
 }
 std::uint64_t Options::bytes(std::string_view name) const {
-  return parse_bytes(text(name), component_ + ":" + std::string(name));
+  return parse_bytes(text(name), fmt::format("{}:{}", component_, name));
 }
 std::size_t Options::choice(std::string_view name, std::initializer_list<OptionValue> words) const {
   return parse_choice(text(name), std::span(words.begin(), words.size()),
-                      component_ + ": option '" + std::string(name) + "'");
+                      fmt::format("{}: option '{}'", component_, name));
 }
 Nanoseconds Options::duration(std::string_view name) const {
-  return parse_duration(text(name), component_ + ":" + std::string(name));
+  return parse_duration(text(name), fmt::format("{}:{}", component_, name));
 }
 
 }  // namespace penstock

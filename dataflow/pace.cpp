@@ -13,8 +13,7 @@ double checked_rate(double img_per_s, std::string_view what) {
   if (img_per_s >= kLowestRate && img_per_s <= kHighestRate) return img_per_s;
   char value[32];
   std::snprintf(value, sizeof value, "%g", img_per_s);
-  throw ConfigError(std::string(what) + " is " + value +
-                    "; expected images per second from 0.001 to 1000000000");
+  throw ConfigError("{} is {}; expected images per second from 0.001 to 1000000000", what, value);
 }
 
 void Pace::await(std::int64_t images, std::stop_token stop) {

@@ -37,7 +37,7 @@ struct DataPlan {
 
   /// Throws Error if a stop is requested.
   void expect_no_stop() const {
-    if (stop.stop_requested()) throw Error("stopped while '" + directory + "' was being read");
+    if (stop.stop_requested()) throw Error("stopped while '{}' was being read", directory);
   }
 };
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeders/image_decoding.h"
 
+#include <fmt/format.h>
+
 #include <cerrno>
 #include <cmath>
 #include <cstdint>
@@ -30,10 +32,10 @@ ComponentText raw_decoder_text(const DecodingFeeder& feeder, const DecoderEntry&
   for (const char* word :
        {"upsampling", "max_pixels", "decode", "shrink", "engine", "chain", "resize", "color"}) {
     if (!options.given(word)) continue;
-    throw ConfigError(name + ": option '" + word +
-                      "' applies to encoded images only, but the source '" +
-                      parse_component(options.text("source")).name +
-                      "' gives pixels; leave the option out, or choose another source");
+    throw ConfigError(
+        "{}: option '{}' applies to encoded images only, but the source '{}' gives pixels; leave "
+        "the option out, or choose another source",
+        name, word, parse_component(options.text("source")).name);
   }
   if (augment) return typed;
   std::string crop = options.text("crop");
@@ -64,8 +66,9 @@ ComponentText pool_decoder_text(const DecodingFeeder& feeder, const DecoderEntry
 bool chooses_threads(const DecodingFeeder& feeder) {
   const std::string& text = feeder.context.options.text("threads");
   if (text != "all" && text != "auto") {
-    throw ConfigError(std::string(feeder.name) + ": option 'threads' is '" + text +
-                      "'; expected all or auto; --feeder-threads says how many");
+    throw ConfigError(
+        "{}: option 'threads' is '{}'; expected all or auto; --feeder-threads says how many",
+        feeder.name, text);
   }
   return text == "auto" && feeder.context.data.augment;
 }
@@ -74,47 +77,30 @@ std::int64_t bad_samples_allowed(const BadSamplePolicy& policy) {
   return policy.action == BadSamplePolicy::Action::skip ? policy.limit : 0;
 }
 
-/// A decoder that uses a given extra CPU time for each image.
-class SlowedDecoder final : public Decoder {
+/// A decoder that calls `then` after each sample.
+template <typename Then>
+class ExtendedDecoder final : public Decoder {
  public:
-  SlowedDecoder(std::unique_ptr<Decoder> decoder, Nanoseconds extra)
-      : decoder_(std::move(decoder)), extra_(extra) {}
+  ExtendedDecoder(std::unique_ptr<Decoder> decoder, Then then)
+      : decoder_(std::move(decoder)), then_(std::move(then)) {}
 
   std::int64_t take_substituted() noexcept override { return decoder_->take_substituted(); }
   void decode(const Sample& sample, const ImageView& row, Random& random) override {
     decoder_->decode(sample, row, random);
-    const Nanoseconds end = thread_cpu_time() + extra_;
-    while (thread_cpu_time() < end) continue;
+    then_(sample);
   }
 
  private:
   const std::unique_ptr<Decoder> decoder_;
-  const Nanoseconds extra_;
-};
-
-/// A decoder that records the samples that it decoded.
-class RecordedDecoder final : public Decoder {
- public:
-  RecordedDecoder(std::unique_ptr<Decoder> decoder, SampleCoverage& coverage)
-      : decoder_(std::move(decoder)), coverage_(coverage) {}
-
-  std::int64_t take_substituted() noexcept override { return decoder_->take_substituted(); }
-  void decode(const Sample& sample, const ImageView& row, Random& random) override {
-    decoder_->decode(sample, row, random);
-    coverage_.saw(sample.epoch, sample.index);
-  }
-
- private:
-  const std::unique_ptr<Decoder> decoder_;
-  SampleCoverage& coverage_;
+  const Then then_;
 };
 
 Nanoseconds parse_extra(const DecodingFeeder& feeder) {
   const Options& options = feeder.context.options;
   const double us = options.real("extra_us");
   if (us < 0 || us > 1e7) {
-    throw ConfigError(std::string(feeder.name) + ": option 'extra_us' is '" +
-                      options.text("extra_us") + "'; expected 0 to 10000000 microseconds");
+    throw ConfigError("{}: option 'extra_us' is '{}'; expected 0 to 10000000 microseconds",
+                      feeder.name, options.text("extra_us"));
   }
   return Nanoseconds(std::llround(us * 1000));
 }
@@ -149,8 +135,8 @@ ComponentText decoder_text(const DecodingFeeder& feeder, const DecoderEntry& dec
 bool holds_pixels(const DecodingFeeder& feeder) {
   const std::string& text = feeder.context.options.text("decode");
   if (text != "region" && text != "full" && text != "raw") {
-    throw ConfigError(std::string(feeder.name) + ": option 'decode' is '" + text +
-                      "'; expected region, full or raw");
+    throw ConfigError("{}: option 'decode' is '{}'; expected region, full or raw", feeder.name,
+                      text);
   }
   return text == "raw";
 }
@@ -167,9 +153,9 @@ void ImageDecoding::open(const DecodingFeeder& feeder, Source& source, SampleCov
   const BatchSpec& spec = context.spec;
   check_normalised(context.options, spec);
   if (spec.image.channels != 3) {
-    throw ConfigError("the feeder " + std::string(feeder.name) +
-                      " writes RGB pixels; the model asks for " +
-                      std::to_string(spec.image.channels) + " channels; choose another model");
+    throw ConfigError(
+        "the feeder {} writes RGB pixels; the model asks for {} channels; choose another model",
+        feeder.name, spec.image.channels);
   }
   const bool pixels = source.facts().kind == SampleKind::pixels;
   const DecoderEntry& entry = find_entry(decoder_table(), pixels ? "raw" : "jpeg");
@@ -183,15 +169,22 @@ void ImageDecoding::open(const DecodingFeeder& feeder, Source& source, SampleCov
       .marks = context.marks,
       .bad_samples_allowed = bad_samples_allowed(context.on_bad_sample)};
   const Nanoseconds extra = parse_extra(feeder);
+  const auto use_cpu = [extra](const Sample&) {
+    const Nanoseconds end = thread_cpu_time() + extra;
+    while (thread_cpu_time() < end) continue;
+  };
+  const auto record = [coverage](const Sample& sample) {
+    coverage->saw(sample.epoch, sample.index);
+  };
   const auto make_decoder = [&]() -> std::unique_ptr<Decoder> {
     std::unique_ptr<Decoder> decoder = entry.make(options);
     if (spec.normalised) decoder = make_normalising_decoder(std::move(decoder));
     if (spec.planar) decoder = make_planar_decoder(std::move(decoder));
     if (extra != Nanoseconds::zero()) {
-      decoder = std::make_unique<SlowedDecoder>(std::move(decoder), extra);
+      decoder = std::make_unique<ExtendedDecoder<decltype(use_cpu)>>(std::move(decoder), use_cpu);
     }
     if (coverage == nullptr) return decoder;
-    return std::make_unique<RecordedDecoder>(std::move(decoder), *coverage);
+    return std::make_unique<ExtendedDecoder<decltype(record)>>(std::move(decoder), record);
   };
   pool_.emplace(plan, source, make_decoder, context.clock, context.probe);
   note_places(context);
@@ -206,11 +199,11 @@ void ImageDecoding::note_places(const FeederContext& context) const {
   if (places_.empty() || !context.data.augment) return;
   std::string note = "decode threads: " + describe_places(places_);
   if (places_.size() < static_cast<std::size_t>(context.threads)) {
-    note += "; that is all, of " + std::to_string(context.threads);
+    note += fmt::format("; that is all, of {}", context.threads);
   }
   probe_.note(std::move(note));
   for (std::size_t i = 0; i < places_.size(); ++i) {
-    const std::string thread = "decode_thread_" + std::to_string(i);
+    const std::string thread = fmt::format("decode_thread_{}", i);
     probe_.fact(thread + "_core", places_[i].id);
     probe_.fact(thread + "_node", places_[i].node);
   }
@@ -219,8 +212,9 @@ void ImageDecoding::note_places(const FeederContext& context) const {
 void ImageDecoding::move_slots(const BatchRing& ring) const {
   for (std::size_t slot = 0; slot < ring.slots(); ++slot) {
     if (move_to_node(ring.memory(slot), *slot_node_)) continue;
-    probe_.note("the slots were not moved, because the system refused to move them to NUMA node " +
-                std::to_string(*slot_node_) + ": " + std::strerror(errno));
+    probe_.note(fmt::format(
+        "the slots were not moved, because the system refused to move them to NUMA node {}: {}",
+        *slot_node_, std::strerror(errno)));
     return;
   }
 }

@@ -28,15 +28,16 @@ ComponentText source_of_pixels(const DecodingFeeder& feeder) {
   const Options& options = feeder.context.options;
   const Augmentation typed = read_augmentation("queue", options), still = evaluation_of(typed);
   if (options.given("crop") && typed.crop != still.crop) {
-    throw ConfigError("queue: decode=raw holds one crop of each image, but crop is " +
-                      std::string(name_of(typed.crop)) + ", which is random; expected " +
-                      std::string(name_of(still.crop)) +
-                      " or full; leave crop out, or use decode=full,source=memory");
+    throw ConfigError(
+        "queue: decode=raw holds one crop of each image, but crop is {}, which is random; expected "
+        "{} or full; leave crop out, or use decode=full,source=memory",
+        name_of(typed.crop), name_of(still.crop));
   }
   if (options.given("color") && typed.colour != still.colour) {
-    throw ConfigError("queue: decode=raw holds the colours of each image, but color is " +
-                      options.text("color") +
-                      ", which is random; leave color out, or use decode=full,source=memory");
+    throw ConfigError(
+        "queue: decode=raw holds the colours of each image, but color is {}, which is random; "
+        "leave color out, or use decode=full,source=memory",
+        options.text("color"));
   }
   const std::string& source = options.text("source");
   ComponentText text = parse_component(source == "auto" ? "memory" : source);
@@ -52,8 +53,10 @@ std::unique_ptr<Source> read_files(std::unique_ptr<Source> source, bool whole_fi
   if (way.empty()) return source;
   const FileList* const files = source->facts().files;
   if (files == nullptr || files->size() == 0) {
-    throw ConfigError("queue: option 'io' is '" + way +
-                      "', and the source reads no files while it runs; leave the option out");
+    throw ConfigError(
+        "queue: option 'io' is '{}', and the source reads no files while it runs; leave the option "
+        "out",
+        way);
   }
   std::string note;
   std::unique_ptr<FileReader> reader = make_file_reader(way, files->path(0).c_str(), note);
@@ -66,8 +69,7 @@ std::unique_ptr<Source> read_ahead(std::unique_ptr<Source> source, const Options
   constexpr std::int64_t kMost = 4096, kMostReaders = 32;
   const std::int64_t samples = options.integer("readahead");
   if (samples < 0 || samples > kMost) {
-    throw ConfigError("queue: option 'readahead' is " + std::to_string(samples) +
-                      "; expected 0 to " + std::to_string(kMost) + " samples");
+    throw ConfigError("queue: option 'readahead' is {}; expected 0 to {} samples", samples, kMost);
   }
   if (samples == 0) return source;
   return datasets::read_ahead(
@@ -88,16 +90,20 @@ std::unique_ptr<Source> make_image_source(const FeederContext& context) {
   const bool can_hold_pixels = std::ranges::any_of(
       entry.options, [](const OptionSpec& option) { return option.name == "pixels"; });
   if (pixels && !can_hold_pixels) {
-    throw ConfigError("queue: decode=raw reads pixels from memory, but source is '" + text.name +
-                      "'; leave source out, or use source=memory");
+    throw ConfigError(
+        "queue: decode=raw reads pixels from memory, but source is '{}'; leave source out, or use "
+        "source=memory",
+        text.name);
   }
   DataPlan plan = context.data;
   plan.image = context.spec.image;
   plan.threads = context.threads;
   const Options options(entry.name, entry.options, text);
   if (!pixels && can_hold_pixels && options.given("pixels")) {
-    throw ConfigError("queue: the source holds pixels, '" + options.text("pixels") +
-                      "', which only decode=raw can read; leave pixels out of source");
+    throw ConfigError(
+        "queue: the source holds pixels, '{}', which only decode=raw can read; leave pixels out of "
+        "source",
+        options.text("pixels"));
   }
   if (!context.options.flag("repeat_cached_sample")) {
     return read_ahead(read_files(entry.make(plan, options), entry.class_folders, context),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeders/pixel_options.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -30,7 +32,7 @@ void shape_pixels(const Options& options, BatchSpec& batches) {
   const std::string& text = options.text("pixels");
   const std::optional<DType> type = pixel_type_of(text);
   if (!type) {
-    throw ConfigError("option 'pixels' is '" + text + "'; expected u8, f16, bf16 or f32");
+    throw ConfigError("option 'pixels' is '{}'; expected u8, f16, bf16 or f32", text);
   }
   batches.pixel = *type;
   batches.normalised = *type != DType::u8;
@@ -67,12 +69,12 @@ std::string flags_for_pixels(std::string_view feeder, std::optional<DType> type,
   const bool resizes = height != spec.image.height || width != spec.image.width;
   if (resizes && height != width) return {};  // --image-size is for squares
   std::vector<std::string> flags;
-  if (shape[0] != spec.images) flags.push_back("--batch-size " + std::to_string(shape[0]));
-  if (resizes) flags.push_back("--image-size " + std::to_string(height));
+  if (shape[0] != spec.images) flags.push_back(fmt::format("--batch-size {}", shape[0]));
+  if (resizes) flags.push_back(fmt::format("--image-size {}", height));
   if (spec.planar && !planar) flags.push_back(std::string("--data-format ").append("NHWC"));
   if (*type != spec.pixel || planar != spec.planar) {
-    flags.push_back(std::string(feeder) + ":pixels=" + std::string(pixel_type_name(*type)) +
-                    (planar ? ",planar=true" : ""));
+    flags.push_back(fmt::format("{}:pixels={}{}", feeder, pixel_type_name(*type),
+                                planar ? ",planar=true" : ""));
   }
   std::string text;
   for (std::size_t i = 0; i < flags.size(); ++i) {

@@ -109,8 +109,8 @@ SyntheticPixels::SyntheticPixels(const Options& options) {
   const bool is_normal = options.choice("pixels", {{"uniform"}, {"truncated_normal"}}) == 1;
   const double bits = options.real("entropy_bits");
   if (!(bits >= 0 && bits <= 8)) {
-    throw ConfigError("option 'entropy_bits' is '" + options.text("entropy_bits") +
-                      "'; expected 0 to 8 bits per byte");
+    throw ConfigError("option 'entropy_bits' is '{}'; expected 0 to 8 bits per byte",
+                      options.text("entropy_bits"));
   }
   if (is_normal && options.given("entropy_bits")) {
     throw ConfigError(

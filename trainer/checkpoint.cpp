@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/checkpoint.h"
 
+#include <fmt/format.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -48,8 +49,7 @@ Number number_of(const SafeTensors& tensors, const std::string& key) {
   const std::string text = metadata_of(tensors, key);
   const std::optional<Number> number = parse_number<Number>(text);
   if (!number || *number < Number{}) {
-    throw DataError("its metadata '" + key + "' are '" + text +
-                    "'; expected a whole number of at least 0");
+    throw DataError("its metadata '{}' are '{}'; expected a whole number of at least 0", key, text);
   }
   return *number;
 }
@@ -61,8 +61,9 @@ std::optional<LossScale> parse_loss_scale(const SafeTensors& tensors) {
   const auto found = parse_number<float>(scale), counted = parse_number<float>(good_steps);
   if (!found || !counted || !(*found > 0 && std::isfinite(*found)) ||
       !(*counted >= 0 && *counted <= kMostCountedSteps)) {
-    throw DataError("its loss scale is '" + scale + "', after '" + good_steps +
-                    "' steps; expected a number above 0, and a count");
+    throw DataError(
+        "its loss scale is '{}', after '{}' steps; expected a number above 0, and a count", scale,
+        good_steps);
   }
   return LossScale{.scale = *found, .good_steps = *counted};
 }
@@ -73,13 +74,14 @@ CheckpointInfo parse_info(const SafeTensors& tensors) {
   }
   const auto version = number_of<std::int64_t>(tensors, "version");
   if (version > kVersion) {
-    throw ConfigError("it is of version " + std::to_string(version) +
-                      ", but this program supports " + std::to_string(kVersion) +
-                      "; use the program that wrote it, or a newer one");
+    throw ConfigError(
+        "it is of version {}, but this program supports {}; use the program that wrote it, or a "
+        "newer one",
+        version, kVersion);
   }
   const std::span<const std::byte> data[] = {tensors.data};
   if (const std::string crc = crc_of(data); crc != metadata_of(tensors, "crc32")) {
-    throw DataError("its data have the checksum " + crc + " instead of " +
+    throw DataError("its data have the checksum {} instead of {}", crc,
                     metadata_of(tensors, "crc32"));
   }
   return {.model = metadata_of(tensors, "model"),
@@ -118,7 +120,7 @@ std::map<std::string, std::string> metadata(const CheckpointInfo& info) {
 }
 
 std::string state_name(std::size_t slot, const ParameterSpec& spec) {
-  return "optimizer." + std::to_string(slot) + "." + spec.name;
+  return fmt::format("optimizer.{}.{}", slot, spec.name);
 }
 
 /// The tensors of a checkpoint before it is written, and their elements.
@@ -133,7 +135,7 @@ struct Captured {
 };
 
 std::string carried_name(const KeptArenas& kept, const ParameterSpec& spec) {
-  return std::string(kept.carries) + "." + spec.name;
+  return fmt::format("{}.{}", kept.carries, spec.name);
 }
 
 /// The parameter's part of `arena`, which is laid out as the set's weights.
@@ -200,10 +202,10 @@ std::vector<float> Checkpoint::values(const std::string& name,
   const auto found = std::find_if(tensors_.tensors.begin(), tensors_.tensors.end(),
                                   [&](const SafeTensor& tensor) { return tensor.name == name; });
   if (found == tensors_.tensors.end()) {
-    throw ConfigError("it has no tensor '" + name + "', which the model needs");
+    throw ConfigError("it has no tensor '{}', which the model needs", name);
   }
   if (found->shape != shape) {
-    throw ConfigError("its tensor '" + name + "' has another shape than the model's");
+    throw ConfigError("its tensor '{}' has another shape than the model's", name);
   }
   std::vector<float> plain(found->data.size() / sizeof(float));
   if (!plain.empty()) std::memcpy(plain.data(), found->data.data(), found->data.size());
@@ -255,7 +257,7 @@ bool Checkpoint::restore(Executable& executable, Optimizer& optimizer,
 }
 
 fs::path checkpoint_path(const fs::path& folder, std::int64_t step) {
-  return folder / (std::string(kPrefix) + std::to_string(step) + std::string(kSuffix));
+  return folder / (fmt::format("{}{}{}", kPrefix, step, kSuffix));
 }
 
 std::vector<std::int64_t> list_checkpoints(const fs::path& folder) {
@@ -279,9 +281,9 @@ Checkpoint read_checkpoint(const fs::path& path) {
   try {
     return Checkpoint(read_file(path));
   } catch (const DataError& error) {
-    throw DataError("the checkpoint '" + path.native() + "' is damaged: " + error.what() + advice);
+    throw DataError("the checkpoint '{}' is damaged: {}{}", path.native(), error.what(), advice);
   } catch (const ConfigError& error) {
-    throw ConfigError("'" + path.native() + "' is refused: " + error.what() + advice);
+    throw ConfigError("'{}' is refused: {}{}", path.native(), error.what(), advice);
   }
 }
 

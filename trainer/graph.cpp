@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/graph.h"
 
+#include <fmt/format.h>
+
 #include <functional>
 #include <numeric>
 #include <utility>
@@ -24,8 +26,8 @@ class Inference {
     const ImageShape in = only_input();
     if (op.channels < 1 || op.groups < 1 || in.channels % op.groups != 0 ||
         op.channels % op.groups != 0) {
-      fail("channels " + std::to_string(in.channels) + " -> " + std::to_string(op.channels) +
-           " do not divide into " + std::to_string(op.groups) + " groups");
+      fail(fmt::format("channels {} -> {} do not divide into {} groups", in.channels, op.channels,
+                       op.groups));
     }
     shape = slide(op.window, op.channels);
     const std::int64_t taps =
@@ -78,10 +80,10 @@ class Inference {
 
  private:
   [[noreturn]] void fail(const std::string& reason) const {
-    throw ConfigError("model node '" + name_ + "': " + reason);
+    throw ConfigError("model node '{}': {}", name_, reason);
   }
   ImageShape only_input() const {
-    if (inputs_.size() != 1) fail("needs one input, has " + std::to_string(inputs_.size()));
+    if (inputs_.size() != 1) fail(fmt::format("needs one input, has {}", inputs_.size()));
     return inputs_[0];
   }
   ImageShape slide(const Window& window, std::int32_t channels) const {
@@ -89,9 +91,8 @@ class Inference {
     const std::int32_t room_h = in.height + window.top + window.bottom - window.kernel_h;
     const std::int32_t room_w = in.width + window.left + window.right - window.kernel_w;
     if (window.stride < 1 || room_h < 0 || room_w < 0) {
-      fail("a " + std::to_string(window.kernel_h) + "x" + std::to_string(window.kernel_w) +
-           " window does not fit an image of " + std::to_string(in.height) + "x" +
-           std::to_string(in.width) + "; use larger images");
+      fail(fmt::format("a {}x{} window does not fit an image of {}x{}; use larger images",
+                       window.kernel_h, window.kernel_w, in.height, in.width));
     }
     return {room_h / window.stride + 1, room_w / window.stride + 1, channels};
   }
@@ -102,7 +103,7 @@ class Inference {
 
 ParameterSpec parameter_of(const Node& node, NodeId id, Role role,
                            std::vector<std::int64_t> shape) {
-  return {node.name + "." + std::string(to_string(role)), id, role, std::move(shape)};
+  return {fmt::format("{}.{}", node.name, to_string(role)), id, role, std::move(shape)};
 }
 
 }  // namespace

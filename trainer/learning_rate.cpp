@@ -14,8 +14,9 @@ namespace {
 constexpr std::string_view kFlag = "--piecewise-learning-rate-schedule";
 
 [[noreturn]] void refuse(std::string_view text, const std::string& problem) {
-  throw ConfigError(std::string(kFlag) + " is '" + std::string(text) + "': " + problem +
-                    "; expected rate0;epoch1;rate1;..., such as '0.1;30;0.01;60;0.001'");
+  throw ConfigError(
+      "{} is '{}': {}; expected rate0;epoch1;rate1;..., such as '0.1;30;0.01;60;0.001'", kFlag,
+      text, problem);
 }
 
 }  // namespace

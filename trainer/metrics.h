@@ -12,7 +12,7 @@ namespace penstock {
 
 /// One step of one rank.
 struct StepTimes {
-  Time asked{};              ///< when the host requested the batch
+  Time requested{};          ///< when the host requested the batch
   Nanoseconds enqueue{};     ///< time for the host to enqueue the step, after it has the batch
   Nanoseconds input_wait{};  ///< time blocked waiting for a batch: a symptom, not a cost
   Nanoseconds start{};       ///< on the device, since the leg began: the batch has been copied

@@ -11,10 +11,10 @@ namespace penstock {
 Graph build_graph(const ModelEntry& model, const ImageShape& image, std::int32_t classes) {
   if (std::min(image.height, image.width) < model.min_side) {
     const std::string least = std::to_string(model.min_side);
-    throw ConfigError("model '" + std::string(model.name) + "' cannot take images of " +
-                      std::to_string(image.height) + "x" + std::to_string(image.width) +
-                      "; expected at least " + least + "x" + least +
-                      "; use larger images or another model");
+    throw ConfigError(
+        "model '{}' cannot take images of {}x{}; expected at least {}x{}; use larger images or "
+        "another model",
+        model.name, image.height, image.width, least, least);
   }
   Graph graph(image);
   model.build(graph, classes);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/placement.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "dataflow/error.h"
@@ -80,7 +78,7 @@ Placement parse_placement(std::string_view text, std::string_view option) {
   if (text == "first") return Placement::first;
   if (text == "greedy") return Placement::greedy;
   if (text == "split") return Placement::split;
-  throw ConfigError(fmt::format("{} is '{}'; expected first, greedy or split", option, text));
+  throw ConfigError("{} is '{}'; expected first, greedy or split", option, text);
 }
 
 std::vector<std::vector<ArenaRange>> place(Placement placement, std::span<const ArenaRange> tensors,

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/replica.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -35,7 +33,7 @@ auto Replica::in_step(std::int64_t step, const Call& call) {
   try {
     return call();
   } catch (const DeviceError& error) {
-    throw DeviceError(fmt::format("in step {}: {}", step + 1, error.what()));
+    throw DeviceError("in step {}: {}", step + 1, error.what());
   }
 }
 
@@ -89,9 +87,9 @@ Replica::Ending Replica::run(std::size_t steps, Leg& leg, const OnStep& on_step,
 
 ReadLease Replica::next(StepTimes& times, std::stop_token stop) {
   const Mark mark(parts_.marks, "wait for a batch");
-  times.asked = clock_.now();
+  times.requested = clock_.now();
   ReadLease lease = input_.next(0, std::move(stop));
-  times.input_wait = clock_.now() - times.asked;
+  times.input_wait = clock_.now() - times.requested;
   return lease;
 }
 
@@ -108,7 +106,7 @@ void Replica::take_step(ReadLease lease, Launched& launched, StepTimes& times) {
     settle(*stream_, *launched.done);  // the lease may be returned now
     throw;
   }
-  times.enqueue = clock_.now() - (times.asked + times.input_wait);
+  times.enqueue = clock_.now() - (times.requested + times.input_wait);
 }
 
 Program& Replica::program_for(const Batch& batch) {

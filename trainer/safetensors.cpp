@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/safetensors.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -17,8 +19,10 @@ constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{16} << 20;
 constexpr std::size_t kMaxDimensions = 8;
 constexpr const char* kMetadata = "__metadata__";
 
-[[noreturn]] void refuse(const std::string& problem) {
-  throw DataError("it is no safetensors file of f32 tensors: " + problem);
+template <typename... Values>
+[[noreturn]] void refuse(fmt::format_string<Values...> text, Values&&... values) {
+  throw DataError("it is no safetensors file of f32 tensors: {}",
+                  fmt::format(text, std::forward<Values>(values)...));
 }
 
 std::uint64_t read_length(std::span<const std::byte> bytes) {
@@ -31,7 +35,7 @@ std::uint64_t read_length(std::span<const std::byte> bytes) {
 
 /// The whole number of at least 0 in `json`; throws for other values.
 std::uint64_t count_in(const Json& json, const std::string& what) {
-  if (!json.is_number_unsigned()) refuse(what + " is not a whole number of at least 0");
+  if (!json.is_number_unsigned()) refuse("{} is not a whole number of at least 0", what);
   return json.get<std::uint64_t>();
 }
 
@@ -41,10 +45,10 @@ std::uint64_t bytes_of(const std::vector<std::int64_t>& shape, std::uint64_t lim
   std::uint64_t elements = 1;
   for (const std::int64_t dimension : shape) {
     const auto size = static_cast<std::uint64_t>(dimension);
-    if (size != 0 && elements > limit / size) refuse("'" + name + "' is larger than the file");
+    if (size != 0 && elements > limit / size) refuse("'{}' is larger than the file", name);
     elements *= size;
   }
-  if (elements > limit / sizeof(float)) refuse("'" + name + "' is larger than the file");
+  if (elements > limit / sizeof(float)) refuse("'{}' is larger than the file", name);
   return elements * sizeof(float);
 }
 
@@ -55,31 +59,30 @@ struct Range {
 Range range_of(const Json& entry, const std::string& name, std::uint64_t limit) {
   const auto found = entry.find("data_offsets");
   if (found == entry.end() || !found->is_array() || found->size() != 2) {
-    refuse("'" + name + "' has no data_offsets");
+    refuse("'{}' has no data_offsets", name);
   }
   const Range range{count_in((*found)[0], "an offset"), count_in((*found)[1], "an offset")};
-  if (range.begin > range.end || range.end > limit) refuse("'" + name + "' ends outside the file");
+  if (range.begin > range.end || range.end > limit) refuse("'{}' ends outside the file", name);
   return range;
 }
 
 SafeTensor parse_tensor(const std::string& name, const Json& entry,
                         std::span<const std::byte> data) {
-  if (!entry.is_object()) refuse("'" + name + "' is not described by an object");
+  if (!entry.is_object()) refuse("'{}' is not described by an object", name);
   const auto dtype = entry.find("dtype"), shape = entry.find("shape");
-  if (dtype == entry.end() || *dtype != "F32") refuse("'" + name + "' is not of dtype F32");
+  if (dtype == entry.end() || *dtype != "F32") refuse("'{}' is not of dtype F32", name);
   if (shape == entry.end() || !shape->is_array() || shape->size() > kMaxDimensions) {
-    refuse("'" + name + "' has no shape of at most " + std::to_string(kMaxDimensions) +
-           " dimensions");
+    refuse("'{}' has no shape of at most {} dimensions", name, kMaxDimensions);
   }
   SafeTensor tensor{name, {}, {}};
   for (const Json& dimension : *shape) {
     const std::uint64_t size = count_in(dimension, "a dimension");
-    if (size > data.size()) refuse("'" + name + "' is larger than the file");
+    if (size > data.size()) refuse("'{}' is larger than the file", name);
     tensor.shape.push_back(static_cast<std::int64_t>(size));
   }
   const Range range = range_of(entry, name, data.size());
   if (range.end - range.begin != bytes_of(tensor.shape, data.size(), name)) {
-    refuse("the data of '" + name + "' are not as long as its shape says");
+    refuse("the data of '{}' are not as long as its shape says", name);
   }
   tensor.data = data.subspan(range.begin, range.end - range.begin);
   return tensor;
@@ -88,7 +91,7 @@ SafeTensor parse_tensor(const std::string& name, const Json& entry,
 void parse_metadata(const Json& entry, std::map<std::string, std::string>& metadata) {
   if (!entry.is_object()) refuse("its metadata are no object");
   for (const auto& [key, value] : entry.items()) {
-    if (!value.is_string()) refuse("its metadata '" + key + "' are no text");
+    if (!value.is_string()) refuse("its metadata '{}' are no text", key);
     metadata[key] = value.get<std::string>();
   }
 }
@@ -96,12 +99,11 @@ void parse_metadata(const Json& entry, std::map<std::string, std::string>& metad
 }  // namespace
 
 SafeTensors parse_safetensors(std::span<const std::byte> file) {
-  if (file.size() < kLengthBytes) refuse("it has " + std::to_string(file.size()) + " bytes");
+  if (file.size() < kLengthBytes) refuse("it has {} bytes", file.size());
   const std::uint64_t length = read_length(file);
   const std::span<const std::byte> rest = file.subspan(kLengthBytes);
   if (length > rest.size() || length > kMaxHeaderBytes) {
-    refuse("its header would have " + std::to_string(length) + " of " +
-           std::to_string(file.size()) + " bytes");
+    refuse("its header would have {} of {} bytes", length, file.size());
   }
   const std::string_view text(reinterpret_cast<const char*>(rest.data()), length);
   const Json header = Json::parse(text, nullptr, false);
@@ -119,7 +121,7 @@ SafeTensors parse_safetensors(std::span<const std::byte> file) {
       [](const SafeTensor& a, const SafeTensor& b) { return a.data.data() < b.data.data(); });
   const std::byte* end = result.data.data();
   for (const SafeTensor& tensor : result.tensors) {
-    if (tensor.data.data() != end) refuse("'" + tensor.name + "' does not follow the one before");
+    if (tensor.data.data() != end) refuse("'{}' does not follow the one before", tensor.name);
     end += tensor.data.size();
   }
   if (end != result.data.data() + result.data.size()) refuse("it has bytes behind its tensors");

@@ -177,8 +177,7 @@ WireFormat parse_wire_format(std::string_view text, std::string_view flag) {
   for (const WireFormat format : {WireFormat::f32, WireFormat::f16, WireFormat::bf16}) {
     if (to_string(format) == text) return format;
   }
-  throw ConfigError(std::string(flag) + " is '" + std::string(text) +
-                    "'; expected fp32, fp16 or bf16");
+  throw ConfigError("{} is '{}'; expected fp32, fp16 or bf16", flag, text);
 }
 
 double unit_roundoff(WireFormat format) {

@@ -15,8 +15,7 @@
 namespace penstock {
 namespace {
 
-double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
-double milliseconds(Nanoseconds time) { return 1e3 * seconds(time); }
+double milliseconds(Nanoseconds time) { return 1e3 * to_seconds(time); }
 
 double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
@@ -38,7 +37,7 @@ Interval common_interval(std::span<const Leg> ranks) {
 }
 
 double seconds_inside(Time from, Time to, const Interval& interval) {
-  return std::max(0.0, seconds(std::min(to, interval.end) - std::max(from, interval.begin)));
+  return std::max(0.0, to_seconds(std::min(to, interval.end) - std::max(from, interval.begin)));
 }
 
 double images_inside(const Leg& rank, const Interval& interval) {
@@ -48,7 +47,7 @@ double images_inside(const Leg& rank, const Interval& interval) {
     const Time done = rank.begin + step.completion;
     if (done > before) {
       images +=
-          step.result.images * seconds_inside(before, done, interval) / seconds(done - before);
+          step.result.images * seconds_inside(before, done, interval) / to_seconds(done - before);
     }
     before = done;
   }
@@ -135,7 +134,7 @@ void add_steps(const RankSteps& steps, RunResult& result) {
     if (ranks.empty()) continue;
     const Interval window = common_interval(ranks);
     if (window.end > window.begin) {
-      result.window_s += seconds(window.end - window.begin);
+      result.window_s += to_seconds(window.end - window.begin);
       for (const Leg& rank : ranks) {
         images += images_inside(rank, window);
         outside += steps_after(rank, window.end);

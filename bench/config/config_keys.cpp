@@ -20,8 +20,7 @@ void set_on_bad_sample(RunConfig& config, std::string_view name, std::string_vie
   for (const auto& [key, value] : parts.values) {
     if (parts.name != "skip" || key != "limit" ||
         parse_integer(value, "--on-bad-sample limit") < 0) {
-      throw ConfigError(
-          fmt::format("--on-bad-sample is '{}'; expected fail, skip or skip:limit=K", text));
+      throw ConfigError("--on-bad-sample is '{}'; expected fail, skip or skip:limit=K", text);
     }
   }
   config.on_bad_sample = text;
@@ -86,8 +85,8 @@ void set_loss_scale(RunConfig& config, std::string_view name, std::string_view t
 void set_steps_of_a_scale(RunConfig& config, std::string_view name, std::string_view text) {
   set_count<&RunConfig::fp16_inc_loss_scale_every_n, 1>(config, name, text);
   if (static_cast<double>(config.fp16_inc_loss_scale_every_n) > double{kMostCountedSteps}) {
-    throw ConfigError(fmt::format("{} is {}; expected at most {:.0f}", flag_of(name), text,
-                                  double{kMostCountedSteps}));
+    throw ConfigError("{} is {}; expected at most {:.0f}", flag_of(name), text,
+                      double{kMostCountedSteps});
   }
 }
 
@@ -110,7 +109,7 @@ void set_timeout(RunConfig& config, std::string_view name, std::string_view text
 
 void set_loader_per(RunConfig& config, std::string_view name, std::string_view text) {
   if (text != "device" && text != "process") {
-    throw ConfigError(fmt::format("{} is '{}'; expected device or process", flag_of(name), text));
+    throw ConfigError("{} is '{}'; expected device or process", flag_of(name), text);
   }
   config.loader_per = text;
 }
@@ -122,7 +121,7 @@ void set_loop(RunConfig& config, std::string_view, std::string_view text) {
 void set_ewma(RunConfig& config, std::string_view name, std::string_view text) {
   config.display_perf_ewma = parse_real(text, flag_of(name));
   if (config.display_perf_ewma < 0 || config.display_perf_ewma > 1) {
-    throw ConfigError(fmt::format("--display-perf-ewma is {}; expected 0 to 1", text));
+    throw ConfigError("--display-perf-ewma is {}; expected 0 to 1", text);
   }
 }
 

@@ -47,8 +47,8 @@ void set_count(RunConfig& config, std::string_view name, std::string_view text) 
   const std::int64_t parsed = parse_integer(text, flag_of(name));
   if (parsed < Least || static_cast<std::uint64_t>(parsed) >
                             static_cast<std::uint64_t>(std::numeric_limits<Value>::max())) {
-    throw ConfigError(fmt::format("{} is {}; expected a whole number of at least {}", flag_of(name),
-                                  text, Least));
+    throw ConfigError("{} is {}; expected a whole number of at least {}", flag_of(name), text,
+                      Least);
   }
   value = static_cast<Value>(parsed);
 }
@@ -65,8 +65,7 @@ void set_amount(RunConfig& config, std::string_view name, std::string_view text)
   }
   const double parsed = parse_real(text, flag_of(name));
   if (!(parsed >= 0) || std::isinf(parsed)) {
-    throw ConfigError(
-        fmt::format("{} is {}; expected a number of at least 0", flag_of(name), text));
+    throw ConfigError("{} is {}; expected a number of at least 0", flag_of(name), text);
   }
   value = parsed;
 }
@@ -84,16 +83,16 @@ void set_text(RunConfig& config, std::string_view, std::string_view text) {
 /// Sets one of `words`, spelled as in the list. Case and separators of `text` do not matter.
 inline void set_word(std::string& value, std::string_view name, std::string_view text,
                      std::initializer_list<std::string_view> words) {
-  const std::string wanted = canonical_name(text);
+  const std::string canonical = canonical_name(text);
   std::string known;
   for (const std::string_view word : words) {
-    if (canonical_name(word) == wanted) {
+    if (canonical_name(word) == canonical) {
       value = word;
       return;
     }
     known += (known.empty() ? "" : ", ") + std::string(word);
   }
-  throw ConfigError(fmt::format("{} is '{}'; expected one of {}", flag_of(name), text, known));
+  throw ConfigError("{} is '{}'; expected one of {}", flag_of(name), text, known);
 }
 
 /// Sets a component: name[:key=value,...]. Throws if the text has another form.

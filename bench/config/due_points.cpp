@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/config/due_points.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -50,8 +48,7 @@ std::vector<double> parse_numbers(std::string_view text, std::string_view flag) 
     const std::size_t comma = text.find(',', begin);
     const double number = parse_real(text.substr(begin, comma - begin), flag);
     if (!(number > 0) || number > 1e15) {
-      throw ConfigError(
-          fmt::format("{} is '{}'; expected numbers above 0, such as 10,20,50", flag, text));
+      throw ConfigError("{} is '{}'; expected numbers above 0, such as 10,20,50", flag, text);
     }
     numbers.push_back(number);
     if (comma == std::string_view::npos) return numbers;
@@ -71,8 +68,8 @@ DuePoints evaluation_points(const RunConfig& config, double steps_per_epoch) {
         "-at-specified-epochs exclude each other; keep one");
   }
   if (stated > 0 && (config.eval || config.forward_only)) {
-    throw ConfigError(fmt::format("--eval-during-training-* needs training; leave out --{}",
-                                  config.eval ? "eval" : "forward-only"));
+    throw ConfigError("--eval-during-training-* needs training; leave out --{}",
+                      config.eval ? "eval" : "forward-only");
   }
   if (stated == 0 && config.stop_at_top_1_accuracy > 0) {
     throw ConfigError(

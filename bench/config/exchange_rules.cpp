@@ -25,9 +25,9 @@ collectives::AllReducePlan all_reduce_plan(const std::string& spec, std::string_
   collectives::AllReducePlan plan;
   for (const collectives::AllReduceRange& range : collectives::parse_all_reduce_spec(spec, flag)) {
     if (range.algorithm == collectives::kNccl) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "{} is '{}', and NCCL exchanges the memory of GPUs, with --device gpu, only; use xring",
-          flag, spec));
+          flag, spec);
     }
     plan.push_back({&find_entry(collectives::all_reduce_table(), range.algorithm), range.shards,
                     range.max_elements});
@@ -49,18 +49,18 @@ void refuse_unfit_exchange(const RunConfig& config) {
       match_entry(update_table(), parse_component(config.variable_update).name);
   if (update == nullptr || !update->all_reduces) {
     throw ConfigError(
-        fmt::format("{}, and --variable-update {} does not all-reduce gradients; use replicated or "
-                    "horovod, or leave it out",
-                    said, config.variable_update));
+        "{}, and --variable-update {} does not all-reduce gradients; use replicated or horovod, or "
+        "leave it out",
+        said, config.variable_update);
   }
   if (!by_spec) return;
   if (!exchanges_on_gpus(config)) {
     static_cast<void>(all_reduce_plan(config.all_reduce_spec, "--all-reduce-spec"));  // throws
   } else if (!is_nccl(config.all_reduce_spec)) {
     throw ConfigError(
-        fmt::format("{}, which is for devices that use host memory, but --device is {}; use nccl, "
-                    "or leave it out",
-                    said, config.device));
+        "{}, which is for devices that use host memory, but --device is {}; use nccl, or leave it "
+        "out",
+        said, config.device);
   }
 }
 

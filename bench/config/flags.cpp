@@ -34,7 +34,7 @@ std::vector<std::string> words_of(std::string_view text) {
 
 /// All names in kebab case, the main name first.
 std::vector<std::string> spellings(const Flag& flag) {
-  std::vector<std::string> names = words_of(flag.name + " " + flag.aliases);
+  std::vector<std::string> names = words_of(fmt::format("{} {}", flag.name, flag.aliases));
   for (std::string& name : names) name = kebab(name);
   return names;
 }
@@ -131,7 +131,7 @@ std::vector<std::string> normalise(std::string_view verb, const FlagIndex& index
   std::map<std::string, std::string> values;  // of the flags so far
   std::vector<std::string> refused;           // the reasons, so that all are named at once
   const auto add = [&](const std::string& name, const std::string& value) {
-    result.push_back("--" + name + "=" + value);
+    result.push_back(fmt::format("--{}={}", name, value));
     const auto [earlier, first] = values.try_emplace(name, value);
     if (first || earlier->second == value) return;
     fmt::print(stderr, "penstock: --{0} is given twice, as '{1}' and as '{2}'; '{2}' holds\n", name,
@@ -169,11 +169,11 @@ std::vector<std::string> normalise(std::string_view verb, const FlagIndex& index
       word.value = "true";
     } else if (!word.has_value) {
       if (i + 1 >= arguments.size()) {
-        throw ConfigError(fmt::format("--{} needs a value", word.name));
+        throw ConfigError("--{} needs a value", word.name);
       }
       word.value = arguments[++i];
     }
-    if (word.value.empty()) throw ConfigError(fmt::format("--{} has an empty value", word.name));
+    if (word.value.empty()) throw ConfigError("--{} has an empty value", word.name);
     add(kebab(flag->name), word.value);
   }
   if (!refused.empty()) throw ConfigError(join(refused, "\n  "));
@@ -233,7 +233,7 @@ std::string footer_of(const VerbHelp& help, bool shows_all) {
   std::istringstream examples{std::string(help.examples)};
   for (std::string line; std::getline(examples, line);) text += "  penstock " + line + "\n";
   if (shows_all) return text;
-  return text + fmt::format("\n`penstock {} --help-all` lists all flags.", help.verb);
+  return fmt::format("{}\n`penstock {} --help-all` lists all flags.", text, help.verb);
 }
 
 }  // namespace
@@ -259,8 +259,7 @@ Flag FlagGroup::percent(std::string name, std::string help, double& value) const
   const auto set = [&value, typed = flag_of(name)](const std::string& text) {
     const double percent = parse_real(text, typed);
     if (!(percent > 0) || percent > 50) {
-      throw ConfigError(
-          fmt::format("{} is {}; expected per cent, above 0 and at most 50", typed, text));
+      throw ConfigError("{} is {}; expected per cent, above 0 and at most 50", typed, text);
     }
     value = percent / 100;
   };
@@ -279,8 +278,8 @@ std::int64_t FlagGroup::count_between(const std::string& text, std::string_view 
                                       std::int64_t least, std::int64_t most) {
   const std::int64_t number = parse_integer(text, flag_of(name));
   if (number >= least && number <= most) return number;
-  throw ConfigError(fmt::format("{} is {}; expected a whole number from {} to {}", flag_of(name),
-                                text, least, most));
+  throw ConfigError("{} is {}; expected a whole number from {} to {}", flag_of(name), text, least,
+                    most);
 }
 
 bool parse_flags(const VerbHelp& help, std::span<const Flag> flags,
@@ -327,9 +326,9 @@ bool parse_flags(const VerbHelp& help, std::span<const Flag> flags,
     std::error_code ignored;
     const bool is_data =
         index.find("data-dir") != nullptr && std::filesystem::exists(word, ignored);
-    throw ConfigError(
-        fmt::format("'{}' is not a flag; give {}; see `penstock {} --help`", word,
-                    is_data ? "data as --data-dir=" + word : "a value as --flag=value", help.verb));
+    throw ConfigError("'{}' is not a flag; give {}; see `penstock {} --help`", word,
+                      is_data ? "data as --data-dir=" + word : "a value as --flag=value",
+                      help.verb);
   } catch (const CLI::ParseError& error) {
     throw ConfigError(error.what());
   }

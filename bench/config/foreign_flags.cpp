@@ -132,18 +132,17 @@ void add_option(RunConfig& config, std::string_view flag, std::string_view optio
                 std::string_view value) {
   const ComponentText feeder = parse_component(config.fake_location);
   if (!decodes_samples(feeder)) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "--{} is about images that are decoded, and --fake-location is {}; expected queue; use "
         "--fake-location queue:{}={}, or leave --{} out",
-        flag, config.fake_location, option, value, flag));
+        flag, config.fake_location, option, value, flag);
   }
   const bool typed = std::ranges::any_of(
       feeder.values, [option](const auto& typed_value) { return typed_value.first == option; });
   if (typed) {
     throw ConfigError(
-        fmt::format("--{} sets the feeder's {}, and --fake-location {} does so too; "
-                    "leave one of them out",
-                    flag, option, config.fake_location));
+        "--{} sets the feeder's {}, and --fake-location {} does so too; leave one of them out",
+        flag, option, config.fake_location);
   }
   config.fake_location += fmt::format("{}{}={}", feeder.values.empty() ? ":" : ",", option, value);
 }
@@ -160,17 +159,17 @@ void set_resize(RunConfig& config, const std::string& text) {
       return add_option(config, "resize-method", "resize", ours);
     }
   }
-  throw ConfigError(fmt::format(
-      "--resize-method is {}; expected nearest, bilinear, bicubic, area or round_robin", text));
+  throw ConfigError(
+      "--resize-method is {}; expected nearest, bilinear, bicubic, area or round_robin", text);
 }
 
 /// ImageNet needs no option: the feeder finds the format of its files by their names.
 void set_data_name(RunConfig& config, const std::string& text) {
-  const std::string wanted = canonical_name(text);
-  if (wanted == "imagenet") return;
-  if (wanted != "cifar10") {
-    throw ConfigError(fmt::format(
-        "--data-name is {}; expected imagenet or cifar10: images, one label each", text));
+  const std::string data_name = canonical_name(text);
+  if (data_name == "imagenet") return;
+  if (data_name != "cifar10") {
+    throw ConfigError("--data-name is {}; expected imagenet or cifar10: images, one label each",
+                      text);
   }
   if (!decodes_samples(parse_component(config.fake_location))) return;
   add_option(config, "data-name", "source", "cifar10");
@@ -182,9 +181,9 @@ void add_update_option(RunConfig& config, std::string_view flag, std::string_vie
   std::string& text = config.variable_update;
   if (canonical_name(parse_component(text).name) != canonical_name(update)) {
     throw ConfigError(
-        fmt::format("{} applies to --variable-update {}, but that is '{}'; pass --variable-update "
-                    "{}:{}, or leave {} out",
-                    flag, update, text, update, option, flag));
+        "{} applies to --variable-update {}, but that is '{}'; pass --variable-update {}:{}, or "
+        "leave {} out",
+        flag, update, text, update, option, flag);
   }
   text += fmt::format("{}{}", text.find(':') == std::string::npos ? ':' : ',', option);
 }
@@ -211,20 +210,20 @@ bool is_record(std::string_view option) { return option == "record"; }
 /// Why --use-xla-compile changes nothing: a step is always compiled, and only some devices can also
 /// enqueue its kernels one by one. Empty: it changes the device.
 std::string xla_note(const RunConfig& config, const std::string& text) {
-  const bool wanted = parse_flag(text, "--use-xla-compile");
+  const bool enabled = parse_flag(text, "--use-xla-compile");
   const BackendEntry* const backend =
       match_entry(backend_table(), parse_component(config.device).name);
   const bool records =
       backend != nullptr && std::ranges::any_of(backend->options, is_record, &OptionSpec::name);
-  if (records && !wanted) return {};
+  if (records && !enabled) return {};
   const char* const why =
-      !wanted
+      !enabled
           ? "a step is always compiled; with a stated --device gpu this flag is gpu:record=false"
       : records ? "a step is compiled and recorded as one graph already"
       : backend != nullptr && backend->emulates ? "a step takes its stated time"
                                                 : "a step is compiled already";
-  return fmt::format("--{}use-xla-compile changes nothing with --device {}: {}", wanted ? "" : "no",
-                     config.device, why);
+  return fmt::format("--{}use-xla-compile changes nothing with --device {}: {}",
+                     enabled ? "" : "no", config.device, why);
 }
 
 void set_xla(RunConfig& config, const std::string& text) {
@@ -233,9 +232,9 @@ void set_xla(RunConfig& config, const std::string& text) {
   for (const auto& [option, value] : device.values) {
     if (!is_record(option)) continue;
     throw ConfigError(
-        fmt::format("--nouse-xla-compile sets the device's record, and --device {} does so too; "
-                    "leave one of them out",
-                    config.device));
+        "--nouse-xla-compile sets the device's record, and --device {} does so too; leave one of "
+        "them out",
+        config.device);
   }
   config.device += fmt::format("{}record=false", device.values.empty() ? ":" : ",");
 }
@@ -257,16 +256,16 @@ void set_merge_scope(RunConfig& config, const std::string& text) {
   constexpr std::int64_t kMost = 1'000'000, kAnySize = std::int64_t{1} << 40;
   const std::int64_t gradients = parse_integer(text, "--allreduce-merge-scope");
   if (gradients < 1 || gradients > kMost) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "--allreduce-merge-scope is {}; expected the gradients of one exchange, 1 to {}", text,
-        kMost));
+        kMost);
   }
   if (gradients == 1) return;  // the default of tf_cnn_benchmarks
   if (config.agg_small_grads_max_bytes > 0) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "--allreduce-merge-scope is {}, which groups gradients of all sizes, and "
         "--agg-small-grads-max-bytes is {}, which groups small ones; leave one of them out",
-        gradients, config.agg_small_grads_max_bytes));
+        gradients, config.agg_small_grads_max_bytes);
   }
   config.agg_small_grads_max_bytes = kAnySize;
   config.agg_small_grads_max_group = static_cast<std::int32_t>(gradients);
@@ -287,9 +286,9 @@ constexpr TranslatedFlag kTranslated[] = {
      [](RunConfig&, const std::string&) { /* applied before all others */ }},
     {"use_fp16", "", true, "false", "same as --precision fp16",
      [](RunConfig& config, const std::string& text) {
-       const bool wanted = parse_flag(text, "--use-fp16");
-       if (wanted) config.precision = "fp16";
-       if (!wanted && config.precision == "fp16") config.precision = "fp32";
+       const bool enabled = parse_flag(text, "--use-fp16");
+       if (enabled) config.precision = "fp16";
+       if (!enabled && config.precision == "fp16") config.precision = "fp32";
      }},
     {"fusion_threshold_mb", "", false, "",
      "same as --bucket-mib and --first-bucket-mib, in MiB; 0: one bucket per tensor",

@@ -57,9 +57,9 @@ std::vector<std::string> JobFile::read(std::string_view verb, const IsVerb& is_v
     text = InputFile(path_.c_str()).text(kMostBytes);
   } catch (const DataError& error) {
     throw ConfigError(
-        fmt::format("--config: cannot read '{}': {}; expected a TOML file with flags, "
-                    "such as `batch-size = 64`",
-                    path_, error.what()));
+        "--config: cannot read '{}': {}; expected a TOML file with flags, such as `batch-size = "
+        "64`",
+        path_, error.what());
   }
   std::istringstream in(text);
   std::vector<std::string> flags;
@@ -67,16 +67,15 @@ std::vector<std::string> JobFile::read(std::string_view verb, const IsVerb& is_v
     const std::string section = join(item.parents, ".");
     if (!section.empty() && !is_verb(section)) {
       throw ConfigError(
-          fmt::format("{}, line {}: section [{}] is no verb; expected one such as "
-                      "[run] or [sweep]",
-                      path_, line_of("[" + section + "]", text), section));
+          "{}, line {}: section [{}] is no verb; expected one such as [run] or [sweep]", path_,
+          line_of(fmt::format("[{}]", section), text), section);
     }
     if (item.name == "++" || item.name == "--") continue;  // a section begins or ends
     if (!section.empty() && canonical_name(section) != canonical_name(verb)) continue;
     const std::string flag = "--" + kebab(item.name);
-    const int begin = section.empty() ? 1 : line_of("[" + section + "]", text);
+    const int begin = section.empty() ? 1 : line_of(fmt::format("[{}]", section), text);
     lines_.push_back({flag, line_of(item.name, text, begin)});
-    flags.push_back(flag + "=" + join(item.inputs, ","));
+    flags.push_back(fmt::format("{}={}", flag, join(item.inputs, ",")));
   }
   return flags;
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/config/run_config.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "dataflow/entry.h"
@@ -62,8 +60,8 @@ const ConfigKey& find_config_key(std::string_view name) {
     names.emplace_back(key.name);
   }
   const std::string guess = nearest_name(name, names);
-  throw ConfigError(fmt::format("unknown key '{}'{}", name,
-                                guess.empty() ? "" : "; did you mean '" + guess + "'?"));
+  throw ConfigError("unknown key '{}'{}", name,
+                    guess.empty() ? "" : "; did you mean '" + guess + "'?");
 }
 
 void apply_like(RunConfig& config, std::string_view system) {
@@ -74,7 +72,7 @@ void apply_like(RunConfig& config, std::string_view system) {
     for (const Default& value : known.defaults) find_config_key(value.key).set(config, value.text);
     return;
   }
-  throw ConfigError(fmt::format("--like is '{}'; expected one of {}", system, join(names)));
+  throw ConfigError("--like is '{}'; expected one of {}", system, join(names));
 }
 
 std::vector<std::string> to_flags(const RunConfig& config) {

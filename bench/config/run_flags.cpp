@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/config/run_flags.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <iterator>
 #include <string_view>
@@ -107,15 +105,14 @@ void apply_like_of(RunConfig& config, std::span<const std::string> arguments) {
     config.variable_update = "parameter_server";
   for (const char* const other : {"num_iters", "num_batches_per_iter"}) {
     if (!is_typed("num_batches", arguments) || !is_typed(other, arguments)) continue;
-    throw ConfigError(
-        fmt::format("--num-batches and --{} exclude each other; keep one", kebab(other)));
+    throw ConfigError("--num-batches and --{} exclude each other; keep one", kebab(other));
   }
   for (const char* const depth : {"prefetch", "device_slots"}) {
     if (!is_typed("loader", arguments) || !is_typed(depth, arguments)) continue;
-    throw ConfigError(fmt::format(
-        "--{} and --loader exclude each other: a loader's run is as deep as its training loop; "
-        "use --loop ahead=N",
-        kebab(depth)));
+    throw ConfigError(
+        "--{} and --loader exclude each other: a loader's run is as deep as its training loop; use "
+        "--loop ahead=N",
+        kebab(depth));
   }
 }
 

@@ -25,10 +25,10 @@ std::int32_t steps_ahead(std::string_view word) {
   const std::int64_t steps =
       word.starts_with(kAhead) ? parse_integer(word.substr(kAhead.size()), "--loop ahead") : -1;
   if (steps >= 0 && steps <= kMostAhead) return static_cast<std::int32_t>(steps);
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "--loop is '{}'; expected sync, async or ahead=N with 0 to {} steps, launch=MS, or both as "
       "in async:launch=2.5",
-      word, kMostAhead));
+      word, kMostAhead);
 }
 
 Options options_of(const RunConfig& config, const FeederEntry& feeder) {
@@ -53,8 +53,8 @@ TrainingLoop parse_loop(std::string_view text) {
     }
     loop.launch_ms = parse_real(word.substr(kLaunch.size()), "--loop launch");
     if (!(loop.launch_ms >= 0) || loop.launch_ms > kMostLaunch_ms) {
-      throw ConfigError(fmt::format("--loop launch is '{}'; expected milliseconds, at most {}",
-                                    word.substr(kLaunch.size()), kMostLaunch_ms));
+      throw ConfigError("--loop launch is '{}'; expected milliseconds, at most {}",
+                        word.substr(kLaunch.size()), kMostLaunch_ms);
     }
   }
   return loop;

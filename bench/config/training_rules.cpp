@@ -71,10 +71,10 @@ void refuse_contradictions(const RunConfig& config) {
         "--num-epochs-per-decay, --learning-rate-decay-factor and --minimum-learning-rate");
   }
   if (decays && !(config.num_epochs_per_decay > 0 && config.learning_rate_decay_factor > 0)) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "learning rates decay by --num-epochs-per-decay and --learning-rate-decay-factor together; "
         "they are {} and {}; state both above 0, or leave both and --minimum-learning-rate out",
-        config.num_epochs_per_decay, config.learning_rate_decay_factor));
+        config.num_epochs_per_decay, config.learning_rate_decay_factor);
   }
 }
 
@@ -91,7 +91,7 @@ Precision parse_precision(const std::string& text) {
        {Precision::f32, Precision::tf32, Precision::f16, Precision::bf16}) {
     if (to_string(precision) == text) return precision;
   }
-  throw ConfigError("--precision is '" + text + "'; expected fp32, tf32, fp16 or bf16");
+  throw ConfigError("--precision is '{}'; expected fp32, tf32, fp16 or bf16", text);
 }
 
 DType stored_weights(const RunConfig& config) {
@@ -102,10 +102,10 @@ DType stored_weights(const RunConfig& config) {
     case Precision::bf16:
       return DType::bf16;
     default:
-      throw ConfigError("--fp16-vars stores weights in the 16 bits of --precision, which is " +
-                        config.precision +
-                        "; expected fp16 or bf16; state it, or leave "
-                        "--fp16-vars out");
+      throw ConfigError(
+          "--fp16-vars stores weights in the 16 bits of --precision, which is {}; expected fp16 or "
+          "bf16; state it, or leave --fp16-vars out",
+          config.precision);
   }
 }
 
@@ -143,9 +143,9 @@ std::string optimizer_text(const RunConfig& config) {
     const std::optional<double>& value = config.*flag.value;
     if (!value) continue;
     if (name != flag.optimizer) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "{} is {}, which --optimizer {} does not use; add --optimizer {}, or leave it out",
-          flag.flag, *value, config.optimizer, flag.optimizer));
+          flag.flag, *value, config.optimizer, flag.optimizer);
     }
     text += fmt::format("{}{}={}", text.find(':') == std::string::npos ? ':' : ',', flag.option,
                         *value);
@@ -157,7 +157,7 @@ GradientReduction parse_gradient_reduction(const std::string& text) {
   if (text == "sum") return GradientReduction::sum;
   if (text == "mean") return GradientReduction::mean;
   if (text == "mean-sum") return GradientReduction::mean_sum;
-  throw ConfigError("--gradient-reduction is '" + text + "'; expected sum, mean or mean-sum");
+  throw ConfigError("--gradient-reduction is '{}'; expected sum, mean or mean-sum", text);
 }
 
 std::string resolve_gradient_reduction(const RunConfig& config) {
@@ -178,10 +178,10 @@ BucketLimits bucket_limits(const RunConfig& config) {
         1, static_cast<std::size_t>(std::min(mib, kMostMiB) * BucketLimits::kMiB));
   };
   if (config.gradient_repacking > 0 && config.agg_small_grads_max_bytes > 0) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "--gradient-repacking is {}, which cuts all gradients into equal pieces, and "
         "--agg-small-grads-max-bytes is {}, which groups small ones; leave one of them out",
-        config.gradient_repacking, config.agg_small_grads_max_bytes));
+        config.gradient_repacking, config.agg_small_grads_max_bytes);
   }
   return {.first_bytes = bytes(config.first_bucket_mib),
           .bytes = bytes(config.bucket_mib),
@@ -234,9 +234,9 @@ std::int64_t resolve_steps(const RunConfig& config, const DataExtent& extent) {
   if (!(config.num_epochs > 0)) return config.num_batches;
   if (extent.examples == 0) {
     throw ConfigError(
-        fmt::format("--num-epochs is {}, but the feeder '{}' has no number of examples; use "
-                    "--fake-location queue, or state --num-batches",
-                    config.num_epochs, config.fake_location));
+        "--num-epochs is {}, but the feeder '{}' has no number of examples; use --fake-location "
+        "queue, or state --num-batches",
+        config.num_epochs, config.fake_location);
   }
   const double global = static_cast<double>(config.batch_size * all_devices(config));
   const double steps = config.num_epochs * static_cast<double>(extent.examples) / global;

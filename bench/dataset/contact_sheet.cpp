@@ -70,10 +70,10 @@ void fill(Photo& sheet, std::int32_t left, std::int32_t top, std::int32_t width,
 void write_text(Photo& sheet, std::int32_t left, std::int32_t top, std::string_view text) {
   for (const char c : text) {
     if (left + 6 * kZoom > sheet.width) return;
-    const char wanted = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    const char upper = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
     const std::uint8_t* lines = kUnknownGlyph;
     for (const Glyph& glyph : kGlyphs) {
-      if (glyph.character == wanted) lines = glyph.lines;
+      if (glyph.character == upper) lines = glyph.lines;
     }
     for (std::int32_t y = 0; y < 7; ++y) {
       for (std::int32_t x = 0; x < 5; ++x) {
@@ -142,16 +142,16 @@ class Pictures {
  public:
   Pictures(DatasetInventory& inventory, std::size_t rows, const std::stop_token& stop)
       : odd_(inventory.odd) {
-    std::set<std::uint64_t> wanted;
+    std::set<std::uint64_t> indices;
     for (std::size_t i = 0; i < rows; ++i) {
       const ClassInventory& one = inventory.classes[i];
       if (one.samples.empty()) continue;
       for (std::size_t column = 0; column < shown_of(one); ++column) {
-        wanted.insert(one.samples[place_of(one, column)]);
+        indices.insert(one.samples[place_of(one, column)]);
       }
     }
-    if (wanted.empty()) return;
-    samples_ = draw_samples(inventory, std::move(wanted), kCellWidth, kCellHeight, stop);
+    if (indices.empty()) return;
+    samples_ = draw_samples(inventory, std::move(indices), kCellWidth, kCellHeight, stop);
   }
 
   std::optional<Photo> operator()(const ClassInventory& one, std::size_t place) const {
@@ -247,8 +247,8 @@ class PngFile {
     return true;
   }
   [[noreturn]] void fail(const char* reason) const {
-    throw ConfigError(fmt::format("cannot write {}: {}; choose another path with --contact-sheet",
-                                  path_, reason));
+    throw ConfigError("cannot write {}: {}; choose another path with --contact-sheet", path_,
+                      reason);
   }
 
   const std::string path_;

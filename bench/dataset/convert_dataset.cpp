@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/dataset/convert_dataset.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -127,8 +125,8 @@ class Conversion {
     Pass before = read("reading", *source, form_);
     if (before.stopped) return {.stopped = true};
     if (before.digests.empty()) {
-      throw ConfigError("none of the samples of '" + order_.directory +
-                        "' can be read: " + before.reasons.front());
+      throw ConfigError("none of the samples of '{}' can be read: {}", order_.directory,
+                        before.reasons.front());
     }
     result.samples = before.digests.size();
     result.left_out = before.reasons;
@@ -186,8 +184,8 @@ class Conversion {
    private:
     [[noreturn]] static void refuse(std::string_view what, const std::string& path,
                                     const std::error_code& error) {
-      throw ConfigError(fmt::format("cannot {} '{}': {}; choose another folder with --out", what,
-                                    path, error.message()));
+      throw ConfigError("cannot {} '{}': {}; choose another folder with --out", what, path,
+                        error.message());
     }
     const std::string path_;
   };
@@ -196,9 +194,10 @@ class Conversion {
     std::error_code error;
     if (!fs::exists(fs::symlink_status(order_.out, error))) return;
     if (fs::is_directory(order_.out, error) && fs::is_empty(order_.out, error)) return;
-    throw ConfigError("--out is '" + order_.out +
-                      "', which already exists; expected a new folder; choose another name, or "
-                      "remove it");
+    throw ConfigError(
+        "--out is '{}', which already exists; expected a new folder; choose another name, or "
+        "remove it",
+        order_.out);
   }
 
   void choose_form(const Source& source) {
@@ -209,14 +208,16 @@ class Conversion {
       return;
     }
     if (order_.image_size > 0) {
-      throw ConfigError("--image-size is of formats that hold pixels, and '" +
-                        std::string(to_.name) + "' holds encoded images; leave it out");
+      throw ConfigError(
+          "--image-size is of formats that hold pixels, and '{}' holds encoded images; leave it "
+          "out",
+          to_.name);
     }
     if (source.facts().kind == SampleKind::pixels) {
-      throw ConfigError("the data in '" + order_.directory + "' are pixels, and '" +
-                        std::string(to_.name) +
-                        "' holds encoded images; expected such images; choose other data, or a "
-                        "format that holds pixels");
+      throw ConfigError(
+          "the data in '{}' are pixels, and '{}' holds encoded images; expected such images; "
+          "choose other data, or a format that holds pixels",
+          order_.directory, to_.name);
     }
     form_ = as_it_lies();
   }
@@ -287,8 +288,9 @@ class Conversion {
 
   [[noreturn]] void refuse_changed() const {
     throw ConfigError(
-        "the data in '" + order_.directory +
-        "' changed while they were read; wait until no process writes to them, then convert again");
+        "the data in '{}' changed while they were read; wait until no process writes to them, then "
+        "convert again",
+        order_.directory);
   }
 
   /// Compares sorted, because formats may change the order.
@@ -296,9 +298,10 @@ class Conversion {
     std::ranges::sort(before);
     std::ranges::sort(after);
     if (before == after) return;
-    throw Error("what was written to '" + order_.out + "' reads back differently: " +
-                std::to_string(after.size()) + " samples of " + std::to_string(before.size()) +
-                ", or other bytes or labels; the disk may be failing; nothing was kept");
+    throw Error(
+        "what was written to '{}' reads back differently: {} samples of {}, or other bytes or "
+        "labels; the disk may be failing; nothing was kept",
+        order_.out, after.size(), before.size());
   }
 
   static double seconds_since(std::chrono::steady_clock::time_point began) {

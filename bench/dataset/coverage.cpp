@@ -81,8 +81,8 @@ EpochCoverage summary_of(std::uint64_t epoch, const Merged& merged, std::int32_t
 nlohmann::ordered_json parsed(const CoverageText& file) {
   nlohmann::ordered_json json = nlohmann::ordered_json::parse(file.text, nullptr, false);
   if (json.is_object() && json.contains("schema") && json.contains("share")) return json;
-  throw DataError(fmt::format(
-      "'{}' is not what queue:coverage=FILE writes: it has no 'schema' or no 'share'", file.name));
+  throw DataError("'{}' is not what queue:coverage=FILE writes: it has no 'schema' or no 'share'",
+                  file.name);
 }
 
 }  // namespace
@@ -149,9 +149,8 @@ Coverage read_coverage(const std::vector<std::filesystem::path>& files) {
     try {
       texts.push_back({path.native(), InputFile(path).text()});
     } catch (const DataError& error) {
-      throw ConfigError(
-          fmt::format("cannot read '{}': {}; expected a file that queue:coverage=FILE wrote",
-                      path.native(), error.what()));
+      throw ConfigError("cannot read '{}': {}; expected a file that queue:coverage=FILE wrote",
+                        path.native(), error.what());
     }
   }
   return merge_coverage(texts);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/dataset/default_dataset.h"
 
-#include <fmt/format.h>
-
 #include <filesystem>
 #include <system_error>
 
@@ -20,7 +18,7 @@ void ensure_default_dataset(const std::string& data_dir, const std::stop_token& 
   const std::string parent = fs::path(data_dir).parent_path().string();
   make_default_dataset(parent.empty() ? "." : parent, stop);
   if (stop.stop_requested()) {
-    throw Error(fmt::format("{} was not made: stopped", data_dir));
+    throw Error("{} was not made: stopped", data_dir);
   }
 }
 
@@ -29,17 +27,17 @@ void refuse_missing_data(const RunConfig& config) {
   std::error_code error;
   if (std::filesystem::exists(config.data_dir, error)) return;
   throw ConfigError(
-      fmt::format("--data-dir is '{}', which does not exist; expected a folder of class folders of "
-                  "images, or a data set of `penstock list`",
-                  config.data_dir));
+      "--data-dir is '{}', which does not exist; expected a folder of class folders of images, or "
+      "a data set of `penstock list`",
+      config.data_dir);
 }
 
 void ensure_data_of(const RunConfig& config, const FeederEntry& feeder,
                     const std::stop_token& stop) {
   refuse_missing_data(config);
-  const ComponentText asked = parse_component(config.fake_location);
-  if (match_entry(feeder_table(), asked.name) == &feeder) {
-    static_cast<void>(Options(asked.name, feeder.options, asked));  // throws before data are made
+  const ComponentText text = parse_component(config.fake_location);
+  if (match_entry(feeder_table(), text.name) == &feeder) {
+    static_cast<void>(Options(text.name, feeder.options, text));  // throws before data are made
   }
   if (feeder.reads_files && config.data_dir.empty()) ensure_default_dataset("data/train", stop);
 }

@@ -146,10 +146,9 @@ void inspect_samples(DatasetInventory& inventory, const std::stop_token& stop) {
   }
   inventory.note = source->facts().note;
   if (inventory.images() > 0 || stop.stop_requested()) return;
-  throw ConfigError(fmt::format("{} holds no image that can be read{}{}; check --data-dir",
-                                inventory.of.directory,
-                                inventory.odd.empty() ? "" : "; the first: ",
-                                inventory.odd.empty() ? "" : inventory.odd.front().reason));
+  throw ConfigError("{} holds no image that can be read{}{}; check --data-dir",
+                    inventory.of.directory, inventory.odd.empty() ? "" : "; the first: ",
+                    inventory.odd.empty() ? "" : inventory.odd.front().reason);
 }
 
 // ---- files of class folders --------------------------------------------------
@@ -291,9 +290,9 @@ void inspect_folder(DatasetInventory& inventory, const std::stop_token& stop) {
     }
   } catch (const fs::filesystem_error& error) {
     throw ConfigError(
-        fmt::format("cannot read {}: {}; expected a folder of class folders of images; "
-                    "`penstock dataset make` makes one",
-                    error.path1().string(), error.code().message()));
+        "cannot read {}: {}; expected a folder of class folders of images; `penstock dataset make` "
+        "makes one",
+        error.path1().string(), error.code().message());
   }
   if (inventory.images() == 0) no_images(directory, inventory);
 }

@@ -85,7 +85,7 @@ struct Reader {
   explicit Reader(const std::string& path) {
     codec.err = error.install();
     InputFile opened(path.c_str());
-    if (!opened) throw DataError(fmt::format("cannot open {}: {}", path, opened.problem()));
+    if (!opened) throw DataError("cannot open {}: {}", path, opened.problem());
     file = ::fdopen(opened.release(), "rb");
   }
   explicit Reader(std::span<const std::byte> encoded) : bytes(encoded) {
@@ -202,7 +202,7 @@ std::string name_of(J_COLOR_SPACE space) {
 }
 
 [[noreturn]] void unreadable(const std::string& path, const ErrorExit& error) {
-  throw DataError(fmt::format("cannot read {} as a JPEG: {}", path, error.text));
+  throw DataError("cannot read {} as a JPEG: {}", path, error.text);
 }
 
 JpegHeader header_of(Reader& reader, const std::string& name) {
@@ -231,7 +231,7 @@ Photo read_png(const std::string& path, ImageSize size) {
   try {
     png::decode(std::as_bytes(std::span(content)), rgbx.data());
   } catch (const DataError& error) {
-    throw DataError(fmt::format("cannot read {} as a PNG image: {}", path, error.what()));
+    throw DataError("cannot read {} as a PNG image: {}", path, error.what());
   }
   for (std::size_t i = 0; i < pixels; ++i) std::copy_n(&rgbx[4 * i], 3, &rgbx[3 * i]);
   rgbx.resize(3 * pixels);
@@ -245,8 +245,8 @@ void JpegBytes::Free::operator()(unsigned char* data) const noexcept { std::free
 JpegBytes encode_jpeg(const Photo& photo, std::int32_t quality) {
   Encoder encoder;
   if (!encoder.encode(photo, quality)) {
-    throw DataError(fmt::format("cannot encode an image of {}x{} as a JPEG: {}", photo.width,
-                                photo.height, encoder.error.text));
+    throw DataError("cannot encode an image of {}x{} as a JPEG: {}", photo.width, photo.height,
+                    encoder.error.text);
   }
   JpegBytes result(std::exchange(encoder.buffer, nullptr), encoder.size);
   return result;
@@ -269,8 +269,8 @@ Photo read_jpeg_reduced(const std::string& path, std::int32_t width, std::int32_
   }
   if (!reader.read_header() || !reader.choose_scale(width, height)) unreadable(path, reader.error);
   if (std::size_t{reader.codec.image_width} * reader.codec.image_height > kMostPixels) {
-    throw DataError(fmt::format("{} has {}x{} pixels, too many to show", path,
-                                reader.codec.image_width, reader.codec.image_height));
+    throw DataError("{} has {}x{} pixels, too many to show", path, reader.codec.image_width,
+                    reader.codec.image_height);
   }
   const std::size_t pixels = std::size_t{reader.codec.output_width} * reader.codec.output_height;
   const auto channels = static_cast<std::size_t>(reader.codec.out_color_space == JCS_CMYK ? 4 : 3);

@@ -49,9 +49,8 @@ constexpr std::int64_t kMostThreads = 256;
 constexpr double kSecondsPerImage = 0.02;
 
 [[noreturn]] void cannot(std::string_view what, const fs::path& path, int error) {
-  throw ConfigError(
-      fmt::format("cannot {} {}: {}; make room or choose another folder with --data-dir", what,
-                  path.string(), std::strerror(error)));
+  throw ConfigError("cannot {} {}: {}; make room or choose another folder with --data-dir", what,
+                    path.string(), std::strerror(error));
 }
 
 FileDescriptor open_path(const fs::path& path, int flags) {
@@ -117,7 +116,7 @@ Json description_of(const DatasetParameters& parameters) {
 struct Present {
   bool any = false, all = true, same = false;
 
-  Present(const fs::path& directory, const Json& wanted) {
+  Present(const fs::path& directory, const Json& expected) {
     for (const std::string_view split : kSplits) {
       const bool there = holds_something(directory / split);
       any = any || there;
@@ -129,7 +128,7 @@ struct Present {
     const bool ours = found.is_object() && found.value("generator", Json()) == kGenerator;
     any = any || !ours;
     if (ours) found.erase("bytes");
-    same = found == wanted;
+    same = found == expected;
   }
 };
 
@@ -297,20 +296,20 @@ std::string foreign_class(const fs::path& directory) {
 
 /// Decides whether there is nothing to make. Throws ConfigError if other data would be lost or
 /// would get new classes.
-bool is_already_there(const MakeDataset& order, const Json& wanted) {
+bool is_already_there(const MakeDataset& order, const Json& expected) {
   if (const std::string name = foreign_class(order.directory); !name.empty()) {
     throw ConfigError(
-        fmt::format("{} holds images in '{}' already, and train and val would become classes "
-                    "beside it; choose a new folder with --data-dir",
-                    order.directory, name));
+        "{} holds images in '{}' already, and train and val would become classes beside it; choose "
+        "a new folder with --data-dir",
+        order.directory, name);
   }
-  const Present present(order.directory, wanted);
+  const Present present(order.directory, expected);
   if (present.all && present.same && !order.force) return true;
   if (present.any && !present.same && !order.force) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "{} holds train, val or {} already, made with other parameters; expected a folder without "
         "them; choose another one with --data-dir, or replace them with --force",
-        order.directory, kDescription));
+        order.directory, kDescription);
   }
   return false;
 }

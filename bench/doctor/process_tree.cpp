@@ -74,7 +74,7 @@ std::map<std::string, std::uint64_t> shared_files_in(const std::string& maps) {
     std::string flags, offset, device, inode;
     if (words >> std::hex >> begin >> dash >> end >> flags >> offset >> device >> inode &&
         end > begin) {
-      files[device + " " + inode] += end - begin;
+      files[fmt::format("{} {}", device, inode)] += end - begin;
     }
   }
   return files;
@@ -255,10 +255,10 @@ Observation observe(std::int32_t pid, TreeReader reader, Nanoseconds window, Clo
   const Time begin = clock.now();
   seen.first = reader.read(begin);
   if (seen.first.processes.empty()) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "there is no running process {}; expected the number of a training process, which `pgrep "
         "-f train.py` or nvidia-smi prints",
-        pid));
+        pid);
   }
   const std::uint64_t start = seen.first.processes.at(pid).start_ticks;
   seen.machine = reader.read_machine();
@@ -277,9 +277,8 @@ Observation observe(std::int32_t pid, TreeReader reader, Nanoseconds window, Clo
   }
   if (seen.last.processes.empty()) {
     throw ConfigError(
-        fmt::format("process {} ended before anything was measured; expected one "
-                    "that runs for some seconds",
-                    pid));
+        "process {} ended before anything was measured; expected one that runs for some seconds",
+        pid);
   }
   seen.facts = reader.facts();
   seen.reasons = reader.reasons();

@@ -97,9 +97,9 @@ def text_of(name, rates):
     return f"{name} {rates['median']:.1f} img/s ({rates['lowest']:.1f} to {rates['highest']:.1f})"
 
 
-def start_peer(arguments, wanted):
+def start_peer(arguments, selected):
     """PyTorch in the first of these variants that starts in time."""
-    for precision, mode in wanted:
+    for precision, mode in selected:
         try:
             return Peer(arguments, precision, mode), [precision, mode]
         except (RuntimeError, TimeoutError) as error:
@@ -154,8 +154,8 @@ def main():
     try:
         if len(turns) < arguments.rounds:
             penstock_turn(arguments)  # chooses engines if none are saved; this turn is not counted
-            wanted = variants(arguments.variants) if variant is None else [variant]
-            peer, variant = start_peer(arguments, wanted)
+            selected = variants(arguments.variants) if variant is None else [variant]
+            peer, variant = start_peer(arguments, selected)
         while len(turns) < arguments.rounds and time.monotonic() < deadline:
             turns.append([penstock_turn(arguments), peer.turn()])
             write(arguments, turns, variant, None)

@@ -21,9 +21,9 @@ Json read_json(const std::filesystem::path& path) {
     return Json::parse(InputFile(path).text());
   } catch (const std::exception& error) {
     throw DataError(
-        fmt::format("cannot read {} as JSON ({}): give --expect a description of a "
-                    "device, such as one that this verb printed",
-                    path.string(), error.what()));
+        "cannot read {} as JSON ({}): give --expect a description of a device, such as one that "
+        "this verb printed",
+        path.string(), error.what());
   }
 }
 

@@ -20,7 +20,7 @@ std::shared_ptr<DriverLibrary> library_for(const CheckSettings& settings) {
     return std::make_shared<HostDriverLibrary>(HostMachineOptions{.memory_bytes = kHostMemory});
   }
   if (settings.driver != "gpu") {
-    throw ConfigError("--driver is " + settings.driver + "; expected gpu or host");
+    throw ConfigError("--driver is {}; expected gpu or host", settings.driver);
   }
   // The program owns the library, so the pointer has no deleter.
   return {std::shared_ptr<void>{}, &driver_library()};

@@ -164,14 +164,14 @@ std::vector<std::int64_t> plan_steps(std::span<const PlannedRun> runs,
   }
   const auto reserves = static_cast<std::int64_t>(kMinReserves) * reserve + 1;
   const auto long_window = slowest_s > 0 ? std::llround(kLongWindow_s / slowest_s) : 0;
-  const std::int64_t wanted = std::max<std::int64_t>(reserves, long_window);
-  std::int64_t steps = most_steps(runs, times, usable_s / static_cast<double>(kWantedBlocks));
+  const std::int64_t target = std::max<std::int64_t>(reserves, long_window);
+  std::int64_t steps = most_steps(runs, times, usable_s / static_cast<double>(kTargetBlocks));
   if (steps < reserves) {
     const std::int64_t fewer_blocks =
         most_steps(runs, times, usable_s / static_cast<double>(kMinBlocks));
     steps = std::min(fewer_blocks, reserves);
   }
-  steps = std::min(steps, wanted);
+  steps = std::min(steps, target);
   const std::int64_t to_edge = steps_to_edge(times);
   const double least_s = usable_s / static_cast<double>(kMinBlocks);
   if (to_edge > steps && block_s(times, steps_for(runs, times, to_edge)) <= least_s) {

@@ -59,7 +59,7 @@ std::vector<PlannedRun> planned_runs(const IsolatePlan& plan);
 inline constexpr std::int64_t kPilotSteps = 4, kPilotWarmup = 1;
 /// Steps before the window of all other runs. The warm-up inside the window is found later.
 inline constexpr std::int64_t kWarmupSteps = 3;
-inline constexpr std::size_t kMinBlocks = 3, kWantedBlocks = 5;
+inline constexpr std::size_t kMinBlocks = 3, kTargetBlocks = 5;
 
 /// What a pilot run says about the duration of a longer run.
 struct PilotTime {
@@ -72,7 +72,7 @@ struct PilotTime {
 PilotTime pilot_time(const RunResult& result, double wall_s);
 
 /// Returns the steps of each of `runs`, given their pilot `times`. At least kMinBlocks and if
-/// possible kWantedBlocks blocks then fit into `seconds`. Ceiling and coupled runs have the same
+/// possible kTargetBlocks blocks then fit into `seconds`. Ceiling and coupled runs have the same
 /// number of steps: 20 reserves, if they fit; more if a loader's epoch then ends in the window.
 /// Runs without a trainer end sooner.
 std::vector<std::int64_t> plan_steps(std::span<const PlannedRun> runs,

@@ -51,7 +51,7 @@ class Warnings {
     const bool is_clear = found_.cost && found_.cost->verdict == statistics::Verdict::slower;
     add(fmt::format("{}: fewer than {} {}; give --budget about {:.0f}s", blocks_text(found_),
                     kMinBlocks, is_clear ? "show no spread" : "support no verdict",
-                    wanted_budget_s()));
+                    needed_budget_s()));
   }
 
   void few_steps() {
@@ -208,9 +208,9 @@ class Warnings {
   }
 
   /// A budget that would probably suffice for enough blocks.
-  double wanted_budget_s() const {
+  double needed_budget_s() const {
     const auto blocks = static_cast<double>(std::max<std::size_t>(found_.blocks, 1));
-    return std::ceil(seconds(plan_.budget) * 1.3 * static_cast<double>(kWantedBlocks) / blocks);
+    return std::ceil(seconds(plan_.budget) * 1.3 * static_cast<double>(kTargetBlocks) / blocks);
   }
 
   const Isolation& found_;

@@ -139,13 +139,13 @@ double threads_to_draw(const Predictions& predictions) {
   for (const statistics::ScalingPoint& point : predictions.supply_curve) {
     measured = std::max(measured, point.threads);
   }
-  double wanted = 1.5 * measured;
+  double largest = 1.5 * measured;
   if (predictions.cores_per_device && predictions.cores_per_device->reachable) {
-    wanted = std::max(wanted, 1.3 * predictions.cores_per_device->threads.value);
+    largest = std::max(largest, 1.3 * predictions.cores_per_device->threads.value);
   } else if (predictions.law) {
-    wanted = std::max(wanted, 1.3 * predictions.law->peak_threads().value_or(measured));
+    largest = std::max(largest, 1.3 * predictions.law->peak_threads().value_or(measured));
   }
-  return std::min(wanted, std::max(kFar, measured));
+  return std::min(largest, std::max(kFar, measured));
 }
 
 document::Figure supply_demand_of(const Isolation& isolation) {

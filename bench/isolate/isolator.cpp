@@ -283,7 +283,7 @@ bool Isolator::enough(const SweepResult& sweep) {
     return true;
   }
   const std::vector<analysis::BlockPair> blocks = analysis::pair_blocks(ceiling, coupled);
-  if (blocks.size() < kWantedBlocks) return false;
+  if (blocks.size() < kTargetBlocks) return false;
   if (analysis::ratio_half_width(blocks) > plan_.targets.half_width) return false;
   measured_.stopped_because =
       fmt::format("the interval is within {:g} %", 100 * plan_.targets.half_width);
@@ -395,7 +395,7 @@ void Isolator::verify(IsolateListener& listener, const std::stop_token& stop) {
   const std::size_t first = append({.name = "verification",
                                     .configs = {measured_.coupled().config, best->config},
                                     .seconds = budget_s,
-                                    .blocks = static_cast<std::int32_t>(kWantedBlocks)},
+                                    .blocks = static_cast<std::int32_t>(kTargetBlocks)},
                                    listener, stop);
   measured_.trial = {.tried = *best, .before_row = first, .after_row = first + 1};
 }

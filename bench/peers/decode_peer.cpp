@@ -86,8 +86,8 @@ std::vector<Sample> load(const DataPlan& plan) {
     source->load(sample);
     bytes += sample.bytes.size();
     if (bytes > kMaxBytes) {
-      throw ConfigError("the images in '" + plan.directory +
-                        "' do not fit into 4 GiB; choose a smaller folder");
+      throw ConfigError("the images in '{}' do not fit into 4 GiB; choose a smaller folder",
+                        plan.directory);
     }
   }
   return samples;
@@ -223,7 +223,7 @@ int main(int count, char** arguments) {
   try {
     const std::vector<std::string> words(arguments + 1, arguments + count);
     if (words.size() > 3 && words[3] != "plain") {
-      throw penstock::ConfigError("the fourth word is '" + words[3] + "'; expected plain");
+      throw penstock::ConfigError("the fourth word is '{}'; expected plain", words[3]);
     }
     penstock::run(words.empty() ? "data/train" : words[0],
                   words.size() > 1 ? penstock::parse_integer(words[1], "rounds") : 9,

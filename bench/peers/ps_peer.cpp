@@ -247,7 +247,7 @@ Plan parse(int count, char** arguments) {
                                 : key == "workers" ? &plan.workers
                                                    : nullptr;
     if (field == nullptr) {
-      throw ConfigError("'" + word + "' is none of rounds, steps, mib, part, workers, rule");
+      throw ConfigError("'{}' is none of rounds, steps, mib, part, workers, rule", word);
     }
     *field = parse_integer(value, key);
     if (*field < 1) throw ConfigError(word + "; expected at least 1");

@@ -33,6 +33,7 @@
 #include <vector>
 #include <zmq.hpp>
 
+#include "bench/record/machine.h"
 #include "feeders/remote/receive/zmq_message.h"
 #include "feeders/remote/receive/zmq_socket.h"
 
@@ -78,13 +79,6 @@ class Settings {
 
 std::int64_t now_ns() { return Clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
 
-double cpu_seconds(const rusage& usage) {
-  const auto total = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-  };
-  return total(usage.ru_utime) + total(usage.ru_stime);
-}
-
 /// A measured window of a given time and of a few batches at least, after some warm-up batches.
 class Window {
  public:
@@ -95,6 +89,7 @@ class Window {
     if (count_++ < warm_up_) {
       start_ = Clock::now();
       getrusage(RUSAGE_SELF, &before_);
+      cpu_s_ = process_cpu_seconds();
       return true;
     }
     end_ = Clock::now();
@@ -111,7 +106,7 @@ class Window {
         R"("batches":{},"seconds":{},"cpu_s":{},"minor_faults":{},"voluntary_switches":{},)"
         R"("involuntary_switches":{})",
         count_ - warm_up_, std::chrono::duration<double>(end_ - start_).count(),
-        cpu_seconds(after) - cpu_seconds(before_), after.ru_minflt - before_.ru_minflt,
+        process_cpu_seconds() - cpu_s_, after.ru_minflt - before_.ru_minflt,
         after.ru_nvcsw - before_.ru_nvcsw, after.ru_nivcsw - before_.ru_nivcsw);
   }
 
@@ -122,6 +117,7 @@ class Window {
   std::size_t count_ = 0;
   Clock::time_point start_, end_;
   rusage before_{};
+  double cpu_s_ = 0;
 };
 
 /// Slots whose pages are touched before the clock starts.
@@ -352,7 +348,7 @@ int main(int argc, char** argv) {
     } else if (mode == "pull") {
       penstock::pull(settings);
     } else {
-      throw std::runtime_error("'" + mode + "' is none of memcpy, push, pull");
+      throw std::runtime_error(fmt::format("'{}' is none of memcpy, push, pull", mode));
     }
     return 0;
   } catch (const std::exception& error) {

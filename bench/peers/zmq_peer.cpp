@@ -27,6 +27,7 @@
 #include <vector>
 #include <zmq.hpp>
 
+#include "bench/record/machine.h"
 #include "bench/record/statistics.h"
 #include "dataflow/error.h"
 #include "dataflow/host_device.h"
@@ -51,17 +52,10 @@ struct Measured {
   double gb_per_s = 0, cpu_s_per_gb = 0, faults_per_batch = 0;
 };
 
-rusage resources() {
+std::int64_t minor_faults() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  return usage;
-}
-
-double cpu_seconds(const rusage& usage) {
-  const auto total = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-  };
-  return total(usage.ru_utime) + total(usage.ru_stime);
+  return usage.ru_minflt;
 }
 
 /// Measures the time and the CPU time of all batches after the warm-up batches.
@@ -72,7 +66,8 @@ class Stopwatch {
   bool lap() {
     if (++count_ == plan_.warm_up()) {
       start_ = std::chrono::steady_clock::now();
-      used_ = resources();
+      cpu_s_ = process_cpu_seconds();
+      faults_ = minor_faults();
     }
     return count_ < plan_.warm_up() + plan_.batches;
   }
@@ -80,17 +75,15 @@ class Stopwatch {
     const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start_;
     const double gb =
         1e-9 * static_cast<double>(plan_.batches) * static_cast<double>(kSpec.bytes());
-    const rusage used = resources();
-    return {
-        gb / wall.count(), (cpu_seconds(used) - cpu_seconds(used_)) / gb,
-        static_cast<double>(used.ru_minflt - used_.ru_minflt) / static_cast<double>(plan_.batches)};
+    return {gb / wall.count(), (process_cpu_seconds() - cpu_s_) / gb,
+            static_cast<double>(minor_faults() - faults_) / static_cast<double>(plan_.batches)};
   }
 
  private:
   const Plan& plan_;
-  std::int64_t count_ = 0;
+  std::int64_t count_ = 0, faults_ = 0;
+  double cpu_s_ = 0;
   std::chrono::steady_clock::time_point start_;
-  rusage used_{};
 };
 
 /// Sends the same three batches, without a copy, until it is killed.
@@ -222,7 +215,7 @@ Plan parse(int count, char** arguments) {
                                 : key == "slots"   ? &plan.slots
                                                    : nullptr;
     if (field == nullptr)
-      throw ConfigError("'" + word + "' is none of rounds, batches, hwm, slots, malloc");
+      throw ConfigError("'{}' is none of rounds, batches, hwm, slots, malloc", word);
     *field = parse_integer(value, key);
     if (*field < 1) throw ConfigError(word + "; expected at least 1");
   }
@@ -237,7 +230,7 @@ void measure(const Plan& plan) {
   }
   std::string folder = "/tmp/penstock-XXXXXX";
   if (mkdtemp(folder.data()) == nullptr) throw ConfigError("cannot make a folder in /tmp");
-  const std::string endpoint = "ipc://" + folder + "/feed";
+  const std::string endpoint = fmt::format("ipc://{}/feed", folder);
   std::vector<Measured> bare, ours;
   std::vector<double> ratios;
   for (std::int64_t round = 0; round < plan.rounds; ++round) {

@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kWanted =
+constexpr std::string_view kExpected =
     "expected results.json of a sweep or isolation.json, their folder, or what `penstock run "
     "--json` prints";
 
@@ -103,7 +103,7 @@ SweepResult parse_saved_results(std::string_view text, std::string_view name) {
     return json.contains("sweep") ? sweep_from_json(json["sweep"]) : sweep_of_runs(objects);
   } catch (const DataError& error) {
     throw DataError(
-        fmt::format("cannot read '{}' as saved results: {}; {}", name, error.what(), kWanted));
+        fmt::format("cannot read '{}' as saved results: {}; {}", name, error.what(), kExpected));
   }
 }
 
@@ -119,7 +119,7 @@ SweepResult read_saved_results(const std::filesystem::path& path) {
                     std::filesystem::is_regular_file(steps)
                         ? fmt::format("its run did not end, and left its steps in '{}': read that",
                                       steps.native())
-                        : kWanted));
+                        : kExpected));
   }
   return parse_saved_results(in.text(), file.native());
 }

@@ -186,15 +186,15 @@ std::vector<Flag> output_flags(RunOutput& output, RunOptions& options) {
 
 void check_output(const RunOutput& output, const RunOptions& options) {
   if (output.json && !output.format.empty()) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "--json and --format={} exclude each other; keep one (--format json has the form of a "
         "sweep's results.json)",
-        output.format));
+        output.format);
   }
   try {
     if (!options.out.empty()) static_cast<void>(find_output(options.out));
   } catch (const DataError& error) {
-    throw ConfigError(fmt::format("--out: {}", error.what()));
+    throw ConfigError("--out: {}", error.what());
   }
 }
 

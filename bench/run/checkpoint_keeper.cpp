@@ -56,7 +56,7 @@ std::vector<std::int64_t> prepare_train_dir(const RunConfig& config) {
   return steps;
 }
 
-void refuse_foreign(const CheckpointInfo& found, const CheckpointInfo& wanted, bool weights_only,
+void refuse_foreign(const CheckpointInfo& found, const CheckpointInfo& expected, bool weights_only,
                     const std::filesystem::path& path) {
   const auto refuse = [&](std::string_view what, const std::string& theirs, const std::string& ours,
                           std::string_view flag) {
@@ -65,18 +65,18 @@ void refuse_foreign(const CheckpointInfo& found, const CheckpointInfo& wanted, b
                     "pass {4} {2}, or another --train-dir",
                     path.string(), what, theirs, ours, flag));
   };
-  if (found.model != wanted.model) refuse("the model", found.model, wanted.model, "--model");
-  if (found.image != wanted.image) {
+  if (found.model != expected.model) refuse("the model", found.model, expected.model, "--model");
+  if (found.image != expected.image) {
     throw ConfigError(fmt::format(
         "the checkpoint '{}' is of images of {}, and this run of {}; nothing was changed; pass "
         "--image-size {}, or another --train-dir",
-        path.string(), describe(found.image), describe(wanted.image), found.image.height));
+        path.string(), describe(found.image), describe(expected.image), found.image.height));
   }
-  if (found.classes != wanted.classes) {
-    refuse("classes", std::to_string(found.classes), std::to_string(wanted.classes), "--classes");
+  if (found.classes != expected.classes) {
+    refuse("classes", std::to_string(found.classes), std::to_string(expected.classes), "--classes");
   }
-  if (!weights_only && found.optimizer != wanted.optimizer) {
-    refuse("the optimizer", found.optimizer, wanted.optimizer, "--optimizer");
+  if (!weights_only && found.optimizer != expected.optimizer) {
+    refuse("the optimizer", found.optimizer, expected.optimizer, "--optimizer");
   }
 }
 

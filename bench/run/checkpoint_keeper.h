@@ -20,9 +20,9 @@ class RunParts;
 /// each other, or if --eval finds no checkpoint.
 std::vector<std::int64_t> prepare_train_dir(const RunConfig& config);
 
-/// Throws ConfigError, with what to type, unless a run of `wanted` can resume from `found`. With
+/// Throws ConfigError, with what to type, unless a run of `expected` can resume from `found`. With
 /// `weights_only`, when nothing is trained, the optimizer need not match.
-void refuse_foreign(const CheckpointInfo& found, const CheckpointInfo& wanted, bool weights_only,
+void refuse_foreign(const CheckpointInfo& found, const CheckpointInfo& expected, bool weights_only,
                     const std::filesystem::path& path);
 
 /// Saves checkpoints, in the first process of a run. Used by one thread at a time, while the

@@ -34,7 +34,7 @@ class LegPlan {
   };
 
   /// A resumed run takes the remaining steps and measures at least the last one.
-  explicit LegPlan(const PlannedSteps& wanted);
+  explicit LegPlan(const PlannedSteps& planned);
 
   Phase phase() const noexcept;
   /// All steps were taken before the run was resumed.
@@ -50,7 +50,7 @@ class LegPlan {
   /// The steps of the next leg of the window, at most `most`.
   std::size_t take_window(std::int64_t most);
   /// True if the window that has all its steps may be replaced by a longer one.
-  bool may_extend() const noexcept { return wanted_.extends && windows_ < kMaxWindows; }
+  bool may_extend() const noexcept { return planned_.extends && windows_ < kMaxWindows; }
   /// The result is complete.
   void end() noexcept { complete_ = true; }
 
@@ -59,13 +59,13 @@ class LegPlan {
   std::int64_t warm_up_left() const noexcept { return warm_up_left_; }
   /// Warm-up steps, and steps of windows that were replaced.
   std::int64_t discarded_steps() const noexcept { return discarded_; }
-  std::size_t asked() const noexcept { return asked_; }    ///< steps of the window as configured
-  std::size_t length() const noexcept { return length_; }  ///< steps of the current window
+  std::size_t requested() const noexcept { return requested_; }  ///< configured window steps
+  std::size_t length() const noexcept { return length_; }        ///< steps of the current window
 
  private:
-  const PlannedSteps wanted_;
+  const PlannedSteps planned_;
   std::int64_t warm_up_left_ = 0, window_left_ = 0, discarded_ = 0;
-  std::size_t asked_ = 0, length_ = 0;
+  std::size_t requested_ = 0, length_ = 0;
   int windows_ = 0;
   Time settling_since_{};  // end of the requested warm-up
   bool complete_ = false;

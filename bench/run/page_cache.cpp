@@ -80,7 +80,7 @@ double images_read(const RunResult& result) {
 }
 
 /// Why a run is not warm or cold as requested; empty if it is.
-std::string contradiction(PageCache wanted, const Residency& before, const Residency& after,
+std::string contradiction(PageCache mode, const Residency& before, const Residency& after,
                           const RunResult& result, std::uint64_t examples) {
   const bool direct = result.facts.contains("direct_reads");
   if (!before.is_known()) {
@@ -89,14 +89,14 @@ std::string contradiction(PageCache wanted, const Residency& before, const Resid
         "another user or cannot be opened; run as their owner",
         before.unknown, before.checked);
   }
-  if (wanted == PageCache::warm && before.percent() < kWarmPercent) {
+  if (mode == PageCache::warm && before.percent() < kWarmPercent) {
     return fmt::format(
         "{:.1f} % of the data set was in memory before the first step; expected at least {:.0f} %; "
         "free memory, or use a smaller set",
         before.percent(), kWarmPercent);
   }
-  if (wanted == PageCache::warm && direct) return "the run read past the page cache (io=direct)";
-  if (wanted != PageCache::cold) return {};
+  if (mode == PageCache::warm && direct) return "the run read past the page cache (io=direct)";
+  if (mode != PageCache::cold) return {};
   if (before.percent() > kColdPercent) {
     return fmt::format(
         "{:.1f} % of the data set was in memory before the first step; expected at most {:.0f} %; "
@@ -184,10 +184,10 @@ void drop_from_page_cache(const FileList& files, const std::stop_token& stop) {
   }
 }
 
-void add_page_cache(RunResult& result, PageCache wanted, const Residency& before,
+void add_page_cache(RunResult& result, PageCache mode, const Residency& before,
                     const Residency& after, std::uint64_t examples) {
-  const std::string_view word = wanted == PageCache::cold ? "cold" : "warm";
-  const std::string reason = contradiction(wanted, before, after, result, examples);
+  const std::string_view word = mode == PageCache::cold ? "cold" : "warm";
+  const std::string reason = contradiction(mode, before, after, result, examples);
   result.facts[fmt::format("page_cache_{}", word)] = reason.empty() ? 1 : 0;
   result.facts["page_cache_files"] = static_cast<double>(before.files);
   result.facts["page_cache_files_checked"] = static_cast<double>(before.checked);
@@ -206,8 +206,8 @@ void add_page_cache(RunResult& result, PageCache wanted, const Residency& before
 }
 
 void PageCacheOfRun::prepare(const std::stop_token& stop) {
-  if (wanted_ == PageCache::as_is || files_ == nullptr) return;
-  if (wanted_ == PageCache::warm) {
+  if (mode_ == PageCache::as_is || files_ == nullptr) return;
+  if (mode_ == PageCache::warm) {
     read_into_page_cache(*files_, available_memory(), stop);
     before_ = measure_residency(*files_);
     return;
@@ -220,14 +220,14 @@ void PageCacheOfRun::prepare(const std::stop_token& stop) {
 }
 
 void PageCacheOfRun::report(RunResult& result, std::uint64_t examples) const {
-  if (wanted_ == PageCache::as_is) return;
+  if (mode_ == PageCache::as_is) return;
   if (files_ == nullptr) {
     result.notes.push_back(
         fmt::format("--page-cache {} has no effect: {} reads no files while it runs",
                     result.config.page_cache, result.config.fake_location));
     return;
   }
-  add_page_cache(result, wanted_, before_, measure_residency(*files_), examples);
+  add_page_cache(result, mode_, before_, measure_residency(*files_), examples);
 }
 
 }  // namespace penstock

@@ -54,14 +54,14 @@ void drop_from_page_cache(const FileList& files, const std::stop_token& stop);
 /// are resident before the first step, and the run does not use direct reads. Cold: at most 5 %
 /// are, and the run reads no file twice (`examples` samples are an epoch) or uses direct reads
 /// (fact direct_reads) with at most 5 % resident afterwards.
-void add_page_cache(RunResult& result, PageCache wanted, const Residency& before,
+void add_page_cache(RunResult& result, PageCache mode, const Residency& before,
                     const Residency& after, std::uint64_t examples);
 
 /// Prepares the page cache before a run and reports on it afterwards.
 class PageCacheOfRun {
  public:
   /// `files` lists what the feeder reads during the run; null, or must outlive this object.
-  PageCacheOfRun(PageCache wanted, const FileList* files) : wanted_(wanted), files_(files) {}
+  PageCacheOfRun(PageCache mode, const FileList* files) : mode_(mode), files_(files) {}
 
   /// Call before the run reads anything. Throws ConfigError as read_into_page_cache does.
   void prepare(const std::stop_token& stop);
@@ -69,7 +69,7 @@ class PageCacheOfRun {
   void report(RunResult& result, std::uint64_t examples) const;
 
  private:
-  const PageCache wanted_;
+  const PageCache mode_;
   const FileList* const files_;
   Residency before_;
 };

@@ -35,19 +35,19 @@ Outcome outcome_of(const RunEnd& end) {
             .reason = fmt::format(
                 "the data ended during warm-up, after {} of {} steps; give more data or a smaller "
                 "--num-warmup-batches",
-                end.warm_up_steps, end.wanted_warm_up_steps),
+                end.warm_up_steps, end.planned_warm_up_steps),
             .exit_code = 6};
   }
-  if (end.window_steps < end.asked_steps) {
+  if (end.window_steps < end.requested_steps) {
     return {.status = Status::partial,
             .reason = fmt::format("the feeder's data ended after {} of {} steps", end.window_steps,
-                                  end.asked_steps),
+                                  end.requested_steps),
             .exit_code = 6};
   }
   return {.note = fmt::format(
               "the feeder's data ended after {} of {} steps, to which the window of {} was "
               "extended",
-              end.window_steps, end.wanted_steps, end.asked_steps)};
+              end.window_steps, end.planned_steps, end.requested_steps)};
 }
 
 std::optional<ReserveUse> use_at_producer(const ReserveUse& counted, double window_s,

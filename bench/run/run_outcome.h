@@ -26,10 +26,10 @@ struct RunEnd {
   bool stopped = false;          ///< from outside, before the window was complete
   bool data_ended = false;       ///< before the window was complete
   bool has_window = false;       ///< a window began
-  std::int64_t warm_up_steps = 0, wanted_warm_up_steps = 0;
-  std::size_t window_steps = 0;  ///< that all ranks have finished
-  std::size_t asked_steps = 0;   ///< of the window, as configured
-  std::size_t wanted_steps = 0;  ///< of the window; more than asked if it was extended
+  std::int64_t warm_up_steps = 0, planned_warm_up_steps = 0;
+  std::size_t window_steps = 0;     ///< that all ranks have finished
+  std::size_t requested_steps = 0;  ///< of the window, as configured
+  std::size_t planned_steps = 0;    ///< of the window; more than requested if it was extended
 };
 Outcome outcome_of(const RunEnd& end);
 

@@ -170,9 +170,9 @@ void note_exchange(RunSetup& setup, const Executable& executable, const Collecti
 
 }  // namespace
 
-RunParts::RunParts(const RunConfig& wanted, Clock& clock, const Runner::Components& components,
+RunParts::RunParts(const RunConfig& typed, Clock& clock, const Runner::Components& components,
                    std::stop_token stop, std::stop_token abandon, Trace* trace)
-    : setup(wanted, clock, components, std::move(stop), trace),
+    : setup(typed, clock, components, std::move(stop), trace),
       update_options_(options_of(setup.config.variable_update, components.update->options)),
       optimizer_options_(options_of(optimizer_text(setup.config), components.optimizer->options)) {
   RunConfig& config = setup.config;

@@ -51,7 +51,7 @@ class RunParts {
   /// `clock`, the entries of `components` and `trace`, if not null, must outlive the parts. `stop`
   /// ends compilations with an Error; `abandon` lets ranks leave an exchange. Throws ConfigError,
   /// Unavailable, TimeoutError.
-  RunParts(const RunConfig& wanted, Clock& clock, const Runner::Components& components,
+  RunParts(const RunConfig& typed, Clock& clock, const Runner::Components& components,
            std::stop_token stop, std::stop_token abandon, Trace* trace = nullptr);
   ~RunParts();
 

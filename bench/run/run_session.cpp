@@ -501,7 +501,7 @@ std::size_t RunSession::begin_window() {
 
 std::size_t RunSession::begin_leg() {
   const std::size_t steps = plan_.take_window(most_);
-  recorder_.begin_leg(steps, plan_.length() > plan_.asked() ? plan_.length() : 0);
+  recorder_.begin_leg(steps, plan_.length() > plan_.requested() ? plan_.length() : 0);
   return steps;
 }
 
@@ -564,10 +564,10 @@ void RunSession::set_outcome(RunResult& result, bool stopped_from_outside) const
                   .data_ended = data_ended_ && !plan_.is_complete(),
                   .has_window = plan_.windows() > 0,
                   .warm_up_steps = steps_taken(parts_),
-                  .wanted_warm_up_steps = plan_.discarded_steps() + plan_.warm_up_left(),
+                  .planned_warm_up_steps = plan_.discarded_steps() + plan_.warm_up_left(),
                   .window_steps = result.step_ms.size(),
-                  .asked_steps = plan_.asked(),
-                  .wanted_steps = plan_.length()});
+                  .requested_steps = plan_.requested(),
+                  .planned_steps = plan_.length()});
   set(result, end);
   if (end.status != Status::ok || window.legs.empty()) return;
   const WindowReserve reserve{.counted = window.reserve_use(),

@@ -82,10 +82,10 @@ Nanoseconds DeviceClock::sleep_exactly_until(Time deadline, Nanoseconds spin) {
   return clock_.sleep_exactly_until(deadline, spin);
 }
 
-RunSetup::RunSetup(const RunConfig& wanted, Clock& the_clock, const Runner::Components& the_entries,
+RunSetup::RunSetup(const RunConfig& typed, Clock& the_clock, const Runner::Components& the_entries,
                    std::stop_token the_stop, Trace* the_trace)
     : components(the_entries),
-      config(resolve(wanted, components)),
+      config(resolve(typed, components)),
       clock(the_clock),
       device_clock(the_clock),
       trace(the_trace),

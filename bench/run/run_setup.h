@@ -59,7 +59,7 @@ class RunSetup {
  public:
   /// `clock`, the entries of `components` and `trace`, if not null, must outlive the setup. `stop`
   /// ends compilations with an Error. Throws ConfigError, Unavailable.
-  RunSetup(const RunConfig& wanted, Clock& clock, const Runner::Components& components,
+  RunSetup(const RunConfig& typed, Clock& clock, const Runner::Components& components,
            std::stop_token stop, Trace* trace);
 
   cluster::Processes* processes() const noexcept { return components.processes; }

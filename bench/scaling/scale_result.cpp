@@ -26,7 +26,7 @@ std::map<std::string, std::int32_t> Rung::ran_on() const {
 }
 
 std::string ScaleResult::name() const {
-  return fmt::format("{}_b{}", asked_model.empty() ? model : asked_model, batch_size);
+  return fmt::format("{}_b{}", requested_model.empty() ? model : requested_model, batch_size);
 }
 
 std::optional<IdealRate> ideal_rate(const ScaleResult& result) {

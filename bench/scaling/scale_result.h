@@ -42,8 +42,8 @@ struct Rung {
 struct ScaleResult {
   Environment environment;
   std::string command;
-  std::string model;        ///< the model's name in the table
-  std::string asked_model;  ///< the model as typed; empty: not typed
+  std::string model;            ///< the model's name in the table
+  std::string requested_model;  ///< the model as typed; empty: not typed
   std::int32_t batch_size = 0;
   std::string what;  ///< feeder, update and device, as text
   std::int32_t repetitions = 0;

@@ -39,29 +39,27 @@ void parse_shard(const std::string& text, ServeGroup& group) {
       return;
     }
   }
-  throw ConfigError(
-      fmt::format("--shard is '{}'; expected RANK/RANKS, such as 0/4 to 3/4, of at most {}", text,
-                  kMostProcesses));
+  throw ConfigError("--shard is '{}'; expected RANK/RANKS, such as 0/4 to 3/4, of at most {}", text,
+                    kMostProcesses);
 }
 
 void refuse_unfit(const ServeGroup& group, const ServeShare& share) {
   if (share.bind) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "--bind with --processes {}: one process alone can bind an endpoint; let the consumer bind "
         "(zmq-consume does unless bind=false) and leave --bind out, or leave --processes out",
-        group.processes));
+        group.processes);
   }
   if (share.batches > 0 && share.batches < group.processes) {
     throw ConfigError(
-        fmt::format("--num-batches is {} for {} processes; expected at least one for each; use "
-                    "fewer --processes",
-                    share.batches, group.processes));
+        "--num-batches is {} for {} processes; expected at least one for each; use fewer "
+        "--processes",
+        share.batches, group.processes);
   }
   if (std::int64_t{group.ranks} * group.processes > kMostProcesses) {
-    throw ConfigError(fmt::format(
-        "--shard of {} and --processes {} make {} producers; expected at "
-        "most {}",
-        group.ranks, group.processes, std::int64_t{group.ranks} * group.processes, kMostProcesses));
+    throw ConfigError("--shard of {} and --processes {} make {} producers; expected at most {}",
+                      group.ranks, group.processes, std::int64_t{group.ranks} * group.processes,
+                      kMostProcesses);
   }
 }
 

@@ -43,7 +43,7 @@ ServeTotals totals_from_line(std::string_view line) {
   text >> totals.batches >> totals.images >> totals.bytes >> totals.seconds >> totals.consumers_s >>
       totals.feeder_s;
   if (text) return totals;
-  throw Error(fmt::format("a process reported '{}'; expected six numbers", line));
+  throw Error("a process reported '{}'; expected six numbers", line);
 }
 
 ServeTotals sum_of(std::span<const ServeTotals> processes) {

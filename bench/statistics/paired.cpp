@@ -79,8 +79,8 @@ Verdict judge(std::span<const Pair> pairs, double margin) {
 std::size_t more_pairs(std::span<const Pair> pairs, double half_width) {
   PENSTOCK_ASSERT(pairs.size() >= 2 && half_width > 0);
   const double deviation = moments_of(log_ratios(pairs)).deviation;
-  const double wanted = std::log1p(half_width);
-  const auto suffices = [&](std::size_t count) { return reach(deviation, count, 0.95) <= wanted; };
+  const double target = std::log1p(half_width);
+  const auto suffices = [&](std::size_t count) { return reach(deviation, count, 0.95) <= target; };
   if (suffices(pairs.size())) return 0;
   std::size_t too_few = pairs.size(), enough = 2 * too_few;
   while (enough < kMostPairs && !suffices(enough)) {

@@ -75,9 +75,9 @@ Connection make_connection(const FeederEntry& feeder, const Options& options,
   const std::filesystem::path socket = folder / "feed";
   if (socket.native().size() >= kMaxSocketPath) {
     throw ConfigError(
-        fmt::format("cannot make the socket '{}': its path is {} bytes long; expected at "
-                    "most {}; set TMPDIR to a shorter path",
-                    socket.native(), socket.native().size(), kMaxSocketPath - 1));
+        "cannot make the socket '{}': its path is {} bytes long; expected at most {}; set TMPDIR "
+        "to a shorter path",
+        socket.native(), socket.native().size(), kMaxSocketPath - 1);
   }
   return {.endpoint = "ipc://" + socket.native(),
           .hwm = options.given("hwm") ? options.text("hwm") : std::string(kHighWaterMark),
@@ -231,6 +231,13 @@ RunResult run_in_child(const RunConfig& config, const FeederEntry& feeder,
   }
   if (result.started.empty()) result.started = started;
   return result;
+}
+
+SweepRunner::Run runs_in_children(const ChildRunOptions& options) {
+  return [&options](const RunConfig& config, const std::stop_token& stop) {
+    const std::string name = parse_component(config.fake_location).name;
+    return run_in_child(config, find_entry(feeder_table(), name), options, stop);
+  };
 }
 
 }  // namespace penstock

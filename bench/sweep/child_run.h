@@ -11,6 +11,7 @@
 #include "bench/run/observe/progress.h"
 #include "bench/run/processes/child_process.h"
 #include "bench/run/runner.h"
+#include "bench/sweep/sweep_runner.h"
 #include "dataflow/clock.h"
 #include "feeders/feeder.h"
 
@@ -30,6 +31,9 @@ struct ChildRunOptions {
 /// call.
 RunResult run_in_child(const RunConfig& config, const FeederEntry& feeder,
                        const ChildRunOptions& options, const std::stop_token& stop);
+
+/// run_in_child() with the feeder of each configuration. Borrows `options`.
+SweepRunner::Run runs_in_children(const ChildRunOptions& options);
 
 /// True if the caller must start a producer for a run of `config`.
 bool needs_producer(const RunConfig& config, const FeederEntry& feeder);

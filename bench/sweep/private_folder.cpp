@@ -39,9 +39,8 @@ PrivateFolder::PrivateFolder() {
     std::string name = fmt::format("{}/{}XXXXXX", parent, kFolderPrefix);
     if (mkdtemp(name.data()) == nullptr) {
       throw ConfigError(
-          fmt::format("cannot make a temporary folder '{}': {}; set TMPDIR to a folder that "
-                      "can be written",
-                      name, std::strerror(errno)));
+          "cannot make a temporary folder '{}': {}; set TMPDIR to a folder that can be written",
+          name, std::strerror(errno));
     }
     path_ = name;
     lock_.emplace(path_);

@@ -34,16 +34,15 @@ FolderLock lock_results(const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder, error);
   if (error) {
     throw ConfigError(
-        fmt::format("cannot make the folder '{}' for results: {}; give --out a folder that "
-                    "can be written",
-                    folder.native(), error.message()));
+        "cannot make the folder '{}' for results: {}; give --out a folder that can be written",
+        folder.native(), error.message());
   }
   FolderLock lock(folder);
   if (lock.is_ours()) return lock;
   throw ConfigError(
-      fmt::format("another process writes its results to the folder '{}'; wait for it to end, or "
-                  "give --out another folder",
-                  folder.native()));
+      "another process writes its results to the folder '{}'; wait for it to end, or give --out "
+      "another folder",
+      folder.native());
 }
 
 ResultFolder::ResultFolder(std::filesystem::path path)

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/sweep/sweep.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <span>
@@ -39,9 +37,8 @@ std::vector<std::string> split_values(const ConfigKey& key, std::string_view lis
   }
   if (values.size() > 1 && std::count(values.begin(), values.end(), "") > 0) {
     throw ConfigError(
-        fmt::format("--{} is '{}', a list with an empty element; expected values "
-                    "separated by commas",
-                    kebab(key.name), list));
+        "--{} is '{}', a list with an empty element; expected values separated by commas",
+        kebab(key.name), list);
   }
   return values;
 }
@@ -74,8 +71,7 @@ void Sweep::set(std::string_view name, std::string_view list) {
     key.set(scratch, text);
     const std::string value = key.get(scratch);
     if (std::find(values.begin(), values.end(), value) != values.end()) {
-      throw ConfigError(
-          fmt::format("--{} lists '{}' twice; each value makes one row", kebab(key.name), value));
+      throw ConfigError("--{} lists '{}' twice; each value makes one row", kebab(key.name), value);
     }
     values.push_back(value);
   }
@@ -89,8 +85,8 @@ std::vector<RunConfig> Sweep::expand(const RunConfig& base) const {
     const auto axis = axes_.find(key->name);
     if (axis == axes_.end()) continue;
     if (configurations.size() * axis->second.size() > kMaxConfigurations) {
-      throw ConfigError(fmt::format("the lists make more than {} configurations; shorten some",
-                                    kMaxConfigurations));
+      throw ConfigError("the lists make more than {} configurations; shorten some",
+                        kMaxConfigurations);
     }
     std::vector<RunConfig> expanded;
     for (const RunConfig& configuration : configurations) {
@@ -106,9 +102,9 @@ std::vector<RunConfig> Sweep::expand(const RunConfig& base) const {
 std::string unavailable_reason(const RunConfig& config) {
   if (!config.train_dir.empty()) {
     throw ConfigError(
-        fmt::format("--train-dir is '{}': the runs of a sweep would go on from each other's "
-                    "checkpoints; leave it out, or use `penstock run`",
-                    config.train_dir));
+        "--train-dir is '{}': the runs of a sweep would go on from each other's checkpoints; leave "
+        "it out, or use `penstock run`",
+        config.train_dir);
   }
   std::string reason;
   find_component(feeder_table(), config.fake_location, reason);

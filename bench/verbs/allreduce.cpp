@@ -41,7 +41,7 @@ constexpr double kMostMemory = 0.8;
 struct Arguments {
   std::string model = "resnet50";
   scaling::ExchangePlan plan{.ranks = 2, .warmup = 5, .iterations = 20};
-  scaling::ExchangeArguments wish{.local_ranks = 0};
+  scaling::ExchangeArguments exchange{.local_ranks = 0};
   RunConfig buckets;  ///< the keys of it that decide how gradients are packed
   bool json = false;
 };
@@ -53,16 +53,16 @@ constexpr std::string_view kBucketKeys[] = {"first_bucket_mib", "bucket_mib", "g
 
 constexpr FlagGroup flag{"Allreduce"};
 
-std::vector<Flag> allreduce_flags(Arguments& wanted) {
-  scaling::ExchangePlan& plan = wanted.plan;
-  scaling::ExchangeArguments& wish = wanted.wish;
+std::vector<Flag> allreduce_flags(Arguments& arguments) {
+  scaling::ExchangePlan& plan = arguments.plan;
+  scaling::ExchangeArguments& exchange = arguments.exchange;
   const auto set_timeout = [&](const std::string& text) {
-    wish.timeout = plan.patience = parse_duration(text, "--timeout");
-    if (wish.timeout > Nanoseconds::zero()) return;
-    throw ConfigError(fmt::format("--timeout is {}; expected a time above 0, such as 90s", text));
+    exchange.timeout = plan.patience = parse_duration(text, "--timeout");
+    if (exchange.timeout > Nanoseconds::zero()) return;
+    throw ConfigError("--timeout is {}; expected a time above 0, such as 90s", text);
   };
   const auto set_wire = [&](const std::string& text) {
-    wish.wire = parse_wire_format(text, "--wire");
+    exchange.wire = parse_wire_format(text, "--wire");
   };
   std::vector<Flag> flags{
       flag.count("ranks", "ranks, as threads of this process; under mpirun or srun, its processes",
@@ -74,25 +74,25 @@ std::vector<Flag> allreduce_flags(Arguments& wanted) {
                  std::int64_t{1} << 62),
       flag("timeout", "how long a rank may wait for another, such as 90s", "60s", set_timeout),
       flag.text("model", "model whose gradients are exchanged, see `penstock list model`",
-                wanted.model),
+                arguments.model),
       flag.text("algorithm",
                 "algorithms: all, or a list of shared-memory and those of `penstock list "
                 "all-reduce`; processes also have mpi and mpi-nonblocking",
-                wish.algorithms),
+                exchange.algorithms),
       flag("wire",
            "format of gradients while they are exchanged, except by MPI: fp32, fp16 or bf16",
            "fp32", set_wire, "gradient_wire"),
       flag.text("all_reduce_spec",
                 "algorithm by gradient size, such as pscpu:32k:xring#2; compared with "
                 "shared-memory if alone",
-                wish.all_reduce_spec),
+                exchange.all_reduce_spec),
       flag.count("local_ranks", "ranks per group in hierarchical algorithms; 0: two groups",
-                 wish.local_ranks, 0, kMostRanks),
-      flag.boolean("json", "print one JSON object instead of the table", wanted.json)};
+                 exchange.local_ranks, 0, kMostRanks),
+      flag.boolean("json", "print one JSON object instead of the table", arguments.json)};
   for (const std::string_view name : kBucketKeys) {
     const ConfigKey& key = find_config_key(name);
-    flags.push_back(flag(std::string(name), std::string(key.help), key.get(wanted.buckets),
-                         [&](const std::string& text) { key.set(wanted.buckets, text); }));
+    flags.push_back(flag(std::string(name), std::string(key.help), key.get(arguments.buckets),
+                         [&](const std::string& text) { key.set(arguments.buckets, text); }));
   }
   return flags;
 }
@@ -101,60 +101,60 @@ bool shares_host(const cluster::Processes& processes) {
   return processes.launch().local_size == processes.launch().size;
 }
 
-void refuse_too_large(const Arguments& wanted, const Environment& environment) {
-  const std::vector<std::size_t>& buckets = wanted.plan.buckets;
+void refuse_too_large(const Arguments& arguments, const Environment& environment) {
+  const std::vector<std::size_t>& buckets = arguments.plan.buckets;
   const std::size_t elements = std::accumulate(buckets.begin(), buckets.end(), std::size_t{0});
   const std::size_t largest = *std::max_element(buckets.begin(), buckets.end());
   const double bytes =
-      static_cast<double>((elements + largest) * sizeof(float)) * wanted.plan.ranks;
+      static_cast<double>((elements + largest) * sizeof(float)) * arguments.plan.ranks;
   const double most = kMostMemory * static_cast<double>(environment.memory_bytes);
   if (bytes <= most) return;
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "--ranks is {}: they need {:.1f} GiB of memory for the gradients of {}; expected at most "
       "{:.1f} GiB on this machine; give fewer ranks or a smaller model",
-      wanted.plan.ranks, bytes / 0x1p30, wanted.model, most / 0x1p30));
+      arguments.plan.ranks, bytes / 0x1p30, arguments.model, most / 0x1p30);
 }
 
 /// Fills in defaults, and refuses what cannot be measured.
-void complete(Arguments& wanted, const Invocation& invocation, const Environment& environment) {
-  const cluster::Processes* const processes = wanted.wish.processes;
+void complete(Arguments& arguments, const Invocation& invocation, const Environment& environment) {
+  const cluster::Processes* const processes = arguments.exchange.processes;
   if (processes != nullptr) {
     const cluster::Launch& launch = processes->launch();
-    if (is_typed("ranks", invocation.arguments) && wanted.plan.ranks != launch.size) {
-      throw ConfigError(fmt::format("--ranks is {}, and {} started {} processes; leave it out",
-                                    wanted.plan.ranks, launch.launcher, launch.size));
+    if (is_typed("ranks", invocation.arguments) && arguments.plan.ranks != launch.size) {
+      throw ConfigError("--ranks is {}, and {} started {} processes; leave it out",
+                        arguments.plan.ranks, launch.launcher, launch.size);
     }
-    wanted.plan.ranks = launch.size;
+    arguments.plan.ranks = launch.size;
   }
-  const ModelEntry& model = find_entry(model_table(), wanted.model);
-  wanted.model = model.name;
+  const ModelEntry& model = find_entry(model_table(), arguments.model);
+  arguments.model = model.name;
   const std::vector<std::size_t> sizes =
       scaling::gradient_sizes(build_graph(model, model.image, model.classes));
   if (sizes.empty()) {
     throw ConfigError(
-        fmt::format("--model is {}, which has no gradients to exchange; expected a model with "
-                    "weights, such as resnet50",
-                    wanted.model));
+        "--model is {}, which has no gradients to exchange; expected a model with weights, such as "
+        "resnet50",
+        arguments.model);
   }
-  wanted.plan.buckets = scaling::bucket_sizes(sizes, bucket_limits(wanted.buckets));
-  if (wanted.wish.local_ranks == 0) {
-    wanted.wish.local_ranks =
-        ranks_of_a_group(wanted.plan.ranks,
-                         processes == nullptr ? wanted.plan.ranks : processes->launch().local_size);
+  arguments.plan.buckets = scaling::bucket_sizes(sizes, bucket_limits(arguments.buckets));
+  if (arguments.exchange.local_ranks == 0) {
+    arguments.exchange.local_ranks = ranks_of_a_group(
+        arguments.plan.ranks,
+        processes == nullptr ? arguments.plan.ranks : processes->launch().local_size);
   }
-  wanted.wish.local_ranks = std::min(wanted.wish.local_ranks, wanted.plan.ranks);
-  if (!wanted.wish.all_reduce_spec.empty() && !is_typed("algorithm", invocation.arguments)) {
-    wanted.wish.algorithms =
+  arguments.exchange.local_ranks = std::min(arguments.exchange.local_ranks, arguments.plan.ranks);
+  if (!arguments.exchange.all_reduce_spec.empty() && !is_typed("algorithm", invocation.arguments)) {
+    arguments.exchange.algorithms =
         processes == nullptr || shares_host(*processes) ? scaling::kSharedMemory : scaling::kMpi;
   }
-  refuse_too_large(wanted, environment);
+  refuse_too_large(arguments, environment);
 }
 
-std::vector<std::string> notes_of(const Arguments& wanted, const Environment& environment) {
+std::vector<std::string> notes_of(const Arguments& arguments, const Environment& environment) {
   std::vector<std::string> notes = warnings_of(environment);
-  const cluster::Processes* const processes = wanted.wish.processes;
+  const cluster::Processes* const processes = arguments.exchange.processes;
   const std::int32_t here =
-      processes == nullptr ? wanted.plan.ranks : processes->launch().local_size;
+      processes == nullptr ? arguments.plan.ranks : processes->launch().local_size;
   // A launcher that binds ranks gives each rank separate cores; a rank sees only its cores.
   const bool bound = processes != nullptr && is_bound_to_processors();
   if (!bound && here > environment.usable_cores) {
@@ -164,22 +164,22 @@ std::vector<std::string> notes_of(const Arguments& wanted, const Environment& en
   return notes;
 }
 
-scaling::ExchangeReport measure(const Arguments& wanted, const Invocation& invocation,
+scaling::ExchangeReport measure(const Arguments& arguments, const Invocation& invocation,
                                 const Environment& environment, Clock& clock) {
-  std::vector<scaling::ExchangeWay> ways = scaling::exchange_ways(wanted.wish);
+  std::vector<scaling::ExchangeWay> ways = scaling::exchange_ways(arguments.exchange);
   ways.push_back(scaling::memory_bound_way());
-  cluster::Processes* const processes = wanted.wish.processes;
+  cluster::Processes* const processes = arguments.exchange.processes;
   scaling::ExchangeReport report{.command = command_text("allreduce", invocation.arguments),
-                                 .model = wanted.model,
-                                 .plan = wanted.plan,
+                                 .model = arguments.model,
+                                 .plan = arguments.plan,
                                  .ranks_are = processes == nullptr ? "threads" : "processes",
-                                 .local_ranks = wanted.wish.local_ranks,
-                                 .notes = notes_of(wanted, environment)};
+                                 .local_ranks = arguments.exchange.local_ranks,
+                                 .notes = notes_of(arguments, environment)};
   for (const scaling::ExchangeWay& way : ways) {
     report.costs.emplace_back();
     if (way.plan) {
-      report.costs.back() =
-          scaling::exchange_cost(way, wanted.plan.buckets, wanted.plan.ranks, report.local_ranks);
+      report.costs.back() = scaling::exchange_cost(way, arguments.plan.buckets,
+                                                   arguments.plan.ranks, report.local_ranks);
     }
   }
   if (processes == nullptr || processes->launch().rank == 0) {
@@ -187,12 +187,13 @@ scaling::ExchangeReport measure(const Arguments& wanted, const Invocation& invoc
         stderr,
         "penstock allreduce: {} algorithms take turns, {} times each; Ctrl-C ends it with what "
         "was measured\n",
-        ways.size() - 1, wanted.plan.warmup + wanted.plan.iterations);
+        ways.size() - 1, arguments.plan.warmup + arguments.plan.iterations);
   }
-  report.times = scaling::measure_exchanges(wanted.plan, ways, clock, invocation.stop, processes);
+  report.times =
+      scaling::measure_exchanges(arguments.plan, ways, clock, invocation.stop, processes);
   report.stopped =
       std::any_of(report.times.begin(), report.times.end(), [&](const scaling::WayTimes& times) {
-        return times.seconds.size() < static_cast<std::size_t>(wanted.plan.iterations);
+        return times.seconds.size() < static_cast<std::size_t>(arguments.plan.iterations);
       });
   return report;
 }
@@ -209,23 +210,23 @@ void print(const scaling::ExchangeReport& report, const Environment& environment
   std::fflush(stdout);
 }
 
-void measure_and_print(Arguments& wanted, const Invocation& invocation, Clock& clock) {
+void measure_and_print(Arguments& arguments, const Invocation& invocation, Clock& clock) {
   const Environment environment = read_environment();
-  complete(wanted, invocation, environment);
-  const scaling::ExchangeReport report = measure(wanted, invocation, environment, clock);
-  const cluster::Processes* const processes = wanted.wish.processes;
+  complete(arguments, invocation, environment);
+  const scaling::ExchangeReport report = measure(arguments, invocation, environment, clock);
+  const cluster::Processes* const processes = arguments.exchange.processes;
   if (processes == nullptr || processes->launch().rank == 0) {
-    print(report, environment, wanted.json);
+    print(report, environment, arguments.json);
   }
 }
 
 /// Measures in one of several processes. If one process fails, all end.
-int run_together(Arguments& wanted, const Invocation& invocation, Clock& clock) {
-  cluster::Processes& processes = *wanted.wish.processes;
+int run_together(Arguments& arguments, const Invocation& invocation, Clock& clock) {
+  cluster::Processes& processes = *arguments.exchange.processes;
   int code = 0;
   try {
     check_alike(processes, describe(invocation.arguments));
-    measure_and_print(wanted, invocation, clock);
+    measure_and_print(arguments, invocation, clock);
   } catch (const std::exception& error) {
     fmt::print(stderr, "penstock: rank {}: {}\n", processes.launch().rank, error.what());
     code = exit_code_of(std::current_exception());
@@ -236,7 +237,7 @@ int run_together(Arguments& wanted, const Invocation& invocation, Clock& clock) 
 }
 
 int run(const Invocation& invocation) {
-  Arguments wanted;
+  Arguments arguments;
   if (!parse_flags(
           {.verb = "allreduce",
            .summary = "Measures how long ranks take to add up the gradients of a model, without "
@@ -245,7 +246,7 @@ int run(const Invocation& invocation) {
            .examples = "allreduce --model resnet50 --ranks 2\n"
                        "allreduce --model vgg16 --algorithm ring,tree --wire fp16\n"
                        "launch -np 4 -- allreduce --algorithm mpi,ring"},
-          allreduce_flags(wanted), invocation.arguments)) {
+          allreduce_flags(arguments), invocation.arguments)) {
     return 0;
   }
   SteadyClock clock;
@@ -253,10 +254,10 @@ int run(const Invocation& invocation) {
       cluster::read_launch([](const char* name) { return std::getenv(name); });
   if (launch && launch->size > 1) {
     const std::unique_ptr<cluster::Processes> processes = cluster::join_processes(*launch, clock);
-    wanted.wish.processes = processes.get();
-    return run_together(wanted, invocation, clock);
+    arguments.exchange.processes = processes.get();
+    return run_together(arguments, invocation, clock);
   }
-  measure_and_print(wanted, invocation, clock);
+  measure_and_print(arguments, invocation, clock);
   return 0;
 }
 

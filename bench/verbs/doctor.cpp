@@ -29,13 +29,13 @@ constexpr Nanoseconds kShortest = std::chrono::seconds(1), kLongest = std::chron
 std::int32_t process_of(const std::vector<std::string>& words) {
   if (words.size() != 1) {
     throw ConfigError(
-        fmt::format("`penstock doctor` got {} words; expected one process number or a command: "
-                    "`penstock doctor PID`, `penstock doctor -- COMMAND`",
-                    words.size()));
+        "`penstock doctor` got {} words; expected one process number or a command: `penstock "
+        "doctor PID`, `penstock doctor -- COMMAND`",
+        words.size());
   }
   const std::int64_t pid = parse_integer(words.front(), "PID");
   if (pid < 1 || pid > std::numeric_limits<std::int32_t>::max()) {
-    throw ConfigError(fmt::format("PID is {}; expected the number of a process, at least 1", pid));
+    throw ConfigError("PID is {}; expected the number of a process, at least 1", pid);
   }
   return static_cast<std::int32_t>(pid);
 }
@@ -47,11 +47,11 @@ struct Arguments {
 };
 
 /// Watches the process and reports to `out`, which belongs to the file descriptor `fd`.
-void examine(std::int32_t pid, const Arguments& wanted, std::optional<OutputFile>& file,
+void examine(std::int32_t pid, const Arguments& arguments, std::optional<OutputFile>& file,
              const std::stop_token& stop, std::ostream& out, int fd) {
   SteadyClock clock;
   const doctor::Observation seen =
-      doctor::observe(pid, doctor::TreeReader(pid, getpid()), wanted.window, clock, stop);
+      doctor::observe(pid, doctor::TreeReader(pid, getpid()), arguments.window, clock, stop);
   const std::vector<doctor::Finding> findings = doctor::findings_of(seen);
   const auto width = static_cast<std::size_t>(document::style_of(fd).width);
   document::write_text(doctor::document_of(seen, findings), out, width);
@@ -64,7 +64,7 @@ void examine(std::int32_t pid, const Arguments& wanted, std::optional<OutputFile
 
 /// Starts the command and examines it once it has run for `after`. Standard output is the
 /// command's.
-int examine_command(const std::vector<std::string>& command, const Arguments& wanted,
+int examine_command(const std::vector<std::string>& command, const Arguments& arguments,
                     std::optional<OutputFile>& file, const Invocation& invocation) {
   std::stop_source ended;
   UserCommand started(invocation);
@@ -72,16 +72,16 @@ int examine_command(const std::vector<std::string>& command, const Arguments& wa
       started.start({.arguments = command, .on_end = [&] { ended.request_stop(); }});
   SteadyClock clock;
   const Time begin = clock.now();
-  clock.sleep_until(begin + wanted.after, ended.get_token());
+  clock.sleep_until(begin + arguments.after, ended.get_token());
   if (ended.stop_requested()) {
     const ChildExit& exit = child.wait();
-    throw ConfigError(fmt::format(
-        "the command {} after {:.1f} s, before it was examined; set --after to less than that, "
-        "now {:.1f} s",
-        exit.describe(), to_seconds(clock.now() - begin), to_seconds(wanted.after)));
+    throw ConfigError(
+        "the command {} after {:.1f} s, before it was examined; set --after to less than that, now "
+        "{:.1f} s",
+        exit.describe(), to_seconds(clock.now() - begin), to_seconds(arguments.after));
   }
-  examine(child.pid(), wanted, file, ended.get_token(), std::cerr, STDERR_FILENO);
-  if (wanted.stop_command) {
+  examine(child.pid(), arguments, file, ended.get_token(), std::cerr, STDERR_FILENO);
+  if (arguments.stop_command) {
     child.stop();
     return 0;
   }
@@ -92,18 +92,18 @@ int examine_command(const std::vector<std::string>& command, const Arguments& wa
 }
 
 int run(const Invocation& invocation) {
-  Arguments wanted;
+  Arguments arguments;
   const SplitArguments split = split_at_dashes(invocation.arguments);
   std::vector<std::string> words;
   const FlagGroup flag, started{"With a command"};
   const std::vector<Flag> flags{
       flag.time("seconds", "time to watch, from 1s to 10min; growth of memory needs 60s", "5s",
-                wanted.window),
-      flag.text("json", "file for all findings and figures as JSON; default: none", wanted.json),
+                arguments.window),
+      flag.text("json", "file for all findings and figures as JSON; default: none", arguments.json),
       started.time("after", "time that the command runs before it is examined", "30s",
-                   wanted.after),
+                   arguments.after),
       started.boolean("stop_command", "end the command after the report, with SIGINT",
-                      wanted.stop_command)};
+                      arguments.stop_command)};
   if (!parse_flags({.verb = "doctor",
                     .summary = "Checks a running training from outside, through /proc and /sys: "
                                "cores, threads, memory, storage, NUMA. PID is the training; its "
@@ -116,15 +116,15 @@ int run(const Invocation& invocation) {
                    flags, split.own, &words)) {
     return 0;
   }
-  if (wanted.window < kShortest || wanted.window > kLongest) {
+  if (arguments.window < kShortest || arguments.window > kLongest) {
     throw ConfigError("--seconds is outside 1s to 10min; expected a time such as 5s");
   }
   if (split.command) {
     if (!words.empty()) {
       throw ConfigError(
-          fmt::format("`penstock doctor` got '{}' before `--`; expected a process number or a "
-                      "command, not both",
-                      words.front()));
+          "`penstock doctor` got '{}' before `--`; expected a process number or a command, not "
+          "both",
+          words.front());
     }
     expect_command("doctor", *split.command);
   } else if (is_typed("after", split.own) || is_typed("stop_command", split.own)) {
@@ -133,9 +133,9 @@ int run(const Invocation& invocation) {
   }
   const std::int32_t pid = split.command ? 0 : process_of(words);
   std::optional<OutputFile> file;  // a path that cannot be written is refused before the window
-  if (!wanted.json.empty()) file.emplace(wanted.json);
-  if (split.command) return examine_command(*split.command, wanted, file, invocation);
-  examine(pid, wanted, file, invocation.stop, std::cout, STDOUT_FILENO);
+  if (!arguments.json.empty()) file.emplace(arguments.json);
+  if (split.command) return examine_command(*split.command, arguments, file, invocation);
+  examine(pid, arguments, file, invocation.stop, std::cout, STDOUT_FILENO);
   return 0;
 }
 

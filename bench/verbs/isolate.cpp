@@ -51,10 +51,10 @@ struct Arguments {
 
 constexpr FlagGroup flag{"Isolate"};
 
-std::vector<Flag> isolate_flags(Arguments& wanted) {
-  isolate::IsolatePlan& plan = wanted.plan;
+std::vector<Flag> isolate_flags(Arguments& arguments) {
+  isolate::IsolatePlan& plan = arguments.plan;
   return join_flags(
-      run_flags(wanted.config), loader_flags(wanted.config),
+      run_flags(arguments.config), loader_flags(arguments.config),
       std::vector<Flag>{
           flag.time("budget",
                     "time for the whole measurement, starts of loaders included, such as 45s or "
@@ -72,7 +72,7 @@ std::vector<Flag> isolate_flags(Arguments& wanted) {
           flag("vary",
                "settings to try, all combinations, such as num_workers=2,4,8,prefetch_factor=2,4; "
                "the best one is then measured again",
-               "", [&wanted](const std::string& text) { wanted.vary = text; }),
+               "", [&arguments](const std::string& text) { arguments.vary = text; }),
           flag.time("vary_budget", "time for --vary, such as 4min", "4min", plan.vary_budget),
           flag.boolean(
               "ladder",
@@ -82,23 +82,23 @@ std::vector<Flag> isolate_flags(Arguments& wanted) {
           flag.text("constant_endpoint",
                     "address that your `penstock serve --feeder host` sends to, for --ladder "
                     "with zmq-consume; default: a local one is started",
-                    wanted.constant_endpoint),
+                    arguments.constant_endpoint),
           flag.text(
               "from_watch",
               "record of `penstock watch`: the device replays its steps, and --loop is that of "
               "the watched training",
-              wanted.from_watch),
+              arguments.from_watch),
           flag.text("out", "folder for isolation.json, results.json, results.csv and report.html",
-                    wanted.out),
-          flag.boolean("verbose", "print the output of the runs", wanted.verbose)});
+                    arguments.out),
+          flag.boolean("verbose", "print the output of the runs", arguments.verbose)});
 }
 
 void refuse_what_cannot_be_isolated(const RunConfig& config, const Runner::Components& components) {
   if (components.feeder->is_ceiling) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "--fake-location is {}, the ceiling that costs are measured against; expected another "
         "feeder, such as {}",
-        config.fake_location, kDefaultFeeder));
+        config.fake_location, kDefaultFeeder);
   }
   if (!components.model->computes) {
     throw ConfigError(
@@ -118,10 +118,10 @@ void follow_watched(RunConfig& config, const std::string& path,
   const std::optional<watch::WatchRecord> record = watch::read_record(path);
   const std::optional<watch::LoopPace> pace = record ? watch::loop_pace(*record) : std::nullopt;
   if (!pace) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "--from-watch is '{}'; expected a record of `penstock watch --json` or its folder, with "
         "steps of a loop",
-        path));
+        path);
   }
   if (!has_loader(config)) {
     throw ConfigError(
@@ -138,40 +138,39 @@ void follow_watched(RunConfig& config, const std::string& path,
 }
 
 /// Resolves the configuration, and derives the rest of the plan from it.
-void complete(Arguments& wanted, const Invocation& invocation) {
+void complete(Arguments& arguments, const Invocation& invocation) {
   constexpr std::int64_t kFewest = 2 * static_cast<std::int64_t>(analysis::kMinKeptSteps);
-  isolate::IsolatePlan& plan = wanted.plan;
-  Runner::Components components = find_components(wanted.config);
-  refuse_what_cannot_be_isolated(wanted.config, components);
-  if (is_typed("num_batches", invocation.arguments)) plan.steps = wanted.config.num_batches;
+  isolate::IsolatePlan& plan = arguments.plan;
+  Runner::Components components = find_components(arguments.config);
+  refuse_what_cannot_be_isolated(arguments.config, components);
+  if (is_typed("num_batches", invocation.arguments)) plan.steps = arguments.config.num_batches;
   if (plan.steps > 0 && plan.steps < kFewest) {
     throw ConfigError(
-        fmt::format("--num-batches is {}; expected at least {}, half of which may be "
-                    "warm-up, or no such flag",
-                    plan.steps, kFewest));
+        "--num-batches is {}; expected at least {}, half of which may be warm-up, or no such flag",
+        plan.steps, kFewest);
   }
-  wanted.config = state_batches(wanted.config, components, invocation.stop);
-  plan.config = resolve(wanted.config, components);
+  arguments.config = state_batches(arguments.config, components, invocation.stop);
+  plan.config = resolve(arguments.config, components);
   plan.cores = usable_cores();
   plan.has_producer = components.feeder->needs_producer;
   plan.has_loader = components.feeder->describe_batches != nullptr;
   plan.threads_matter = components.feeder->reads_files;
   plan.command = command_text("isolate", invocation.arguments);
-  if (const std::string reason = unavailable_reason(wanted.config); !reason.empty()) {
+  if (const std::string reason = unavailable_reason(arguments.config); !reason.empty()) {
     throw Unavailable(reason);
   }
-  dataset::ensure_data_of(wanted.config, *components.feeder, invocation.stop);
-  if (!wanted.vary.empty()) plan.settings = isolate::settings_of(wanted.vary, plan.config);
-  if (!wanted.constant_endpoint.empty() && !(plan.ladder && plan.has_producer)) {
+  dataset::ensure_data_of(arguments.config, *components.feeder, invocation.stop);
+  if (!arguments.vary.empty()) plan.settings = isolate::settings_of(arguments.vary, plan.config);
+  if (!arguments.constant_endpoint.empty() && !(plan.ladder && plan.has_producer)) {
     throw ConfigError(
         "--constant-endpoint is for a rung of the ladder of zmq-consume; expected --ladder and "
         "--fake-location zmq-consume:..., or no such flag");
   }
   if (plan.ladder && plan.has_producer) {
-    wanted.folder.emplace();
+    arguments.folder.emplace();
     plan.messages = isolate::MessageLadder{.program = invocation.program,
-                                           .folder = wanted.folder->path(),
-                                           .endpoint = wanted.constant_endpoint};
+                                           .folder = arguments.folder->path(),
+                                           .endpoint = arguments.constant_endpoint};
     return;
   }
   const FeederEntry* const files = match_entry(feeder_table(), "queue");
@@ -204,23 +203,19 @@ int exit_code(const isolate::Isolation& found, bool saved) {
   return found.cost->verdict == statistics::Verdict::undecided ? 7 : 0;
 }
 
-int isolate(const Arguments& wanted, const Invocation& invocation) {
+int isolate(const Arguments& arguments, const Invocation& invocation) {
   ChildRunOptions options{.program = invocation.program,
-                          .timeout = std::max(wanted.plan.budget, kMinRunTimeout),
-                          .show_stderr = wanted.verbose};
-  const auto run = [&](const RunConfig& config, const std::stop_token& stop) {
-    const std::string name = parse_component(config.fake_location).name;
-    return run_in_child(config, find_entry(feeder_table(), name), options, stop);
-  };
+                          .timeout = std::max(arguments.plan.budget, kMinRunTimeout),
+                          .show_stderr = arguments.verbose};
   SteadyClock clock;
-  const ResultFolder folder(wanted.out);
+  const ResultFolder folder(arguments.out);
   const auto meter = [&] { return isolate::read_noise(clock.now(), isolate::own_cpu_seconds()); };
-  isolate::Isolator isolator(wanted.plan, run, meter, clock);
+  isolate::Isolator isolator(arguments.plan, runs_in_children(options), meter, clock);
   isolate::Isolation found;
   bool saved = false;
   {
     isolate::IsolateProgress progress(
-        folder, document::is_terminal(STDERR_FILENO) && !wanted.verbose, wanted.verbose);
+        folder, document::is_terminal(STDERR_FILENO) && !arguments.verbose, arguments.verbose);
     options.on_progress = [&](const Progress& now) { progress.running(now); };
     found = isolator.run(progress, invocation.stop);
     saved = progress.saved();
@@ -234,10 +229,10 @@ int isolate(const Arguments& wanted, const Invocation& invocation) {
 
 int run(const Invocation& invocation) {
   const Time began = SteadyClock().now();
-  Arguments wanted;
-  wanted.config.device = kAutoDevice;
-  apply_like_of(wanted.config, invocation.arguments);
-  wanted.config.fake_location = kDefaultFeeder;
+  Arguments arguments;
+  arguments.config.device = kAutoDevice;
+  apply_like_of(arguments.config, invocation.arguments);
+  arguments.config.fake_location = kDefaultFeeder;
   if (!parse_flags(
           {.verb = "isolate",
            .summary = "Measures what one feeder costs one trainer, which stage causes the cost, "
@@ -252,18 +247,18 @@ int run(const Invocation& invocation) {
                "isolate --data-dir my/images --device emulated:img_per_s=1000\n"
                "isolate --data-dir my/images --verify --budget 2min\n"
                "isolate --feeder zmq-consume:endpoint=tcp://127.0.0.1:5555"},
-          isolate_flags(wanted), invocation.arguments)) {
+          isolate_flags(arguments), invocation.arguments)) {
     return 0;
   }
-  if (!wanted.from_watch.empty()) {
-    follow_watched(wanted.config, wanted.from_watch, invocation.arguments);
+  if (!arguments.from_watch.empty()) {
+    follow_watched(arguments.config, arguments.from_watch, invocation.arguments);
   }
-  const std::string chosen = choose_devices(std::span(&wanted.config, 1), invocation.arguments);
+  const std::string chosen = choose_devices(std::span(&arguments.config, 1), invocation.arguments);
   if (!chosen.empty()) fmt::print(stderr, "penstock: {}\n", chosen);
-  say_unused_flags(std::span(&wanted.config, 1), invocation.arguments);
-  complete(wanted, invocation);
-  wanted.plan.spent = SteadyClock().now() - began;
-  return isolate(wanted, invocation);
+  say_unused_flags(std::span(&arguments.config, 1), invocation.arguments);
+  complete(arguments, invocation);
+  arguments.plan.spent = SteadyClock().now() - began;
+  return isolate(arguments, invocation);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ int run(const Invocation& invocation) {
       flag("name", "name of the files: NAME.key and NAME.key_secret", name,
            [&](const std::string& text) {
              if (text.empty() || text.front() == '.' || text.find('/') != std::string::npos) {
-               throw ConfigError("--name is '" + text + "'; expected the name of a file");
+               throw ConfigError("--name is '{}'; expected the name of a file", text);
              }
              name = text;
            })};

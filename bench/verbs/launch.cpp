@@ -50,7 +50,7 @@ std::size_t begin_of_ranks(std::span<const std::string> arguments) {
   return std::min(i, arguments.size());
 }
 
-std::vector<Flag> launch_flags(Arguments& wanted) {
+std::vector<Flag> launch_flags(Arguments& arguments) {
   const FlagGroup flag{"Launch"};
   const auto set_ranks = [&](const std::string& text) {
     const std::int64_t ranks = parse_integer(text, "-np");
@@ -58,23 +58,23 @@ std::vector<Flag> launch_flags(Arguments& wanted) {
       throw ConfigError(
           fmt::format("-np is {}; expected a whole number from 1 to {}", text, kMostRanks));
     }
-    wanted.ranks = static_cast<std::int32_t>(ranks);
+    arguments.ranks = static_cast<std::int32_t>(ranks);
   };
   const auto set_grace = [&](const std::string& text) {
-    wanted.grace = parse_duration(text, "--grace");
-    if (wanted.grace >= std::chrono::seconds(1)) return;
+    arguments.grace = parse_duration(text, "--grace");
+    if (arguments.grace >= std::chrono::seconds(1)) return;
     throw ConfigError(fmt::format("--grace is {}; expected a second or more", text));
   };
   return {flag("np", "ranks to start; default: one per slot of --hosts", "", set_ranks, "n_ranks"),
           flag.text("hosts",
                     "-H: machines and their slots, such as node1:2,node2:2; default: this machine",
-                    wanted.hosts, "host"),
-          flag.text("hostfile", "host file of mpirun, with lines NAME slots=N", wanted.hostfile,
+                    arguments.hosts, "host"),
+          flag.text("hostfile", "host file of mpirun, with lines NAME slots=N", arguments.hostfile,
                     "machinefile"),
-          flag.text("ssh", "command that reaches other machines", wanted.agent),
+          flag.text("ssh", "command that reaches other machines", arguments.agent),
           flag("grace", "time that ranks get to save results when they are stopped, at least 1s",
                "1s", set_grace),
-          flag.boolean("print", "print the mpirun command without starting it", wanted.print)};
+          flag.boolean("print", "print the mpirun command without starting it", arguments.print)};
 }
 
 /// The command of each rank. Throws ConfigError for verbs that ranks cannot run.
@@ -100,17 +100,17 @@ std::vector<std::string> rank_words(const Invocation& invocation, std::vector<st
   return words;
 }
 
-scaling::MpirunPlan plan_of(const Arguments& wanted, const std::stop_token& stop) {
-  scaling::MpirunPlan plan{.ranks = wanted.ranks,
-                           .agent = wanted.agent,
-                           .grace = wanted.grace,
+scaling::MpirunPlan plan_of(const Arguments& arguments, const std::stop_token& stop) {
+  scaling::MpirunPlan plan{.ranks = arguments.ranks,
+                           .agent = arguments.agent,
+                           .grace = arguments.grace,
                            .as_root = geteuid() == 0};
-  if (!wanted.hosts.empty() && !wanted.hostfile.empty()) {
+  if (!arguments.hosts.empty() && !arguments.hostfile.empty()) {
     throw ConfigError("--hosts and --hostfile exclude each other; keep one");
   }
   std::vector<scaling::Host> hosts;
-  if (!wanted.hosts.empty()) hosts = scaling::parse_host_list(wanted.hosts);
-  if (!wanted.hostfile.empty()) hosts = scaling::read_host_file(wanted.hostfile);
+  if (!arguments.hosts.empty()) hosts = scaling::parse_host_list(arguments.hosts);
+  if (!arguments.hostfile.empty()) hosts = scaling::read_host_file(arguments.hostfile);
   if (hosts.empty()) {
     if (plan.ranks > 0) return plan;
     throw ConfigError("how many ranks? Expected -np N, such as `penstock launch -np 4 -- run ...`");
@@ -119,10 +119,10 @@ scaling::MpirunPlan plan_of(const Arguments& wanted, const std::stop_token& stop
     for (const scaling::Host& host : hosts) plan.ranks += std::max(host.slots, 1);
   }
   plan.hosts = scaling::place_ranks(hosts, plan.ranks, 1);
-  scaling::expect_known(plan.hosts, wanted.agent);
-  if (wanted.print) return plan;
+  scaling::expect_known(plan.hosts, arguments.agent);
+  if (arguments.print) return plan;
   plan.shared_machine =
-      scaling::shared_machine(scaling::names_of_machines(plan.hosts, wanted.agent, stop));
+      scaling::shared_machine(scaling::names_of_machines(plan.hosts, arguments.agent, stop));
   return plan;
 }
 
@@ -142,7 +142,7 @@ void pass_on(std::string_view text) {
 }
 
 int run(const Invocation& invocation) {
-  Arguments wanted;
+  Arguments arguments;
   const std::span<const std::string> all = invocation.arguments;
   const std::size_t begin = begin_of_ranks(all);
   std::vector<std::string> own(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(begin));
@@ -155,17 +155,17 @@ int run(const Invocation& invocation) {
                        "launch --hosts node1:2,node2:2 -- run --model resnet50\n"
                        "launch -np 2 --print -- run --feeder host",
            .arguments = "-- VERB ..."},
-          launch_flags(wanted), own)) {
+          launch_flags(arguments), own)) {
     return 0;
   }
   std::span<const std::string> rest = all.subspan(begin);
   if (!rest.empty() && rest.front() == "--") rest = rest.subspan(1);
   scaling::refuse_nested_launch("launch");
   const std::vector<std::string> program = rank_words(invocation, {rest.begin(), rest.end()});
-  const scaling::MpirunPlan plan = plan_of(wanted, invocation.stop);
+  const scaling::MpirunPlan plan = plan_of(arguments, invocation.stop);
   std::vector<std::string> words = scaling::mpirun_words(plan);
   const std::string command = command_of(words) + " " + command_of(program);
-  if (wanted.print) {
+  if (arguments.print) {
     fmt::print("{}\n", command);
     return 0;
   }
@@ -178,7 +178,7 @@ int run(const Invocation& invocation) {
   }
   const ChildExit exit = scaling::run_ranks({.arguments = std::move(words),
                                              .timeout = kForEver,
-                                             .grace = wanted.grace + std::chrono::seconds(5),
+                                             .grace = arguments.grace + std::chrono::seconds(5),
                                              .show_stderr = true,
                                              .on_output = pass_on},
                                             program, invocation.stop);

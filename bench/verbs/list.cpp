@@ -83,11 +83,11 @@ void print_entry(const Entry& entry, bool with_options) {
 }
 
 template <typename Entry>
-void print_table(const Table<Entry>& table, const Arguments& wanted) {
-  if (!wanted.wants_kind(table.kind)) return;
-  if (!wanted.name.empty()) return print_entry(find_entry(table, wanted.name), true);
+void print_table(const Table<Entry>& table, const Arguments& arguments) {
+  if (!arguments.wants_kind(table.kind)) return;
+  if (!arguments.name.empty()) return print_entry(find_entry(table, arguments.name), true);
   fmt::print("{}\n", table.kind);
-  for (const Entry* entry : table.entries) print_entry(*entry, wanted.options);
+  for (const Entry* entry : table.entries) print_entry(*entry, arguments.options);
   for (const AbsentEntry& absent : table.absent) {
     fmt::print("  {:<22} -- {}\n", absent.name, absent.reason);
   }
@@ -95,16 +95,16 @@ void print_table(const Table<Entry>& table, const Arguments& wanted) {
 }
 
 /// Throws ConfigError for an unknown kind.
-void check_kind(const Arguments& wanted) {
+void check_kind(const Arguments& arguments) {
   std::vector<std::string> kinds;
   for_each_component_table([&](const auto& table) { kinds.push_back(word_of_kind(table.kind)); });
   kinds.push_back(word_of_kind(kRefused));
-  if (wanted.kind.empty() || std::ranges::any_of(kinds, [&](const std::string& kind) {
-        return kind == canonical_name(wanted.kind);
+  if (arguments.kind.empty() || std::ranges::any_of(kinds, [&](const std::string& kind) {
+        return kind == canonical_name(arguments.kind);
       })) {
     return;
   }
-  throw ConfigError(fmt::format("unknown kind '{}'; expected one of {}", wanted.kind, join(kinds)));
+  throw ConfigError("unknown kind '{}'; expected one of {}", arguments.kind, join(kinds));
 }
 
 int run_list(const Invocation& invocation) {
@@ -122,22 +122,22 @@ int run_list(const Invocation& invocation) {
   }
   if (words.size() > 2) {
     throw ConfigError(
-        "`penstock list` takes a kind and a name, such as `penstock list feeder "
-        "queue`, and got '" +
-        join(words, " ") + "'");
+        "`penstock list` takes a kind and a name, such as `penstock list feeder queue`, and got "
+        "'{}'",
+        join(words, " "));
   }
   words.resize(2);
-  const Arguments wanted{words[0], words[1], all || !words[0].empty()};
-  check_kind(wanted);
-  for_each_component_table([&](const auto& table) { print_table(table, wanted); });
-  if (!wanted.wants_kind(kRefused)) return 0;
-  if (!wanted.options) {
+  const Arguments arguments{words[0], words[1], all || !words[0].empty()};
+  check_kind(arguments);
+  for_each_component_table([&](const auto& table) { print_table(table, arguments); });
+  if (!arguments.wants_kind(kRefused)) return 0;
+  if (!arguments.options) {
     fmt::print("`penstock list KIND` and `penstock list KIND NAME` list options as well.\n");
     return 0;
   }
-  if (wanted.name.empty()) fmt::print("{}\n", kRefused);
+  if (arguments.name.empty()) fmt::print("{}\n", kRefused);
   for (const ForeignFlag& flag : foreign_flags()) {
-    const bool shown = wanted.name.empty() || kebab(wanted.name) == kebab(flag.name);
+    const bool shown = arguments.name.empty() || kebab(arguments.name) == kebab(flag.name);
     if (shown) fmt::print("  {:<22} {}\n", "--" + kebab(flag.name), flag.advice);
   }
   return 0;
@@ -235,9 +235,8 @@ int run_completion(const Invocation& invocation) {
     return 0;
   }
   if (words.size() != 1 || (words[0] != "bash" && words[0] != "zsh")) {
-    throw ConfigError(
-        fmt::format("`penstock completion {}`: expected `penstock completion bash` or `... zsh`",
-                    join(words, " ")));
+    throw ConfigError("`penstock completion {}`: expected `penstock completion bash` or `... zsh`",
+                      join(words, " "));
   }
   fmt::print("{}", completion_script(words[0] == "bash" ? kBash : kZsh));
   return 0;

@@ -75,7 +75,7 @@ dataset::SheetRow row_of(const look::BatchSurvey& survey, const Batch& batch) {
 
 /// Reads the batches of `feeder`, which fills `ring`. A failure of the feeder is kept, so that what
 /// came before it is reported.
-Seen see(Feeder& feeder, BatchRing& ring, const Look& wish, Clock& clock,
+Seen see(Feeder& feeder, BatchRing& ring, const Look& request, Clock& clock,
          const std::stop_token& stop) {
   constexpr std::size_t kMostRows = 16;
   Seen seen(ring.spec());
@@ -84,7 +84,7 @@ Seen see(Feeder& feeder, BatchRing& ring, const Look& wish, Clock& clock,
   const Time began = clock.now();
   std::jthread feeding([&] { run_to_end(feeder, ring, ended.get_token()); });
   try {
-    while (seen.survey.batches() < wish.batches) {
+    while (seen.survey.batches() < request.batches) {
       const Time asked = clock.now();
       ReadLease lease = ring.next(0, stop);
       if (!lease) break;
@@ -98,7 +98,7 @@ Seen see(Feeder& feeder, BatchRing& ring, const Look& wish, Clock& clock,
       }
       seen.last = batch.offered;
       seen.survey.add(batch);
-      if (!wish.sheet.empty() && seen.rows.size() < kMostRows) {
+      if (!request.sheet.empty() && seen.rows.size() < kMostRows) {
         seen.rows.push_back(row_of(seen.survey, batch));
       }
     }
@@ -110,9 +110,9 @@ Seen see(Feeder& feeder, BatchRing& ring, const Look& wish, Clock& clock,
   return seen;
 }
 
-void print(const Seen& seen, const RunConfig& config, const Look& wish, const Probe& probe) {
+void print(const Seen& seen, const RunConfig& config, const Look& request, const Probe& probe) {
   const std::vector<std::string> notes = probe.notes();
-  if (wish.json) {
+  if (request.json) {
     nlohmann::ordered_json json = {{"feeder", config.fake_location}};
     json.update(seen.survey.to_json());
     json["img_per_s"] = seen.img_per_s();
@@ -129,7 +129,7 @@ void print(const Seen& seen, const RunConfig& config, const Look& wish, const Pr
 int run(const Invocation& invocation) {
   RunConfig config;
   config.model = "null";  // states sizes only
-  Look wish;
+  Look request;
   apply_like_of(config, invocation.arguments);
   const FlagGroup flag{"Look"};
   if (!parse_flags(
@@ -141,11 +141,11 @@ int run(const Invocation& invocation) {
           join_flags(
               run_flags(config, kRunKeys), loader_flags(config),
               std::vector<Flag>{
-                  flag.count("num_batches", "batches to look at", wish.batches, 1, kMostBatches),
+                  flag.count("num_batches", "batches to look at", request.batches, 1, kMostBatches),
                   flag.text("contact_sheet",
                             "file for a PNG with images of the first batches; default: none",
-                            wish.sheet),
-                  flag.boolean("json", "print one JSON object, with every label", wish.json)}),
+                            request.sheet),
+                  flag.boolean("json", "print one JSON object, with every label", request.json)}),
           invocation.arguments)) {
     return 0;
   }
@@ -170,18 +170,18 @@ int run(const Invocation& invocation) {
     feeder = setup->make_feeder(setup->spec, setup->data_plan(0, 0), host, config.prefetch,
                                 setup->probe);
   }
-  const Seen seen = see(*feeder, *ring, wish, clock, invocation.stop);
+  const Seen seen = see(*feeder, *ring, request, clock, invocation.stop);
   if (seen.survey.batches() > 0) {
-    print(seen, setup->config, wish, setup->probe);
+    print(seen, setup->config, request, setup->probe);
     if (!seen.rows.empty()) {
-      dataset::write_sheet(wish.sheet, seen.rows.size(),
+      dataset::write_sheet(request.sheet, seen.rows.size(),
                            [&](std::size_t row) { return seen.rows[row]; });
     }
   }
   if (seen.failure) std::rethrow_exception(seen.failure);
   if (invocation.stop.stop_requested()) return 130;
   if (seen.survey.batches() == 0) {
-    throw DataError("the data of " + config.fake_location + " ended before the first batch");
+    throw DataError("the data of {} ended before the first batch", config.fake_location);
   }
   return 0;
 }

@@ -39,8 +39,7 @@ constexpr FlagGroup flag{"Project"};
 double real_between(const std::string& text, std::string_view name, double low, double high) {
   const double value = parse_real(text, name);
   if (value >= low && value <= high) return value;
-  throw ConfigError(
-      fmt::format("{} is {}; expected a number from {:g} to {:g}", name, text, low, high));
+  throw ConfigError("{} is {}; expected a number from {:g} to {:g}", name, text, low, high);
 }
 
 std::string topology_help() {
@@ -62,8 +61,8 @@ void set_overlap(scaling::ProjectionPlan& plan, const std::string& text) {
   }
 }
 
-std::vector<Flag> project_flags(Arguments& wanted) {
-  scaling::ProjectionPlan& plan = wanted.plan;
+std::vector<Flag> project_flags(Arguments& arguments) {
+  scaling::ProjectionPlan& plan = arguments.plan;
   const auto real = [](std::string name, std::string help, std::optional<double>& value, double low,
                        double high) {
     const auto set = [&value, typed = flag_of(name), low, high](const std::string& text) {
@@ -71,27 +70,28 @@ std::vector<Flag> project_flags(Arguments& wanted) {
     };
     return flag(std::move(name), std::move(help), "", set);
   };
-  return {flag.text("topology", topology_help(), wanted.topology),
-          flag("ranks", "numbers of ranks to project to", "1,2,4,...,4096",
-               [&](const std::string& text) { plan.ranks = scaling::parse_ranks(text); }),
-          flag.text("exchange", "ways to exchange gradients", wanted.exchanges),
-          flag("overlap",
-               "what hides the exchange: buckets (sent as they become ready), none, or a share of "
-               "compute such as 0.6",
-               "buckets", [&](const std::string& text) { set_overlap(plan, text); }),
-          real("jitter_ms",
-               "standard deviation of a device's step time in ms; default: that of the record",
-               plan.jitter_ms, 0, 1e6),
-          real("sigma", "share of the rate left by stragglers, 0 to 1, instead of --jitter-ms",
-               plan.sigma, 1e-3, 1),
-          real("feeder_img_per_s",
-               "images per second that a host's feeder supplies; default: that of the record, if "
-               "it was short of input",
-               plan.feeder_img_per_s, 1e-3, 1e12),
-          flag.text("format", "output format: table, csv or json", wanted.format),
-          flag.text("out", "folder for projection.csv, .json and .svg; default: none", wanted.out),
-          flag.boolean("check", "compare the formula with published measurements instead",
-                       wanted.check)};
+  return {
+      flag.text("topology", topology_help(), arguments.topology),
+      flag("ranks", "numbers of ranks to project to", "1,2,4,...,4096",
+           [&](const std::string& text) { plan.ranks = scaling::parse_ranks(text); }),
+      flag.text("exchange", "ways to exchange gradients", arguments.exchanges),
+      flag("overlap",
+           "what hides the exchange: buckets (sent as they become ready), none, or a share of "
+           "compute such as 0.6",
+           "buckets", [&](const std::string& text) { set_overlap(plan, text); }),
+      real("jitter_ms",
+           "standard deviation of a device's step time in ms; default: that of the record",
+           plan.jitter_ms, 0, 1e6),
+      real("sigma", "share of the rate left by stragglers, 0 to 1, instead of --jitter-ms",
+           plan.sigma, 1e-3, 1),
+      real("feeder_img_per_s",
+           "images per second that a host's feeder supplies; default: that of the record, if "
+           "it was short of input",
+           plan.feeder_img_per_s, 1e-3, 1e12),
+      flag.text("format", "output format: table, csv or json", arguments.format),
+      flag.text("out", "folder for projection.csv, .json and .svg; default: none", arguments.out),
+      flag.boolean("check", "compare the formula with published measurements instead",
+                   arguments.check)};
 }
 
 std::vector<const scaling::ExchangeModel*> find_exchanges(const std::string& text) {
@@ -105,12 +105,11 @@ std::vector<const scaling::ExchangeModel*> find_exchanges(const std::string& tex
         std::find_if(scaling::exchange_models().begin(), scaling::exchange_models().end(),
                      [&](const scaling::ExchangeModel& each) { return each.name == piece; });
     if (model == scaling::exchange_models().end()) {
-      throw ConfigError(
-          fmt::format("--exchange has '{}'; expected some of {}", piece, join(names)));
+      throw ConfigError("--exchange has '{}'; expected some of {}", piece, join(names));
     }
     if (std::find(found.begin(), found.end(), &*model) == found.end()) found.push_back(&*model);
   }
-  if (found.empty()) throw ConfigError(fmt::format("--exchange names none of {}", join(names)));
+  if (found.empty()) throw ConfigError("--exchange names none of {}", join(names));
   PENSTOCK_ASSERT(found.size() <= kMostExchanges);
   return found;
 }
@@ -149,8 +148,8 @@ void print(const scaling::Projection& projection, const std::string& format) {
 }
 
 int run(const Invocation& invocation) {
-  Arguments wanted;
-  wanted.plan.ranks = scaling::doublings(kMostRanks);
+  Arguments arguments;
+  arguments.plan.ranks = scaling::doublings(kMostRanks);
   std::vector<std::string> words;
   if (!parse_flags(
           {.verb = "project",
@@ -160,36 +159,36 @@ int run(const Invocation& invocation) {
                        "project run.json --topology devices=4,link=3.125 --ranks 1,4,16,64\n"
                        "project --check",
            .arguments = "RECORD"},
-          project_flags(wanted), invocation.arguments, &words)) {
+          project_flags(arguments), invocation.arguments, &words)) {
     return 0;
   }
-  if (wanted.check) {
+  if (arguments.check) {
     if (words.empty()) return run_check();
     throw ConfigError("--check compares with published figures and takes no record");
   }
   if (words.size() != 1) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "`penstock project` got {} records; expected one, which `penstock run --json` prints, or "
         "--check",
-        words.size()));
+        words.size());
   }
-  if (wanted.format != "table" && wanted.format != "csv" && wanted.format != "json") {
-    throw ConfigError(fmt::format("--format is '{}'; expected table, csv or json", wanted.format));
+  if (arguments.format != "table" && arguments.format != "csv" && arguments.format != "json") {
+    throw ConfigError("--format is '{}'; expected table, csv or json", arguments.format);
   }
-  if (wanted.plan.sigma && wanted.plan.jitter_ms) {
+  if (arguments.plan.sigma && arguments.plan.jitter_ms) {
     throw ConfigError("--sigma and --jitter-ms exclude each other; keep one");
   }
-  wanted.plan.topology = scaling::parse_topology(wanted.topology);
-  wanted.plan.exchanges = find_exchanges(wanted.exchanges);
+  arguments.plan.topology = scaling::parse_topology(arguments.topology);
+  arguments.plan.exchanges = find_exchanges(arguments.exchanges);
   scaling::Projection projection{
       .command = command_text("project", invocation.arguments),
       .record = words.front(),
       .step = scaling::measured_step(scaling::read_record(words.front())),
-      .plan = wanted.plan,
+      .plan = arguments.plan,
       .rows = {}};
   projection.rows = scaling::project(projection.step, projection.plan);
-  if (!wanted.out.empty()) write_files(projection, wanted.out);
-  print(projection, wanted.format);
+  if (!arguments.out.empty()) write_files(projection, arguments.out);
+  print(projection, arguments.format);
   return 0;
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // penstock report: prints saved results in another format, or compares two of them.
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <iostream>
@@ -40,23 +39,23 @@ std::string formats() {
   return join(names);
 }
 
-std::vector<Flag> report_flags(Arguments& wanted) {
+std::vector<Flag> report_flags(Arguments& arguments) {
   const FlagGroup flag;
   Flag format =
       flag.text("format", "output format: " + formats() + "; for compare: text, markdown, json",
-                wanted.format);
+                arguments.format);
   format.fallback = "table, or text";
   return {
       std::move(format),
-      flag.text("out", "output file; default: standard output", wanted.out),
+      flag.text("out", "output file; default: standard output", arguments.out),
       flag("margin", "for compare: smallest change that matters, in percent", "1",
-           [&](const std::string& text) { wanted.compare.margin = parse_margin(text); }),
+           [&](const std::string& text) { arguments.compare.margin = parse_margin(text); }),
       flag("allow", "for compare: settings that may differ, such as data_dir", "",
-           [&](const std::string& text) { wanted.compare.allowed = parse_allowed(text); }),
+           [&](const std::string& text) { arguments.compare.allowed = parse_allowed(text); }),
       flag.text("match", "for compare: pair rows whose KEY is A before and B after, as KEY=A:B;...",
-                wanted.compare.renamed),
+                arguments.compare.renamed),
       flag.boolean("schema", "print the JSON Schema of results.json and of `penstock run --json`",
-                   wanted.schema)};
+                   arguments.schema)};
 }
 
 void put(const std::string& text, const std::string& file) {
@@ -67,49 +66,49 @@ void put(const std::string& text, const std::string& file) {
   }
 }
 
-int render_watch(const watch::WatchRecord& record, const Arguments& wanted) {
+int render_watch(const watch::WatchRecord& record, const Arguments& arguments) {
   const document::Document document = watch::document_of(record);
   std::ostringstream text;
-  if (wanted.format == "markdown") {
+  if (arguments.format == "markdown") {
     document::write_markdown(document, text);
-  } else if (wanted.format.empty() || wanted.format == "table") {
-    const int width = wanted.out.empty() ? document::style_of(STDOUT_FILENO).width : 0;
+  } else if (arguments.format.empty() || arguments.format == "table") {
+    const int width = arguments.out.empty() ? document::style_of(STDOUT_FILENO).width : 0;
     document::write_text(document, text, static_cast<std::size_t>(width));
   } else {
     throw ConfigError(
-        fmt::format("--format is '{}'; expected table or markdown for a record of "
-                    "`penstock watch`",
-                    wanted.format));
+        "--format is '{}'; expected table or markdown for a record of `penstock watch`",
+        arguments.format);
   }
-  put(text.str(), wanted.out);
+  put(text.str(), arguments.out);
   return 0;
 }
 
-int render(const std::string& file, const Arguments& wanted) {
-  const std::string name = wanted.format.empty() ? "table" : wanted.format;
-  if (const auto record = watch::read_record(file)) return render_watch(*record, wanted);
+int render(const std::string& file, const Arguments& arguments) {
+  const std::string name = arguments.format.empty() ? "table" : arguments.format;
+  if (const auto record = watch::read_record(file)) return render_watch(*record, arguments);
   const report::ReportEntry& report = find_entry(report::report_table(), name);
   SweepResult sweep = read_saved_results(file);
   if (sweep.steady) analysis::restate(sweep);
   std::ostringstream text;
-  report.write(sweep,
-               wanted.out.empty() ? document::style_of(STDOUT_FILENO) : document::TerminalStyle{},
-               text);
-  put(text.str(), wanted.out);
+  report.write(
+      sweep, arguments.out.empty() ? document::style_of(STDOUT_FILENO) : document::TerminalStyle{},
+      text);
+  put(text.str(), arguments.out);
   return 0;
 }
 
-int compare_files(const std::string& before, const std::string& after, const Arguments& wanted) {
+int compare_files(const std::string& before, const std::string& after, const Arguments& arguments) {
   const Comparison comparison =
-      compare(read_saved_results(before), read_saved_results(after), wanted.compare);
+      compare(read_saved_results(before), read_saved_results(after), arguments.compare);
   std::ostringstream text;
-  write_comparison(comparison, before, after, wanted.format.empty() ? "text" : wanted.format, text);
-  put(text.str(), wanted.out);
+  write_comparison(comparison, before, after, arguments.format.empty() ? "text" : arguments.format,
+                   text);
+  put(text.str(), arguments.out);
   return exit_code_of(comparison);
 }
 
 int run(const Invocation& invocation) {
-  Arguments wanted;
+  Arguments arguments;
   std::vector<std::string> words;
   if (!parse_flags(
           {.verb = "report",
@@ -122,20 +121,20 @@ int run(const Invocation& invocation) {
                        "report out --format markdown --out results.md\n"
                        "report compare out/before out/after",
            .arguments = "FILE | compare BEFORE AFTER | --schema"},
-          report_flags(wanted), invocation.arguments, &words)) {
+          report_flags(arguments), invocation.arguments, &words)) {
     return 0;
   }
-  if (wanted.schema && words.empty()) {
-    put(results_schema().dump(2) + "\n", wanted.out);
+  if (arguments.schema && words.empty()) {
+    put(results_schema().dump(2) + "\n", arguments.out);
     return 0;
   }
   const bool compares = !words.empty() && words.front() == "compare";
   if (words.size() != (compares ? 3U : 1U)) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "`penstock report {}` got {} file{}; expected one to show, or `compare BEFORE AFTER`",
-        join(words, " "), words.size() - (compares ? 1 : 0), words.size() == 2 ? "" : "s"));
+        join(words, " "), words.size() - (compares ? 1 : 0), words.size() == 2 ? "" : "s");
   }
-  return compares ? compare_files(words[1], words[2], wanted) : render(words[0], wanted);
+  return compares ? compare_files(words[1], words[2], arguments) : render(words[0], arguments);
 }
 
 }  // namespace

@@ -48,99 +48,97 @@ struct Arguments {
 
 constexpr FlagGroup flag{"Scale"};
 
-std::vector<Flag> ladder_flags(Arguments& wanted) {
-  scaling::ScalePlan& plan = wanted.plan;
+std::vector<Flag> ladder_flags(Arguments& arguments) {
+  scaling::ScalePlan& plan = arguments.plan;
   Flag most = flag.count(
       "max_gpu", "-x: largest number of ranks in 1, 2, 4, ...; default: all slots, or usable cores",
-      wanted.most, 1, kMost, "x");
+      arguments.most, 1, kMost, "x");
   Flag per_host =
       flag.count("gpu_per_machine", "-g: ranks per machine, if the host file does not say",
-                 wanted.per_host, 1, kMost, "g");
+                 arguments.per_host, 1, kMost, "g");
   most.fallback = per_host.fallback = "";
   return {flag.text("ranks", "numbers of ranks to run, such as 1,2,6; default: 1, 2, 4, ...",
-                    wanted.ranks),
+                    arguments.ranks),
           std::move(most),
           std::move(per_host),
           flag.text("hosts",
                     "-h: file of hosts (mpirun's, or lines of name and ssh alias), or a list such "
                     "as node1:2,node2:2; default: this machine",
-                    wanted.hosts, "nodes_file hostfile"),
+                    arguments.hosts, "nodes_file hostfile"),
           flag.text("remote_dir",
                     "-r: folder on all hosts to copy this program to; default: it is there already",
-                    wanted.remote_dir, "r"),
+                    arguments.remote_dir, "r"),
           flag.text("ssh", "command that reaches other machines", plan.agent),
           flag.count("repetitions", "runs per number of ranks", plan.repetitions, 1, kMost),
           flag.time("run_timeout", "how long a run may take", "10min", plan.run_timeout),
-          flag.text("out", "folder for MODEL_bB.csv, .csv.ideal, .svg and .json", wanted.out),
+          flag.text("out", "folder for MODEL_bB.csv, .csv.ideal, .svg and .json", arguments.out),
           flag.boolean("verbose", "print the output of the runs", plan.verbose)};
 }
 
 /// The flags of `run`, except those that the ladder sets.
-std::vector<Flag> scale_flags(Arguments& wanted) {
-  std::vector<Flag> flags = run_flags(wanted.plan.config);
+std::vector<Flag> scale_flags(Arguments& arguments) {
+  std::vector<Flag> flags = run_flags(arguments.plan.config);
   std::erase_if(flags, [](const Flag& each) { return each.name == "num_processes"; });
   Flag& model = *std::ranges::find(flags, "model", &Flag::name);
   model.help =
       "model, or several with their batches, such as resnet50:64,inception3:32; the same as "
       "-m";
-  model.set = [&wanted](const std::string& text) { wanted.model = text; };
-  return join_flags(std::move(flags), ladder_flags(wanted));
+  model.set = [&arguments](const std::string& text) { arguments.model = text; };
+  return join_flags(std::move(flags), ladder_flags(arguments));
 }
 
-std::vector<scaling::Host> hosts_of(const Arguments& wanted) {
-  if (wanted.hosts.empty()) return {};
+std::vector<scaling::Host> hosts_of(const Arguments& arguments) {
+  if (arguments.hosts.empty()) return {};
   std::error_code error;
-  const bool is_file = wanted.hosts.find('/') != std::string::npos ||
-                       std::filesystem::is_regular_file(wanted.hosts, error);
-  std::vector<scaling::Host> hosts =
-      is_file ? scaling::read_host_file(wanted.hosts) : scaling::parse_host_list(wanted.hosts);
+  const bool is_file = arguments.hosts.find('/') != std::string::npos ||
+                       std::filesystem::is_regular_file(arguments.hosts, error);
+  std::vector<scaling::Host> hosts = is_file ? scaling::read_host_file(arguments.hosts)
+                                             : scaling::parse_host_list(arguments.hosts);
   const bool unsaid =
       std::any_of(hosts.begin(), hosts.end(), [](const scaling::Host& h) { return h.slots == 0; });
-  if (unsaid && wanted.per_host == 0) {
-    throw ConfigError(
-        fmt::format("how many ranks does a machine of {} take? Expected -g N (--gpu-per-machine)",
-                    wanted.hosts));
+  if (unsaid && arguments.per_host == 0) {
+    throw ConfigError("how many ranks does a machine of {} take? Expected -g N (--gpu-per-machine)",
+                      arguments.hosts);
   }
-  if (wanted.per_host > 0) {
-    if (std::ssize(hosts) * std::int64_t{wanted.per_host} > scaling::kMostSlots) {
+  if (arguments.per_host > 0) {
+    if (std::ssize(hosts) * std::int64_t{arguments.per_host} > scaling::kMostSlots) {
       throw ConfigError(
-          fmt::format("-g (--gpu-per-machine) is {}, for {} machines; expected at "
-                      "most {} ranks in all",
-                      wanted.per_host, hosts.size(), scaling::kMostSlots));
+          "-g (--gpu-per-machine) is {}, for {} machines; expected at most {} ranks in all",
+          arguments.per_host, hosts.size(), scaling::kMostSlots);
     }
-    for (scaling::Host& host : hosts) host.slots = wanted.per_host;
+    for (scaling::Host& host : hosts) host.slots = arguments.per_host;
   }
   return hosts;
 }
 
-std::vector<std::int32_t> ranks_of(const Arguments& wanted) {
-  if (!wanted.ranks.empty()) {
-    if (wanted.most == 0) return scaling::parse_ranks(wanted.ranks);
+std::vector<std::int32_t> ranks_of(const Arguments& arguments) {
+  if (!arguments.ranks.empty()) {
+    if (arguments.most == 0) return scaling::parse_ranks(arguments.ranks);
     throw ConfigError("--ranks and -x (--max-gpu) exclude each other; keep one");
   }
-  std::int32_t most = wanted.most;
-  if (most == 0 && wanted.plan.hosts.empty()) most = usable_cores();
+  std::int32_t most = arguments.most;
+  if (most == 0 && arguments.plan.hosts.empty()) most = usable_cores();
   if (most == 0) {
-    for (const scaling::Host& host : wanted.plan.hosts) most += host.slots;
+    for (const scaling::Host& host : arguments.plan.hosts) most += host.slots;
   }
   return scaling::doublings(most);
 }
 
-scaling::ScaleResult begin_result(const Arguments& wanted, const Invocation& invocation) {
-  const RunConfig& config = wanted.plan.config;
+scaling::ScaleResult begin_result(const Arguments& arguments, const Invocation& invocation) {
+  const RunConfig& config = arguments.plan.config;
   scaling::ScaleResult result{
       .environment = read_environment(),
       .command = command_text("scale", invocation.arguments),
       .model = config.model,
-      .asked_model = wanted.model,
+      .requested_model = arguments.model,
       .batch_size = config.batch_size,
       .what = fmt::format("feeder {}, update {}, device {}", config.fake_location,
                           config.variable_update, config.device),
-      .repetitions = wanted.plan.repetitions,
-      .rungs = scaling::make_rungs(wanted.plan),
+      .repetitions = arguments.plan.repetitions,
+      .rungs = scaling::make_rungs(arguments.plan),
       .notes = {}};
-  const std::int32_t most = wanted.plan.ranks.back(), cores = result.environment.usable_cores;
-  if (wanted.plan.hosts.empty() && most > cores) {
+  const std::int32_t most = arguments.plan.ranks.back(), cores = result.environment.usable_cores;
+  if (arguments.plan.hosts.empty() && most > cores) {
     result.notes.push_back(
         fmt::format("{} ranks share {} usable cores and take turns on them", most, cores));
   }
@@ -149,58 +147,57 @@ scaling::ScaleResult begin_result(const Arguments& wanted, const Invocation& inv
 
 /// The plan of one of tfperftest's models, MODEL or MODEL:BATCH. Without BATCH it has that of
 /// --batch-size, or the model's.
-Arguments with_model(Arguments wanted, const std::string& text) {
-  RunConfig& config = wanted.plan.config;
+Arguments with_model(Arguments arguments, const std::string& text) {
+  RunConfig& config = arguments.plan.config;
   const std::size_t colon = text.find(':');
-  wanted.model = text.substr(0, colon);
-  config.model = wanted.model == kResnet ? std::string(kItsResnet) : wanted.model;
+  arguments.model = text.substr(0, colon);
+  config.model = arguments.model == kResnet ? std::string(kItsResnet) : arguments.model;
   const ModelEntry& model = find_entry(model_table(), config.model);
   config.model = model.name;
   if (colon != std::string::npos) {
     find_config_key("batch_size").parse(config, "-m", text.substr(colon + 1));
   }
   if (config.batch_size == 0) config.batch_size = model.batch;
-  return wanted;
+  return arguments;
 }
 
 /// One plan for each model of -m. Throws ConfigError if two of them would write the same files.
-std::vector<Arguments> plans_of(const Arguments& wanted) {
-  if (wanted.model.empty()) {
-    Arguments plan = with_model(wanted, wanted.plan.config.model);
+std::vector<Arguments> plans_of(const Arguments& arguments) {
+  if (arguments.model.empty()) {
+    Arguments plan = with_model(arguments, arguments.plan.config.model);
     plan.model.clear();
     return {plan};
   }
   std::vector<Arguments> plans;
-  std::istringstream models(wanted.model);
+  std::istringstream models(arguments.model);
   for (std::string model; std::getline(models, model, ',');) {
-    plans.push_back(with_model(wanted, model));
+    plans.push_back(with_model(arguments, model));
     const auto same = std::ranges::count_if(plans, [&](const Arguments& each) {
       return each.model == plans.back().model &&
              each.plan.config.batch_size == plans.back().plan.config.batch_size;
     });
     if (same > 1) {
-      throw ConfigError(fmt::format("-m is '{}', which names {} with a batch of {} twice",
-                                    wanted.model, plans.back().model,
-                                    plans.back().plan.config.batch_size));
+      throw ConfigError("-m is '{}', which names {} with a batch of {} twice", arguments.model,
+                        plans.back().model, plans.back().plan.config.batch_size);
     }
   }
   return plans;
 }
 
 /// Resolves and checks everything that can be checked before anything starts.
-void complete(Arguments& wanted, const std::stop_token& stop) {
-  scaling::ScalePlan& plan = wanted.plan;
+void complete(Arguments& arguments, const std::stop_token& stop) {
+  scaling::ScalePlan& plan = arguments.plan;
   if (!plan.config.train_dir.empty()) {
     throw ConfigError(
-        fmt::format("--train-dir is '{}': the rungs of a ladder would resume from each other's "
-                    "checkpoints; leave it out, or use `penstock run`",
-                    plan.config.train_dir));
+        "--train-dir is '{}': the rungs of a ladder would resume from each other's checkpoints; "
+        "leave it out, or use `penstock run`",
+        plan.config.train_dir);
   }
-  plan.hosts = hosts_of(wanted);
-  plan.ranks = ranks_of(wanted);
+  plan.hosts = hosts_of(arguments);
+  plan.ranks = ranks_of(arguments);
   plan.as_root = geteuid() == 0;
   plan.program = scaling::this_program().native();
-  if (!wanted.remote_dir.empty() && plan.hosts.empty()) {
+  if (!arguments.remote_dir.empty() && plan.hosts.empty()) {
     throw ConfigError(
         "-r (--remote-dir) copies the program to hosts, and there are none; give "
         "--hosts, or leave -r out");
@@ -213,27 +210,28 @@ void complete(Arguments& wanted, const std::stop_token& stop) {
 }
 
 /// Runs the ladder of one model, and prints it. Returns false if something failed.
-bool climb_one(const Arguments& wanted, const Invocation& invocation) {
-  const scaling::ScalePlan& plan = wanted.plan;
-  scaling::ScaleResult result = begin_result(wanted, invocation);
-  scaling::ScaleProgress progress(wanted.out,
+bool climb_one(const Arguments& arguments, const Invocation& invocation) {
+  const scaling::ScalePlan& plan = arguments.plan;
+  scaling::ScaleResult result = begin_result(arguments, invocation);
+  scaling::ScaleProgress progress(arguments.out,
                                   plan.ranks.size() * static_cast<std::size_t>(plan.repetitions),
                                   document::is_terminal(STDERR_FILENO) && !plan.verbose);
   scaling::climb(plan, result, progress, invocation.stop);
   progress.finish();
   scaling::write_scale_text(result, std::cout);
   std::cout << fmt::format("\n{0}.csv, {0}.csv.ideal, {0}.svg, {0}.json\n",
-                           (std::filesystem::path(wanted.out) / result.name()).native());
+                           (std::filesystem::path(arguments.out) / result.name()).native());
   std::cout.flush();
   return !has_failures(result) && progress.saved();
 }
 
 int run(const Invocation& invocation) {
-  Arguments wanted;
-  const std::vector<std::string> arguments = scaling::spell_out(invocation.arguments);
-  wanted.plan.config.device = kAutoDevice;
-  wanted.plan.config.variable_update = "horovod";
-  apply_like_of(wanted.plan.config, arguments);
+  Arguments arguments;
+  const std::vector<std::string> words = scaling::spell_out(invocation.arguments);
+  scaling::ScalePlan& plan = arguments.plan;
+  plan.config.device = kAutoDevice;
+  plan.config.variable_update = "horovod";
+  apply_like_of(plan.config, words);
   if (!parse_flags(
           {.verb = "scale",
            .summary = "Runs one configuration on 1, 2, 4, ... ranks through mpirun, and writes "
@@ -244,25 +242,24 @@ int run(const Invocation& invocation) {
                        "scale --hosts node1:2,node2:2 --model resnet50 --batch-size 64\n"
                        "scale -m resnet50:64,inception3:32 --hosts node1:2 --max-gpu 2\n"
                        "scale --hosts nodes.txt --gpu-per-machine 4 --max-gpu 16 --feeder queue"},
-          scale_flags(wanted), arguments)) {
+          scale_flags(arguments), words)) {
     return 0;
   }
   scaling::refuse_nested_launch("scale");
-  for (const Arguments& plan : plans_of(wanted)) wanted.plan.config.model = plan.plan.config.model;
-  const std::string chosen = choose_devices(std::span(&wanted.plan.config, 1), arguments);
+  for (const Arguments& one : plans_of(arguments)) plan.config.model = one.plan.config.model;
+  const std::string chosen = choose_devices(std::span(&plan.config, 1), words);
   if (!chosen.empty()) fmt::print(stderr, "penstock: {}\n", chosen);
-  say_unused_flags(std::span(&wanted.plan.config, 1), arguments);
-  complete(wanted, invocation.stop);
-  scaling::ScalePlan& plan = wanted.plan;
-  const FolderLock lock = lock_results(wanted.out);
-  if (!wanted.remote_dir.empty()) {
+  say_unused_flags(std::span(&plan.config, 1), words);
+  complete(arguments, invocation.stop);
+  const FolderLock lock = lock_results(arguments.out);
+  if (!arguments.remote_dir.empty()) {
     fmt::print(stderr, "penstock scale: copying the program to {} machine{}\n", plan.hosts.size(),
                plan.hosts.size() == 1 ? "" : "s");
     plan.program =
-        scaling::copy_program(plan.hosts, wanted.remote_dir, plan.agent, invocation.stop);
+        scaling::copy_program(plan.hosts, arguments.remote_dir, plan.agent, invocation.stop);
   }
   bool good = true;
-  for (const Arguments& one : plans_of(wanted)) {
+  for (const Arguments& one : plans_of(arguments)) {
     if (invocation.stop.stop_requested()) break;
     good = climb_one(one, invocation) && good;
   }

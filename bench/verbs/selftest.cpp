@@ -17,7 +17,6 @@
 #include "bench/sweep/sweep_runner.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/output_file.h"
-#include "dataflow/options.h"
 
 namespace penstock {
 namespace {
@@ -32,23 +31,23 @@ struct Arguments {
   bool verbose = false;
 };
 
-std::vector<Flag> selftest_flags(Arguments& wanted) {
+std::vector<Flag> selftest_flags(Arguments& arguments) {
   const FlagGroup flag{"Selftest"};
-  return {flag.time("budget", "time for the test, such as 45s or 5min", "45s", wanted.budget),
-          flag.count("pairs", "pairs of runs per configuration, at most", wanted.pairs,
+  return {flag.time("budget", "time for the test, such as 45s or 5min", "45s", arguments.budget),
+          flag.count("pairs", "pairs of runs per configuration, at most", arguments.pairs,
                      isolate::SelftestFinding::kGroup, 100'000),
-          flag.percent("margin", "smallest difference that matters, in percent", wanted.margin),
-          flag.text("out", "folder for selftest.json and the runs", wanted.out),
-          flag.boolean("verbose", "print the output of the runs", wanted.verbose)};
+          flag.percent("margin", "smallest difference that matters, in percent", arguments.margin),
+          flag.text("out", "folder for selftest.json and the runs", arguments.out),
+          flag.boolean("verbose", "print the output of the runs", arguments.verbose)};
 }
 
-SweepPlan sweep_of(const Arguments& wanted, const std::vector<isolate::SelftestCase>& cases) {
+SweepPlan sweep_of(const Arguments& arguments, const std::vector<isolate::SelftestCase>& cases) {
   SweepPlan plan;
   for (const isolate::SelftestCase& each : cases) {
     plan.configurations.insert(plan.configurations.end(), 2, each.config);
   }
-  plan.repetitions = wanted.pairs;
-  plan.time_budget = wanted.budget;
+  plan.repetitions = arguments.pairs;
+  plan.time_budget = arguments.budget;
   plan.seed = plan.configurations.front().seed;
   plan.enough = [](const SweepResult& sweep) { return has_failures(sweep); };
   return plan;
@@ -72,26 +71,22 @@ bool write_file(const isolate::Selftest& test, const ResultFolder& folder) {
   }
 }
 
-int selftest(const Arguments& wanted, const Invocation& invocation) {
+int selftest(const Arguments& arguments, const Invocation& invocation) {
   ChildRunOptions options{
-      .program = invocation.program, .timeout = kRunTimeout, .show_stderr = wanted.verbose};
-  const auto run = [&](const RunConfig& config, const std::stop_token& stop) {
-    const std::string name = parse_component(config.fake_location).name;
-    return run_in_child(config, find_entry(feeder_table(), name), options, stop);
-  };
+      .program = invocation.program, .timeout = kRunTimeout, .show_stderr = arguments.verbose};
   const std::vector<isolate::SelftestCase> cases = isolate::selftest_cases();
-  SweepPlan plan = sweep_of(wanted, cases);
+  SweepPlan plan = sweep_of(arguments, cases);
   plan.command = command_text("selftest", invocation.arguments);
   SteadyClock clock;
-  const ResultFolder folder(wanted.out);
+  const ResultFolder folder(arguments.out);
   isolate::Selftest test;
-  test.margin = wanted.margin;
+  test.margin = arguments.margin;
   bool saved = false;
   {
     isolate::IsolateProgress progress(
-        folder, document::is_terminal(STDERR_FILENO) && !wanted.verbose, wanted.verbose);
+        folder, document::is_terminal(STDERR_FILENO) && !arguments.verbose, arguments.verbose);
     options.on_progress = [&](const Progress& now) { progress.running(now); };
-    progress.phase_begins("block", to_seconds(wanted.budget));
+    progress.phase_begins("block", to_seconds(arguments.budget));
     isolate::NoiseReading before;
     plan.on_round = [&](std::int32_t round, bool ended) {
       const isolate::NoiseReading now =
@@ -101,7 +96,7 @@ int selftest(const Arguments& wanted, const Invocation& invocation) {
       }
       before = now;
     };
-    SweepRunner runner(std::move(plan), run, clock);
+    SweepRunner runner(std::move(plan), runs_in_children(options), clock);
     test.sweep = runner.run(progress, invocation.stop);
     saved = progress.saved();
   }
@@ -114,17 +109,17 @@ int selftest(const Arguments& wanted, const Invocation& invocation) {
 }
 
 int run(const Invocation& invocation) {
-  Arguments wanted;
+  Arguments arguments;
   if (!parse_flags(
           {.verb = "selftest",
            .summary =
                "Measures the same configuration against itself: how often a verdict is wrong "
                "on this machine, and how small an effect it can detect.",
            .examples = "selftest\nselftest --budget 5min\nselftest --pairs 20 --out out/today"},
-          selftest_flags(wanted), invocation.arguments)) {
+          selftest_flags(arguments), invocation.arguments)) {
     return 0;
   }
-  return selftest(wanted, invocation);
+  return selftest(arguments, invocation);
 }
 
 }  // namespace

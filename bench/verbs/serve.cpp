@@ -41,7 +41,7 @@ std::vector<Flag> serve_flags(serve::ServeConfig& config) {
   const auto set_batches = [&](const std::string& text) {
     config.plan.batches = parse_integer(text, "--num-batches");
     if (config.plan.batches < 0) {
-      throw ConfigError("--num-batches is " + text + "; expected 0 or more");
+      throw ConfigError("--num-batches is {}; expected 0 or more", text);
     }
   };
   const auto set_rate = [&](const std::string& text) {
@@ -51,12 +51,12 @@ std::vector<Flag> serve_flags(serve::ServeConfig& config) {
   const auto set_timeout = [&](const std::string& text) {
     config.plan.timeout = parse_duration(text, "--timeout");
     if (config.plan.timeout <= Nanoseconds::zero()) {
-      throw ConfigError("--timeout is " + text + "; expected a time above 0, such as 30s");
+      throw ConfigError("--timeout is {}; expected a time above 0, such as 30s", text);
     }
   };
   const auto set_epochs = [&](const std::string& text) {
     config.epochs = parse_integer(text, "--epochs");
-    if (config.epochs < 1) throw ConfigError("--epochs is " + text + "; expected 1 or more");
+    if (config.epochs < 1) throw ConfigError("--epochs is {}; expected 1 or more", text);
   };
   return join_flags(
       run_flags(config.run, kRunKeys),

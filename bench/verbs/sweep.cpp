@@ -128,42 +128,42 @@ struct Arguments {
 constexpr FlagGroup flag{"Sweep"};
 
 /// The flags of `run`, each taking a list, and the flags of the sweep.
-std::vector<Flag> sweep_flags(RunConfig& base, Arguments& wanted) {
+std::vector<Flag> sweep_flags(RunConfig& base, Arguments& arguments) {
   std::vector<Flag> flags = run_flags(base);
   for (Flag& run_flag : flags) {
     const std::span<const ConfigKey> keys = config_keys();
     const bool is_key = std::any_of(
         keys.begin(), keys.end(), [&](const ConfigKey& key) { return key.name == run_flag.name; });
     if (!is_key) continue;  // all runs start from the same value
-    run_flag.set = [&wanted, name = run_flag.name](const std::string& text) {
-      wanted.axes.set(name, text);
+    run_flag.set = [&arguments, name = run_flag.name](const std::string& text) {
+      arguments.axes.set(name, text);
     };
     if (run_flag.name == "fake_location") run_flag.fallback = kDefaultFeeders;
   }
   return join_flags(
       std::move(flags),
       std::vector<Flag>{
-          flag.count("repetitions", "runs of each configuration", wanted.plan.repetitions, 1,
+          flag.count("repetitions", "runs of each configuration", arguments.plan.repetitions, 1,
                      10'000),
           flag.time("time_budget",
                     "total time, such as 90s or 5min; no run starts that would probably end later",
-                    "5min", wanted.plan.time_budget),
+                    "5min", arguments.plan.time_budget),
           flag.time("rest", "longest wait for an idle machine before the first round, such as 30s",
-                    "0s", wanted.plan.rest),
+                    "0s", arguments.plan.rest),
           flag.boolean("repeat_outlier",
                        "repeat a round once if it is far from the others; results.json keeps both",
-                       wanted.plan.repeat_outlier),
+                       arguments.plan.repeat_outlier),
           flag.time("run_timeout", "how long a run may take; default: --time-budget, at least 1min",
-                    "", wanted.run_timeout),
+                    "", arguments.run_timeout),
           flag.text("out", "folder for results.json, results.csv, results.md and report.html",
-                    wanted.out),
+                    arguments.out),
           flag.text("baseline", "earlier results to compare with; a regression exits with 1",
-                    wanted.baseline),
+                    arguments.baseline),
           flag("margin", "smallest change that matters, in percent, with --baseline", "1",
-               [&](const std::string& text) { wanted.compare.margin = parse_margin(text); }),
+               [&](const std::string& text) { arguments.compare.margin = parse_margin(text); }),
           flag("allow", "settings that may differ from --baseline, such as data_dir", "",
-               [&](const std::string& text) { wanted.compare.allowed = parse_allowed(text); }),
-          flag.boolean("verbose", "print the output of the runs", wanted.verbose)});
+               [&](const std::string& text) { arguments.compare.allowed = parse_allowed(text); }),
+          flag.boolean("verbose", "print the output of the runs", arguments.verbose)});
 }
 
 int exit_code(const SweepResult& sweep, bool saved) {
@@ -203,28 +203,24 @@ std::string next_commands(const std::string& program, const std::string& data) {
   return text;
 }
 
-int sweep(Arguments wanted, const Invocation& invocation) {
-  const bool given = wanted.run_timeout > Nanoseconds{};
-  ChildRunOptions options{
-      .program = invocation.program,
-      .timeout = given ? wanted.run_timeout : std::max(wanted.plan.time_budget, kMinRunTimeout),
-      .show_stderr = wanted.verbose};
-  const auto run = [&](const RunConfig& config, const std::stop_token& stop) {
-    const std::string name = parse_component(config.fake_location).name;
-    return run_in_child(config, find_entry(feeder_table(), name), options, stop);
-  };
+int sweep(Arguments arguments, const Invocation& invocation) {
+  const bool given = arguments.run_timeout > Nanoseconds{};
+  ChildRunOptions options{.program = invocation.program,
+                          .timeout = given ? arguments.run_timeout
+                                           : std::max(arguments.plan.time_budget, kMinRunTimeout),
+                          .show_stderr = arguments.verbose};
   std::optional<SweepResult> baseline;  // read before measuring, and before files are replaced
-  if (!wanted.baseline.empty()) baseline = read_saved_results(wanted.baseline);
+  if (!arguments.baseline.empty()) baseline = read_saved_results(arguments.baseline);
   SteadyClock clock;
-  const std::vector<RunConfig> configurations = wanted.plan.configurations;
-  SweepRunner runner(std::move(wanted.plan), run, clock);
-  const ResultFolder folder(wanted.out);
+  const std::vector<RunConfig> configurations = arguments.plan.configurations;
+  SweepRunner runner(std::move(arguments.plan), runs_in_children(options), clock);
+  const ResultFolder folder(arguments.out);
   for (const RunConfig& config : configurations) {  // before the first run, once for all
     if (!unavailable_reason(config).empty()) continue;
     const std::string name = parse_component(config.fake_location).name;
     dataset::ensure_data_of(config, find_entry(feeder_table(), name), invocation.stop);
   }
-  SweepProgress progress(folder, document::is_terminal(STDERR_FILENO) && !wanted.verbose);
+  SweepProgress progress(folder, document::is_terminal(STDERR_FILENO) && !arguments.verbose);
   options.on_progress = [&](const Progress& now) { progress.running(now); };
   const SweepResult& result = runner.run(progress, invocation.stop);
   progress.finish();
@@ -243,20 +239,20 @@ int sweep(Arguments wanted, const Invocation& invocation) {
   }
   const int code = exit_code(result, progress.saved());
   if (!baseline) return code;
-  const Comparison comparison = compare(*baseline, result, wanted.compare);
+  const Comparison comparison = compare(*baseline, result, arguments.compare);
   fmt::print("\n");
   std::fflush(stdout);
-  write_comparison(comparison, wanted.baseline, (folder.path() / "results.json").native(), "text",
-                   std::cout);
+  write_comparison(comparison, arguments.baseline, (folder.path() / "results.json").native(),
+                   "text", std::cout);
   return code != 0 ? code : exit_code_of(comparison);
 }
 
 int run(const Invocation& invocation) {
   RunConfig base = sweep_defaults();
-  Arguments wanted;
-  wanted.plan.repeat_outlier = true;
+  Arguments arguments;
+  arguments.plan.repeat_outlier = true;
   apply_like_of(base, invocation.arguments);
-  wanted.axes.set("fake_location", kDefaultFeeders);
+  arguments.axes.set("fake_location", kDefaultFeeders);
   if (!parse_flags(
           {.verb = "sweep",
            .summary = "Measures every combination of values, and what input costs in each. Every "
@@ -266,17 +262,17 @@ int run(const Invocation& invocation) {
            .examples = "sweep\n"
                        "sweep --feeder gpu,queue --data-dir my/images --batch-size 32,64\n"
                        "sweep --config sweep.toml --out out/today --baseline out/yesterday"},
-          sweep_flags(base, wanted), invocation.arguments)) {
+          sweep_flags(base, arguments), invocation.arguments)) {
     return 0;
   }
-  wanted.plan.configurations = wanted.axes.expand(base);
-  const std::string chosen = choose_devices(wanted.plan.configurations, invocation.arguments);
+  arguments.plan.configurations = arguments.axes.expand(base);
+  const std::string chosen = choose_devices(arguments.plan.configurations, invocation.arguments);
   if (!chosen.empty()) fmt::print(stderr, "penstock: {}\n", chosen);
-  say_unused_flags(wanted.plan.configurations, invocation.arguments);
-  state_batches(wanted.plan.configurations, invocation.stop);
-  wanted.plan.seed = wanted.plan.configurations.front().seed;
-  wanted.plan.command = command_text("sweep", invocation.arguments);
-  return sweep(std::move(wanted), invocation);
+  say_unused_flags(arguments.plan.configurations, invocation.arguments);
+  state_batches(arguments.plan.configurations, invocation.stop);
+  arguments.plan.seed = arguments.plan.configurations.front().seed;
+  arguments.plan.command = command_text("sweep", invocation.arguments);
+  return sweep(std::move(arguments), invocation);
 }
 
 }  // namespace

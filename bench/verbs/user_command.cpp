@@ -22,7 +22,7 @@ SplitArguments split_at_dashes(const std::vector<std::string>& arguments) {
 void expect_command(std::string_view verb, std::span<const std::string> command) {
   const std::string expected = fmt::format("expected `penstock {} -- python3 train.py`", verb);
   if (command.empty()) {
-    throw ConfigError(fmt::format("{} has no command to start after `--`; {}", verb, expected));
+    throw ConfigError("{} has no command to start after `--`; {}", verb, expected);
   }
   const std::string& program = command.front();
   if (can_start(program)) return;
@@ -33,7 +33,7 @@ void expect_command(std::string_view verb, std::span<const std::string> command)
   const std::string advice = program.ends_with(".py")
                                  ? fmt::format("; start it with `python3 {}`", program)
                                  : fmt::format("; {}", expected);
-  throw ConfigError(fmt::format("{} cannot start '{}': {}{}", verb, program, reason, advice));
+  throw ConfigError("{} cannot start '{}': {}{}", verb, program, reason, advice);
 }
 
 int exit_code_of(const ChildExit& exit) { return exit.signal != 0 ? 128 + exit.signal : exit.code; }

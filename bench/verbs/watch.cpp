@@ -41,19 +41,20 @@ struct Arguments {
   Nanoseconds every = std::chrono::minutes(1);
 };
 
-std::vector<Flag> watch_flags(Arguments& wanted) {
+std::vector<Flag> watch_flags(Arguments& arguments) {
   const FlagGroup flag{"Watch"};
-  return {flag.text("out", "folder for watch.json and report.md", wanted.out),
-          flag.text("json", "file for the record: figures and raw steps of each rank", wanted.json),
-          flag.time("every", "time between two reports on standard error, at least 1s", "60s",
-                    wanted.every)};
+  return {
+      flag.text("out", "folder for watch.json and report.md", arguments.out),
+      flag.text("json", "file for the record: figures and raw steps of each rank", arguments.json),
+      flag.time("every", "time between two reports on standard error, at least 1s", "60s",
+                arguments.every)};
 }
 
 /// Where the record goes, checked before the command starts. Throws DataError.
-std::vector<std::string> record_files(const Arguments& wanted) {
+std::vector<std::string> record_files(const Arguments& arguments) {
   std::vector<std::string> files;
-  if (!wanted.json.empty()) files.push_back(wanted.json);
-  if (!wanted.out.empty()) files.push_back(wanted.out + "/watch.json");
+  if (!arguments.json.empty()) files.push_back(arguments.json);
+  if (!arguments.out.empty()) files.push_back(arguments.out + "/watch.json");
   for (const std::string& file : files) {
     const OutputFile writable(file, "name a file that can be written");
   }
@@ -127,16 +128,16 @@ class Reporter {
   watch::WatchRecord record_;
 };
 
-void write_record(const watch::WatchRecord& record, const Arguments& wanted,
+void write_record(const watch::WatchRecord& record, const Arguments& arguments,
                   std::span<const std::string> files) {
   using Json = nlohmann::ordered_json;
   const std::string text =
       to_json(record).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   for (const std::string& file : files) replace_file(file, text);
-  if (wanted.out.empty()) return;
+  if (arguments.out.empty()) return;
   std::ostringstream report;
   document::write_markdown(watch::document_of(record), report);
-  replace_file(wanted.out + "/report.md", report.str());
+  replace_file(arguments.out + "/report.md", report.str());
 }
 
 ChildExit run_command(const std::vector<std::string>& command, const Hook& hook, Nanoseconds every,
@@ -149,7 +150,7 @@ ChildExit run_command(const std::vector<std::string>& command, const Hook& hook,
 }
 
 int run(const Invocation& invocation) {
-  Arguments wanted;
+  Arguments arguments;
   const SplitArguments words = split_at_dashes(invocation.arguments);
   const auto asks_for_help = [](const std::string& word) {
     return word == "-h" || word.ends_with("-help") || word.ends_with("-help-all");
@@ -168,23 +169,23 @@ int run(const Invocation& invocation) {
            .examples = "watch -- python3 train.py --epochs 3\n"
                        "watch --json out/watch.json -- torchrun --nproc-per-node 4 train.py",
            .arguments = "-- COMMAND ..."},
-          watch_flags(wanted), words.own)) {
+          watch_flags(arguments), words.own)) {
     return 0;
   }
-  if (wanted.every < std::chrono::seconds(1)) {
+  if (arguments.every < std::chrono::seconds(1)) {
     throw ConfigError("--every is less than a second; expected 1s or more");
   }
   const std::vector<std::string> command = words.command.value_or(std::vector<std::string>());
   expect_command("watch", command);
   std::optional<FolderLock> lock;
-  if (!wanted.out.empty()) lock.emplace(lock_results(wanted.out));
-  const std::vector<std::string> files = record_files(wanted);
+  if (!arguments.out.empty()) lock.emplace(lock_results(arguments.out));
+  const std::vector<std::string> files = record_files(arguments);
   const Hook hook;
   Reporter reporter(hook, command);
-  const ChildExit exit = run_command(command, hook, wanted.every, reporter, invocation);
+  const ChildExit exit = run_command(command, hook, arguments.every, reporter, invocation);
   const int code = exit_code_of(exit);
   reporter.report(code);
-  write_record(reporter.record(), wanted, files);
+  write_record(reporter.record(), arguments, files);
   return code;
 }
 

@@ -3,8 +3,6 @@
 // bytes. For a damaged sample it is the row, from which open() finds the problem.
 #include "dataflow/datasets/beton.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -74,8 +72,10 @@ struct BetonFile {
 };
 
 [[noreturn]] void refuse_file(const std::string& path, const std::string& problem) {
-  throw ConfigError("the .beton file '" + path + "' " + problem +
-                    "; expected a file that ffcv's DatasetWriter finished; check --data-dir");
+  throw ConfigError(
+      "the .beton file '{}' {}; expected a file that ffcv's DatasetWriter finished; check "
+      "--data-dir",
+      path, problem);
 }
 
 class Beton final : public RecordFormat {
@@ -124,8 +124,8 @@ class Beton final : public RecordFormat {
     const auto& [layout, image, label] = files_.find(sample.file)->second;
     try {
       const BetonSample row = parse_beton_row(sample.lent, image, label);
-      throw DataError("its row places the image at byte " + std::to_string(row.image_at) +
-                      ", where the file has no data");
+      throw DataError("its row places the image at byte {}, where the file has no data",
+                      row.image_at);
     } catch (const DataError& error) {
       refuse_record(sample, error.what());
     }
@@ -173,14 +173,13 @@ class BetonWriter final : public DatasetWriter {
     const std::size_t number = allocations_.size();
     if (image.size() > kPage) {
       throw ConfigError(
-          fmt::format("sample {} has {} bytes, more than a page of '{}' ({}); choose "
-                      "another format",
-                      number, image.size(), file_.path(), kPage));
+          "sample {} has {} bytes, more than a page of '{}' ({}); choose another format", number,
+          image.size(), file_.path(), kPage);
     }
     if (file_.size() + image.size() > page_end_) page_end_ = begin_page();
     const std::optional<JpegSize> size = find_jpeg_size(image);
     if (!size) {
-      throw DataError(fmt::format("cannot read sample {} of '{}' as a JPEG", number, file_.path()));
+      throw DataError("cannot read sample {} of '{}' as a JPEG", number, file_.path());
     }
     const std::uint64_t place = file_.size();
     const std::int64_t wide = label;
@@ -240,10 +239,10 @@ class BetonWriter final : public DatasetWriter {
 
 BetonLayout parse_beton_layout(std::span<const std::byte> file) {
   if (file.size() < kHeadBytes) {
-    throw DataError("has " + std::to_string(file.size()) + " bytes, fewer than a head");
+    throw DataError("has {} bytes, fewer than a head", file.size());
   }
   if (const auto version = values::value_at<std::uint16_t>(file, 0); version != 2) {
-    throw DataError("has version " + std::to_string(version) + "; only version 2 is supported");
+    throw DataError("has version {}; only version 2 is supported", version);
   }
   BetonLayout layout;
   const std::uint64_t fields = values::value_at<std::uint16_t>(file, 2);
@@ -251,7 +250,7 @@ BetonLayout parse_beton_layout(std::span<const std::byte> file) {
   layout.allocations_at = values::value_at<std::uint64_t>(file, 16);
   layout.rows_at = kHeadBytes + fields * kFieldBytes;
   if (layout.rows_at > file.size()) {
-    throw DataError("ends within the descriptions of its " + std::to_string(fields) + " fields");
+    throw DataError("ends within the descriptions of its {} fields", fields);
   }
   std::uint64_t alignment = 1;
   for (std::uint64_t i = 0; i < fields; ++i) {
@@ -259,8 +258,7 @@ BetonLayout parse_beton_layout(std::span<const std::byte> file) {
     const auto type = values::value_at<std::uint8_t>(file, at);
     BetonField field{static_cast<BetonType>(type), name_of(file.subspan(at + 1, kNameBytes))};
     if (type >= std::size(kTypes)) {
-      throw DataError("has field '" + field.name + "' of type " + std::to_string(type) +
-                      ", which is unsupported");
+      throw DataError("has field '{}' of type {}, which is unsupported", field.name, type);
     }
     field.offset = align(layout.row_bytes, kTypes[type].alignment);
     layout.row_bytes = field.offset + kTypes[type].bytes;
@@ -273,17 +271,15 @@ BetonLayout parse_beton_layout(std::span<const std::byte> file) {
   }
   if (layout.allocations_at > file.size() || layout.allocations_at < layout.rows_at ||
       (file.size() - layout.allocations_at) % kAllocationBytes != 0) {
-    throw DataError("has " + std::to_string(file.size()) +
-                    " bytes, which do not end with the table of allocations at byte " +
-                    std::to_string(layout.allocations_at));
+    throw DataError("has {} bytes, which do not end with the table of allocations at byte {}",
+                    file.size(), layout.allocations_at);
   }
   if (fields > 0 && layout.samples > (layout.allocations_at - layout.rows_at) / layout.row_bytes) {
-    throw DataError("has no room for the rows of its " + std::to_string(layout.samples) +
-                    " samples");
+    throw DataError("has no room for the rows of its {} samples", layout.samples);
   }
   if ((file.size() - layout.allocations_at) / kAllocationBytes > layout.samples * fields) {
-    throw DataError("has more allocations than " + std::to_string(layout.samples) + " samples of " +
-                    std::to_string(fields) + " fields make");
+    throw DataError("has more allocations than {} samples of {} fields make", layout.samples,
+                    fields);
   }
   layout.data_at = layout.rows_at + layout.samples * layout.row_bytes;
   return layout;
@@ -312,13 +308,11 @@ BetonSample parse_beton_row(std::span<const std::byte> row, const BetonField& im
         "RGBImageField(write_mode='jpg')");
   }
   if (const auto mode = values::value_at<std::uint8_t>(row, image.offset); mode != kJpegMode) {
-    throw DataError("its image has mode " + std::to_string(mode) +
-                    "; only mode 0 (jpg) is supported");
+    throw DataError("its image has mode {}; only mode 0 (jpg) is supported", mode);
   }
   const auto number = values::value_at<std::int64_t>(row, label.offset);
   if (number < 0 || number > std::numeric_limits<std::int32_t>::max()) {
-    throw DataError("its label is " + std::to_string(number) +
-                    ", which is not the number of a class");
+    throw DataError("its label is {}, which is not the number of a class", number);
   }
   return {static_cast<std::int32_t>(number),
           values::value_at<std::uint64_t>(row, image.offset + 5)};

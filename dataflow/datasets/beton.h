@@ -44,7 +44,7 @@ struct BetonLayout {
 BetonLayout parse_beton_layout(std::span<const std::byte> file);
 
 /// The index of the field of `type`, as choose_column() finds it. A file stores 16 characters of a
-/// name, so only the first 16 of the wish's name are compared.
+/// name, so only the first 16 of the requested name are compared.
 std::size_t choose_beton_field(const BetonLayout& layout, BetonType type,
                                ColumnArguments arguments);
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/datasets/choose_column.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -13,11 +15,10 @@ namespace {
                          const ColumnArguments& arguments) {
   std::string list;
   for (const ColumnOffer& column : columns) {
-    list += (list.empty() ? "'" : ", '") + column.name + "' (" + column.type + ")";
+    list += fmt::format("{}{}' ({})", list.empty() ? "'" : ", '", column.name, column.type);
   }
-  throw DataError(problem + "; there " + (list.empty() ? "is none" : "are " + list) +
-                  "; name one that holds " + std::string(arguments.what) + " with " +
-                  std::string(arguments.option) + "=NAME");
+  throw DataError("{}; there {}; name one that holds {} with {}=NAME", problem,
+                  list.empty() ? "is none" : "are " + list, arguments.what, arguments.option);
 }
 
 }  // namespace
@@ -29,7 +30,7 @@ std::size_t choose_column(std::span<const ColumnOffer> columns, const ColumnArgu
     const ColumnOffer& column = columns[i];
     if (!arguments.name.empty() && column.name == arguments.name) {
       if (column.fits) return i;
-      refuse("has no " + what + " in column '" + column.name + "'", columns, arguments);
+      refuse(fmt::format("has no {} in column '{}'", what, column.name), columns, arguments);
     }
     if (!column.fits) continue;
     fitting.push_back(i);
@@ -37,12 +38,12 @@ std::size_t choose_column(std::span<const ColumnOffer> columns, const ColumnArgu
       usual.push_back(i);
   }
   if (!arguments.name.empty()) {
-    refuse("has no column '" + std::string(arguments.name) + "'", columns, arguments);
+    refuse(fmt::format("has no column '{}'", arguments.name), columns, arguments);
   }
   if (fitting.size() == 1) return fitting.front();
   if (usual.size() == 1) return usual.front();
   refuse(fitting.empty() ? "has no column of " + what
-                         : "has " + std::to_string(fitting.size()) + " columns of " + what,
+                         : fmt::format("has {} columns of {}", fitting.size(), what),
          columns, arguments);
 }
 

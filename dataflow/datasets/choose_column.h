@@ -6,6 +6,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "dataflow/options.h"
 
 namespace penstock::datasets {
 
@@ -30,5 +33,15 @@ inline constexpr std::string_view kUsualLabels[] = {"label", "labels", "class",
 /// else the only one that fits and has a usual name. Throws DataError that lists the columns if
 /// there is none: "has no column of JPEG images; ...".
 std::size_t choose_column(std::span<const ColumnOffer> columns, const ColumnArguments& arguments);
+
+/// The array of a file that choose_column() finds among those that fit. `key`: "hdf5:image".
+template <typename Arrays, typename Fits>
+const auto& choose_array(const Arrays& arrays, const Options& options, std::string_view key,
+                         Fits fits, std::span<const std::string_view> usual) {
+  std::vector<ColumnOffer> offers;
+  for (const auto& each : arrays) offers.push_back({each.name, each.type, fits(each.array)});
+  const std::string_view option = key.substr(key.find(':') + 1);
+  return arrays[choose_column(offers, {options.text(option), option, key, usual})];
+}
 
 }  // namespace penstock::datasets

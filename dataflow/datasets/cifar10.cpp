@@ -36,9 +36,10 @@ class BinaryRecords final : public RecordFormat {
   void index(const MappedFile& shard, const AddRecord& add) const override {
     const std::span<const std::byte> bytes = shard.bytes();
     if (bytes.size() < kBytes) {
-      throw ConfigError("the data file '" + shard.path() + "' has " + std::to_string(bytes.size()) +
-                        " bytes; expected records of " + std::to_string(kBytes) +
-                        ", as the binary version of CIFAR-10 has them; fetch it again");
+      throw ConfigError(
+          "the data file '{}' has {} bytes; expected records of {}, as the binary version of "
+          "CIFAR-10 has them; fetch it again",
+          shard.path(), bytes.size(), kBytes);
     }
     for (std::uint64_t at = 0; at < bytes.size(); at += kBytes) {
       const auto length = static_cast<std::uint32_t>(std::min(kBytes, bytes.size() - at));
@@ -51,13 +52,12 @@ class BinaryRecords final : public RecordFormat {
 
   void open(Sample& sample) const override {
     if (sample.lent.size() != kBytes) {
-      refuse_record(sample, "the file ends after " + std::to_string(sample.lent.size()) + " of " +
-                                std::to_string(kBytes) + " bytes");
+      refuse_record(sample,
+                    fmt::format("the file ends after {} of {} bytes", sample.lent.size(), kBytes));
     }
     if (sample.label < 0) {
-      refuse_record(sample, "its label is " +
-                                std::to_string(std::to_integer<int>(sample.lent.front())) +
-                                ", and there are " + std::to_string(kClasses) + " classes");
+      refuse_record(sample, fmt::format("its label is {}, and there are {} classes",
+                                        std::to_integer<int>(sample.lent.front()), kClasses));
     }
     sample.lent = sample.lent.subspan(1);
     sample.layout = kLayout;
@@ -71,8 +71,10 @@ class PickledArrays final : public RecordFormat {
  public:
   void index(const MappedFile& shard, const AddRecord& add) const override {
     const auto refuse = [&](const std::string& problem) {
-      throw ConfigError("the data file '" + shard.path() + "' " + problem +
-                        "; expected a file of the Python version of CIFAR-10; fetch it again");
+      throw ConfigError(
+          "the data file '{}' {}; expected a file of the Python version of CIFAR-10; fetch it "
+          "again",
+          shard.path(), problem);
     };
     try {
       const values::ValueTree tree = values::parse_pickle(shard.bytes());
@@ -108,7 +110,7 @@ class PickledArrays final : public RecordFormat {
 
   void open(Sample& sample) const override {
     if (sample.label < 0) {
-      refuse_record(sample, "its label is none of " + std::to_string(kClasses) + " classes");
+      refuse_record(sample, fmt::format("its label is none of {} classes", kClasses));
     }
     sample.layout = kLayout;
   }
@@ -133,9 +135,9 @@ Version find_version(const std::string& place) {
     }
   }
   throw ConfigError(
-      "there is no CIFAR-10 in '" + place +
-      "': expected data_batch_1 to data_batch_5 and test_batch, with .bin or without, "
-      "there or in cifar-10-batches-bin or cifar-10-batches-py; check --data-dir");
+      "there is no CIFAR-10 in '{}': expected data_batch_1 to data_batch_5 and test_batch, with "
+      ".bin or without, there or in cifar-10-batches-bin or cifar-10-batches-py; check --data-dir",
+      place);
 }
 
 bool is_cifar10(std::string_view name) {
@@ -156,9 +158,10 @@ std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
   for (const std::string_view name : names) {
     const fs::path file = version.folder / (std::string(name) + version.ending);
     if (!fs::exists(file)) {
-      throw ConfigError("the file '" + file.string() +
-                        "' of CIFAR-10 is missing; expected all files of a split; fetch it again, "
-                        "or choose the other split");
+      throw ConfigError(
+          "the file '{}' of CIFAR-10 is missing; expected all files of a split; fetch it again, or "
+          "choose the other split",
+          file.string());
     }
     files.add(file.native());
   }
@@ -177,10 +180,10 @@ class Cifar10Writer final : public ShardedWriter {
  public:
   explicit Cifar10Writer(const WriterPlan& plan) : ShardedWriter(plan) {
     if (plan.classes <= kClasses && plan.image_size == 32 && plan.shards == 5) return;
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "the data have {} classes and {} samples; CIFAR-10 has at most {} classes, at least five "
         "samples, and images of 32x32; choose other data or another format",
-        plan.classes, plan.samples, kClasses));
+        plan.classes, plan.samples, kClasses);
   }
 
  private:

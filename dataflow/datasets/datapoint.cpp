@@ -22,9 +22,8 @@ PixelLayout make_layout(std::int64_t width, std::int64_t height, std::int64_t ch
   if (width < 1 || height < 1 || (channels != 1 && channels != 3) ||
       height > kMost / channels / width ||
       static_cast<std::uint64_t>(width * height * channels) != bytes) {
-    throw DataError("pixels of " + std::to_string(height) + "x" + std::to_string(width) + "x" +
-                    std::to_string(channels) + " in " + std::to_string(bytes) +
-                    " bytes; expected one byte for each of 1 or 3 channels");
+    throw DataError("pixels of {}x{}x{} in {} bytes; expected one byte for each of 1 or 3 channels",
+                    height, width, channels, bytes);
   }
   return {.width = static_cast<std::int32_t>(width),
           .height = static_cast<std::int32_t>(height),

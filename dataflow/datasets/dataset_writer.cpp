@@ -21,8 +21,8 @@ ShardFile::ShardFile(std::string path)
 }
 
 void ShardFile::refuse() const {
-  throw ConfigError("cannot write '" + path_ + "': " + std::strerror(errno) +
-                    "; make room or choose another folder with --out");
+  throw ConfigError("cannot write '{}': {}; make room or choose another folder with --out", path_,
+                    std::strerror(errno));
 }
 
 void ShardFile::append(std::span<const std::byte> bytes) {

@@ -64,9 +64,10 @@ const Magic* magic_of(const fs::path& path) {
 }
 
 [[noreturn]] void refuse_format(const std::string& path, std::string_view format) {
-  throw ConfigError("'" + path + "' is " + std::string(format) +
-                    ", which is not supported; expected a data set of `penstock list source`; "
-                    "convert it, or feed it with a loader (--loader FILE.py:FUNCTION)");
+  throw ConfigError(
+      "'{}' is {}, which is not supported; expected a data set of `penstock list source`; convert "
+      "it, or feed it with a loader (--loader FILE.py:FUNCTION)",
+      path, format);
 }
 
 /// Adds the sources that a name shows.
@@ -102,8 +103,8 @@ std::set<std::string> sources_in(const std::string& folder) {
     sources.merge(shown);
   }
   if (error) {
-    throw ConfigError("the data in '" + folder + "' cannot be read: " + error.message() +
-                      "; check --data-dir");
+    throw ConfigError("the data in '{}' cannot be read: {}; check --data-dir", folder,
+                      error.message());
   }
   if (const Magic* const magic = magic_of(first_shown); magic != nullptr && magic->overrules_name) {
     refuse_format(first_shown.native(), magic->format);
@@ -112,9 +113,8 @@ std::set<std::string> sources_in(const std::string& folder) {
   if (!sources.empty()) return sources;
   if (const Magic* const magic = magic_of(first)) {
     if (magic->source.empty()) refuse_format(first.native(), magic->format);
-    throw ConfigError("'" + first.native() + "' is " + std::string(magic->format) +
-                      " under another name; name the files, such as --data-dir '" + first.native() +
-                      "'");
+    throw ConfigError("'{}' is {} under another name; name the files, such as --data-dir '{}'",
+                      first.native(), magic->format, first.native());
   }
   return sources;
 }
@@ -146,9 +146,10 @@ std::string detect_source(const std::string& place) {
   if (sources.size() == 1) return *sources.begin();
   std::string names;
   for (const std::string& source : sources) names += (names.empty() ? "" : ", ") + source;
-  throw ConfigError("the data in '" + place + "' are files of several formats (" + names +
-                    "); expected one; name the source, such as --fake-location queue:source=" +
-                    *sources.begin() + ", or the files");
+  throw ConfigError(
+      "the data in '{}' are files of several formats ({}); expected one; name the source, such as "
+      "--fake-location queue:source={}, or the files",
+      place, names, *sources.begin());
 }
 
 ComponentText source_text(const std::string& text, const std::string& place) {

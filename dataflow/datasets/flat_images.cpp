@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/datasets/flat_images.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -79,9 +81,8 @@ class LabelFile {
   std::vector<std::int32_t> labels() const {
     if (lines_.front().name.empty()) {
       if (lines_.size() == names_.size()) return labels_;
-      refuse("has " + std::to_string(lines_.size()) + " labels, the first of which is '" +
-             lines_.front().label + "', and the folder '" + images_.directory + "' " +
-             std::to_string(names_.size()) + " images");
+      refuse(fmt::format("has {} labels, the first of which is '{}', and the folder '{}' {} images",
+                         lines_.size(), lines_.front().label, images_.directory, names_.size()));
     }
     std::map<std::string_view, std::int32_t> by_name;
     for (std::size_t i = 0; i < lines_.size(); ++i) {
@@ -94,8 +95,8 @@ class LabelFile {
       auto found = by_name.find(name);
       if (found == by_name.end()) found = by_name.find(without_extension(name));
       if (found == by_name.end()) {
-        refuse("has no line for the image '" + name + "'; its first line names '" +
-               lines_.front().name + "'");
+        refuse(fmt::format("has no line for the image '{}'; its first line names '{}'", name,
+                           lines_.front().name));
       }
       labels.push_back(found->second);
     }
@@ -135,9 +136,8 @@ class LabelFile {
       names_columns = !is_image && !is_label && fs::path(first.name).extension().empty();
     }
     if (!names_columns) return;
-    add_note("line " + std::to_string(first.number) + " of '" + images_.labels + "', '" +
-             (first.name.empty() ? "" : first.name + " ") + first.label +
-             "', is left out as a header");
+    add_note(fmt::format("line {} of '{}', '{}{}', is left out as a header", first.number,
+                         images_.labels, first.name.empty() ? "" : first.name + " ", first.label));
     lines_.erase(lines_.begin());
   }
 
@@ -159,10 +159,9 @@ class LabelFile {
           numbers ? *parse_number<std::int64_t>(line.label) - images_.label_base
                   : std::ranges::lower_bound(classes, line.label) - classes.begin();
       if (label < 0 || label >= images_.classes) {
-        refuse_line(line.number, "has the label " + line.label + ", which is number " +
-                                     std::to_string(label) + " of " +
-                                     std::to_string(images_.classes) +
-                                     " classes counted from 0: state label_base, or --classes");
+        refuse_line(line.number, fmt::format("has the label {}, which is number {} of {} classes "
+                                             "counted from 0: state label_base, or --classes",
+                                             line.label, label, images_.classes));
       }
       labels_.push_back(static_cast<std::int32_t>(label));
     }
@@ -185,29 +184,31 @@ class LabelFile {
       return std::ranges::binary_search(classes, line.label);
     };
     if (chooses && std::ranges::none_of(lines_, is_class)) {
-      add_note("the " + std::to_string(words.size()) + " words in '" + images_.labels +
-               "' are numbered among themselves, in byte order; class_folders=DIR numbers them as "
-               "the class folders of a training set");
+      add_note(
+          fmt::format("the {} words in '{}' are numbered among themselves, in byte order; "
+                      "class_folders=DIR numbers them as the class folders of a training set",
+                      words.size(), images_.labels));
       return {words.begin(), words.end()};
     }
     if (const auto other = std::ranges::find_if_not(lines_, is_class); other != lines_.end()) {
-      refuse_line(other->number, "has the label '" + other->label +
-                                     "', which is no class folder of '" + folder.native() + "'");
+      refuse_line(other->number, fmt::format("has the label '{}', which is no class folder of '{}'",
+                                             other->label, folder.native()));
     }
-    add_note("the words in '" + images_.labels + "' are numbered as the class folders of '" +
-             folder.native() + "'");
+    add_note(fmt::format("the words in '{}' are numbered as the class folders of '{}'",
+                         images_.labels, folder.native()));
     return classes;
   }
 
   void add_note(const std::string& text) { note_ += (note_.empty() ? "" : "; ") + text; }
 
   [[noreturn]] void refuse(const std::string& problem) const {
-    throw ConfigError("the labels in '" + images_.labels + "': it " + problem +
-                      "; expected a line `NAME LABEL` for each image, or `LABEL` for each in byte "
-                      "order of the names; correct labels=FILE, or --data-dir");
+    throw ConfigError(
+        "the labels in '{}': it {}; expected a line `NAME LABEL` for each image, or `LABEL` for "
+        "each in byte order of the names; correct labels=FILE, or --data-dir",
+        images_.labels, problem);
   }
   [[noreturn]] void refuse_line(std::size_t number, const std::string& problem) const {
-    refuse("has a line " + std::to_string(number) + " that " + problem);
+    refuse(fmt::format("has a line {} that {}", number, problem));
   }
 
   const FlatImages& images_;

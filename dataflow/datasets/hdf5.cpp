@@ -111,7 +111,7 @@ template <auto Close>
 class Object {
  public:
   Object(hid_t id, const char* what) : id_(id) {
-    if (id < 0) throw DataError(std::string("an HDF5 file whose ") + what + " cannot be read");
+    if (id < 0) throw DataError("an HDF5 file whose {} cannot be read", what);
   }
   Object(const Object&) = delete;
   Object& operator=(const Object&) = delete;
@@ -128,7 +128,7 @@ using Type = Object<&Hdf5::H5Tclose>;
 using Properties = Object<&Hdf5::H5Pclose>;
 
 void check(herr_t result, const char* what) {
-  if (result < 0) throw DataError(std::string("an HDF5 file whose ") + what + " cannot be read");
+  if (result < 0) throw DataError("an HDF5 file whose {} cannot be read", what);
 }
 
 /// Without locks, which some file systems lack.
@@ -169,7 +169,7 @@ std::string text_of(const Type& type, const values::NumpyArray& array) {
                                               &std::pair<H5T_class_t, const char*>::first);
   std::string text = other == std::end(kOthers) ? to_string(array.type) : other->second;
   for (std::size_t i = 0; i < array.shape.size(); ++i) {
-    text += (i == 0 ? " [" : ",") + std::to_string(array.shape[i]);
+    text += fmt::format("{}{}", i == 0 ? " [" : ",", array.shape[i]);
   }
   return array.shape.empty() ? text : text + "]";
 }
@@ -199,18 +199,6 @@ std::vector<Offer> list_sets(const File& file) {
   return sets;
 }
 
-const Offer& choose(std::span<const Offer> sets, const Options& options, std::string_view option,
-                    bool (*fits)(const values::NumpyArray&),
-                    std::span<const std::string_view> usual) {
-  std::vector<ColumnOffer> offers;
-  for (const Offer& set : sets) {
-    offers.push_back({set.name, set.type, fits(set.array)});
-  }
-  const std::string name = "hdf5:" + std::string(option);
-  return sets[choose_column(
-      offers, {.name = options.text(option), .what = option, .option = name, .usual = usual})];
-}
-
 /// The images and labels of a file, which is open as long as this object.
 struct Sets {
   File file;
@@ -229,8 +217,8 @@ struct Sets {
              std::all_of(array.shape.begin() + 1, array.shape.end(),
                          [](std::int64_t length) { return length == 1; });
     };
-    images = &choose(all, options, "image", holds_images, kUsualImageSets);
-    labels = &choose(all, options, "label", holds_labels, kUsualLabelSets);
+    images = &choose_array(all, options, "hdf5:image", holds_images, kUsualImageSets);
+    labels = &choose_array(all, options, "hdf5:label", holds_labels, kUsualLabelSets);
   }
 };
 
@@ -252,10 +240,10 @@ std::vector<std::byte> read(const File& file, const Offer& offer, hid_t type, st
   const auto size = values::numpy_bytes({.kind = 'u', .bytes = bytes}, offer.array.shape);
   if (!size || *size > available_memory() / 2) {
     throw ConfigError(
-        "the data set '" + offer.name +
-        "' of an HDF5 file is larger than half of the available memory, and has to be read as a "
-        "whole, since it is chunked; expected less; free memory, or write it in one piece with "
-        "h5repack -l CONTI");
+        "the data set '{}' of an HDF5 file is larger than half of the available memory, and has to "
+        "be read as a whole, since it is chunked; expected less; free memory, or write it in one "
+        "piece with h5repack -l CONTI",
+        offer.name);
   }
   const Set set(h5().H5Dopen2(file, offer.name.c_str(), H5P_DEFAULT), "data set");
   static_cast<void>(offset_of(set));  // refuses data in other files
@@ -394,8 +382,7 @@ class Hdf5Writer final : public DatasetWriter {
     try {
       step();
     } catch (const DataError&) {
-      throw ConfigError("cannot write '" + path_ +
-                        "'; make room or choose another folder with --out");
+      throw ConfigError("cannot write '{}'; make room or choose another folder with --out", path_);
     }
   }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/datasets/image_arrays.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -21,7 +23,7 @@ void check_labels(const std::string& path, const values::NumpyArray& labels, std
       !labels.shape.empty() && std::all_of(labels.shape.begin() + 1, labels.shape.end(),
                                            [](std::int64_t length) { return length == 1; });
   if (!flat || static_cast<std::uint64_t>(labels.shape[0]) != count) {
-    refuse_arrays(path, "does not hold one label for each of " + std::to_string(count) + " images");
+    refuse_arrays(path, fmt::format("does not hold one label for each of {} images", count));
   }
   if (labels.data.size() / labels.type.bytes != count) refuse_arrays(path, "was cut");
 }
@@ -29,15 +31,16 @@ void check_labels(const std::string& path, const values::NumpyArray& labels, std
 }  // namespace
 
 void refuse_arrays(const std::string& path, const std::string& problem) {
-  throw ConfigError("the data file '" + path + "' " + problem +
-                    "; expected uint8 images [N,H,W,C], [N,C,H,W] or [N,H,W] and N whole numbers "
-                    "as labels (of raw: in images.npy and labels.npy); check --data-dir and the "
-                    "options of the source");
+  throw ConfigError(
+      "the data file '{}' {}; expected uint8 images [N,H,W,C], [N,C,H,W] or [N,H,W] and N whole "
+      "numbers as labels (of raw: in images.npy and labels.npy); check --data-dir and the options "
+      "of the source",
+      path, problem);
 }
 
 PixelLayout layout_of_images(const std::string& path, const values::NumpyArray& images,
                              const Options& options) {
-  const std::string& wanted = options.text("layout");
+  const std::string& layout = options.text("layout");
   const bool bgr = options.choice("channels", {{"rgb"}, {"bgr"}}) == 1;
   const std::vector<std::int64_t>& shape = images.shape;
   if (images.type.kind != 'u' || images.type.bytes != 1) {
@@ -45,12 +48,12 @@ PixelLayout layout_of_images(const std::string& path, const values::NumpyArray& 
   }
   if (images.fortran_order && shape.size() > 1) refuse_arrays(path, "is in Fortran's order");
   const auto is_channels = [](std::int64_t length) { return length == 1 || length == 3; };
-  const bool hwc = shape.size() == 4 && is_channels(shape[3]) && wanted != "chw";
-  const bool chw = shape.size() == 4 && is_channels(shape[1]) && wanted != "hwc";
+  const bool hwc = shape.size() == 4 && is_channels(shape[3]) && layout != "chw";
+  const bool chw = shape.size() == 4 && is_channels(shape[1]) && layout != "hwc";
   const bool hw = shape.size() == 3;
-  if (wanted != "auto" && !(wanted == "hwc" && hwc) && !(wanted == "chw" && chw) &&
-      !(wanted == "hw" && hw)) {
-    refuse_arrays(path, "does not have the shape of layout=" + wanted);
+  if (layout != "auto" && !(layout == "hwc" && hwc) && !(layout == "chw" && chw) &&
+      !(layout == "hw" && hw)) {
+    refuse_arrays(path, "does not have the shape of layout=" + layout);
   }
   if (hwc && chw) refuse_arrays(path, "may be of layout=hwc or layout=chw: state which");
   if (!hwc && !chw && !hw) refuse_arrays(path, "has another shape");
@@ -91,8 +94,8 @@ void ImageArrayFormat::index(const MappedFile& shard, const AddRecord& add) cons
 
 void ImageArrayFormat::open(Sample& sample) const {
   if (sample.lent.size() != layout_.bytes()) {
-    refuse_record(sample, "the file ends here, " + std::to_string(sample.lent.size()) +
-                              " bytes into an image of " + std::to_string(layout_.bytes()));
+    refuse_record(sample, fmt::format("the file ends here, {} bytes into an image of {}",
+                                      sample.lent.size(), layout_.bytes()));
   }
   if (sample.label < 0) refuse_record(sample, "its label is negative, or too large");
   sample.layout = layout_;

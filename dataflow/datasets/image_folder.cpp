@@ -36,17 +36,17 @@ bool begins_as_image(const fs::path& path) {
 }
 
 [[noreturn]] void refuse_folder(const std::string& path, const std::string& problem) {
-  throw ConfigError("the image folder '" + path + "' " + problem + "; " + std::string(kAdvice));
+  throw ConfigError("the image folder '{}' {}; {}", path, problem, kAdvice);
 }
 
-/// Names in `directory` that `wanted` accepts, in byte order.
-template <typename Wanted>
-std::vector<std::string> list_names(const fs::path& directory, Wanted wanted) {
+/// Names in `directory` that `accepts` accepts, in byte order.
+template <typename Accepts>
+std::vector<std::string> list_names(const fs::path& directory, Accepts accepts) {
   std::vector<std::string> names;
   try {
     for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
       std::string name = entry.path().filename().native();
-      if (name.front() != '.' && wanted(entry)) names.push_back(std::move(name));
+      if (name.front() != '.' && accepts(entry)) names.push_back(std::move(name));
     }
   } catch (const fs::filesystem_error& error) {
     const bool of_entry = error.path1() != directory;
@@ -90,7 +90,7 @@ class LeftOut {
   /// The format of the first file that is no image; empty if it is unknown.
   std::string other_format() const {
     const std::string format = other_.empty() ? "" : format_of(other_);
-    return format.empty() ? "" : "; '" + other_ + "' is " + format;
+    return format.empty() ? "" : fmt::format("; '{}' is {}", other_, format);
   }
 
   /// Empty if nothing was left out.
@@ -120,11 +120,11 @@ class LeftOut {
 /// Adds the images of one class.
 void list_class(const fs::path& folder, ImageFiles& images, LeftOut& left_out) {
   images.files.open_folder(folder.native());
-  const auto wanted = [&](const fs::directory_entry& entry) {
+  const auto accepts = [&](const fs::directory_entry& entry) {
     if (entry.is_directory()) left_out.look_deeper(entry.path());
     return left_out.is_listed(entry);
   };
-  for (const std::string& name : list_names(folder, wanted)) images.files.add(name);
+  for (const std::string& name : list_names(folder, accepts)) images.files.add(name);
   images.ends.push_back(images.files.size());
 }
 
@@ -156,10 +156,10 @@ std::vector<std::string> list_class_folders(const std::string& directory, std::i
     refuse_folder(directory, fs::is_empty(root) ? "is empty" : "has no class folders");
   }
   if (classes.size() > static_cast<std::size_t>(limit)) {
-    throw ConfigError("the image folder '" + directory + "' has " + std::to_string(classes.size()) +
-                      " classes; the model has " + std::to_string(limit) +
-                      " outputs; pass --classes " + std::to_string(classes.size()) +
-                      ", or choose another folder or model");
+    throw ConfigError(
+        "the image folder '{}' has {} classes; the model has {} outputs; pass --classes {}, or "
+        "choose another folder or model",
+        directory, classes.size(), limit, classes.size());
   }
   return classes;
 }
@@ -178,10 +178,11 @@ ImageFiles list_image_files(const std::string& directory, std::int32_t classes,
   if (images.files.size() == 0) {
     std::error_code error;
     const bool is_parent = fs::is_directory(root / "train", error);
-    refuse_folder(directory,
-                  "has no images in its " + std::to_string(names.size()) + " class folders" +
-                      (is_parent ? " (did you mean '" + (root / "train").native() + "'?)" : "") +
-                      (images.note.empty() ? "" : "; " + images.note) + left_out.other_format());
+    refuse_folder(
+        directory,
+        fmt::format("has no images in its {} class folders{}{}{}", names.size(),
+                    is_parent ? " (did you mean '" + (root / "train").native() + "'?)" : "",
+                    images.note.empty() ? "" : "; " + images.note, left_out.other_format()));
   }
   if (!images.note.empty()) images.note = "left out: " + images.note;
   return images;
@@ -205,7 +206,7 @@ void read_image_file(const std::string& path, std::vector<std::byte>& bytes) {
     const ssize_t count = ::read(file.descriptor(), bytes.data() + done, size - done);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) file.refuse(std::strerror(errno));
-    if (count == 0) file.refuse("it ended after " + std::to_string(done) + " bytes");
+    if (count == 0) file.refuse(fmt::format("it ended after {} bytes", done));
     done += static_cast<std::size_t>(count);
   }
 }

@@ -73,8 +73,10 @@ ImageFiles open_image_folder(const DataPlan& plan, const Options& options) {
   const bool named = manifest != "auto" && manifest != "off";
   if (!labels.empty()) {
     if (named) {
-      throw ConfigError("image-folder: labels=" + labels + " lists one folder, and manifest=" +
-                        manifest + " the class folders of another; leave one of them out");
+      throw ConfigError(
+          "image-folder: labels={} lists one folder, and manifest={} the class folders of another; "
+          "leave one of them out",
+          labels, manifest);
     }
     return list_flat_images({.directory = plan.directory,
                              .labels = labels,

@@ -21,17 +21,17 @@ class ImageFolderWriter final : public DatasetWriter {
     constexpr std::int32_t kMostClasses = 100'000;  // names have five digits, to sort as numbers
     if (plan.classes > kMostClasses) {
       throw ConfigError(
-          fmt::format("the data have labels up to {}, and a folder of classes takes "
-                      "at most {} of them; choose another format with --to",
-                      plan.classes - 1, kMostClasses));
+          "the data have labels up to {}, and a folder of classes takes at most {} of them; choose "
+          "another format with --to",
+          plan.classes - 1, kMostClasses);
     }
     // Makes folders for all classes, so that a class without images keeps its label.
     for (std::int32_t label = 0; label < plan.classes; ++label) {
       std::error_code error;
       std::filesystem::create_directory(folder(label), error);
       if (error) {
-        throw ConfigError(fmt::format("cannot make the folder '{}': {}; choose another with --out",
-                                      folder(label), error.message()));
+        throw ConfigError("cannot make the folder '{}': {}; choose another with --out",
+                          folder(label), error.message());
       }
     }
   }

@@ -7,6 +7,8 @@
 // MDB_node.
 #include "dataflow/datasets/lmdb.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <iterator>
@@ -36,8 +38,10 @@ enum PageFlag : std::uint16_t { kBranch = 0x01, kLeaf = 0x02, kOverflow = 0x04, 
 enum NodeFlag : std::uint16_t { kBig = 0x01, kSubTree = 0x02, kDuplicates = 0x04 };
 
 [[noreturn]] void refuse(const std::string& problem) {
-  throw DataError("an LMDB file that cannot be read: " + problem +
-                  "; expected a database of LMDB 0.9 with one value for each key");
+  throw DataError(
+      "an LMDB file that cannot be read: {}; expected a database of LMDB 0.9 with one value for "
+      "each key",
+      problem);
 }
 
 class Tree {
@@ -74,8 +78,7 @@ class Tree {
   void choose_meta() {
     constexpr std::uint64_t kMetaBytes = 136;
     std::optional<std::uint64_t> best;
-    if (!lies_within(0, kHeader + kMetaBytes))
-      refuse("it has " + std::to_string(file_.size()) + " bytes");
+    if (!lies_within(0, kHeader + kMetaBytes)) refuse(fmt::format("it has {} bytes", file_.size()));
     // The first page stores the page size, and so the offset of the second. If it is damaged,
     // assume pages of 4 KiB.
     const std::uint64_t first_size = number(kHeader + 24, 4);
@@ -85,14 +88,14 @@ class Tree {
       const std::uint64_t meta = at + kHeader;
       if (!lies_within(meta, kMetaBytes) || number(meta, 4) != kMagic) continue;
       if (const std::uint64_t version = number(meta + 4, 4); version != kVersion) {
-        refuse("it has data version " + std::to_string(version));
+        refuse(fmt::format("it has data version {}", version));
       }
       if (!best || number(meta + 128, 8) > number(*best + 128, 8)) best = meta;
     }
     if (!best) refuse("it has no page of LMDB at its beginning");
     page_bytes_ = number(*best + 24, 4);
     if (!std::has_single_bit(page_bytes_) || page_bytes_ < 256 || page_bytes_ > 65536) {
-      refuse("its pages have " + std::to_string(page_bytes_) + " bytes");
+      refuse(fmt::format("its pages have {} bytes", page_bytes_));
     }
     if (number(*best + 72 + 4, 2) & kDuplicates) refuse("its keys have several values each");
     root_ = number(*best + 112, 8);
@@ -168,7 +171,7 @@ void read_fields(protozero::pbf_reader message, Datum& datum) {
     const protozero::pbf_tag_type field = message.tag();
     const bool is_number = message.wire_type() == kNumber;
     if ((field <= 3 || field == 5 || field == 7) && !is_number) {
-      throw DataError("a Datum whose field " + std::to_string(field) + " is no number");
+      throw DataError("a Datum whose field {} is no number", field);
     }
     if (field == 4 && !has_bytes(message)) throw DataError("a Datum whose data are no bytes");
     if (field == 4) {
@@ -233,7 +236,7 @@ class ImageDatabase final : public RecordFormat {
     try {
       read_lmdb(shard.bytes(), found, [&](std::uint64_t offset) { add({offset, 0, -1}); });
     } catch (const DataError& error) {
-      throw ConfigError("the data file '" + shard.path() + "' is " + error.what());
+      throw ConfigError("the data file '{}' is {}", shard.path(), error.what());
     }
   }
 
@@ -266,14 +269,14 @@ bool is_lmdb(std::string_view name) {
 /// Finds the format from the first readable image.
 std::unique_ptr<RecordFormat> probe(const MappedFile& file, const Options& options) {
   const bool bgr = options.choice("channels", {{"bgr"}, {"rgb"}}) == 0;
-  const std::size_t wanted = options.choice("format", {{"datum"}, {"datapoint"}, {"auto"}});
+  const std::size_t choice = options.choice("format", {{"datum"}, {"datapoint"}, {"auto"}});
   std::unique_ptr<RecordFormat> result;
   std::string problem = "an LMDB file without values";
   int tries = 100;
   const auto found = [&](const LmdbEntry& entry) {
     if (ImageDatabase::is_bookkeeping(entry)) return true;
     try {
-      const Format format = wanted < 2                         ? static_cast<Format>(wanted)
+      const Format format = choice < 2                         ? static_cast<Format>(choice)
                             : begins_as_datapoint(entry.value) ? Format::datapoint
                                                                : Format::datum;
       const StoredImage image = ImageDatabase::parse(format, entry.value, bgr);
@@ -290,8 +293,10 @@ std::unique_ptr<RecordFormat> probe(const MappedFile& file, const Options& optio
     problem = error.what();
   }
   if (result) return result;
-  throw ConfigError("the data file '" + file.path() + "' cannot be used; its last try was " +
-                    problem + "; state lmdb:format, or check --data-dir");
+  throw ConfigError(
+      "the data file '{}' cannot be used; its last try was {}; state lmdb:format, or check "
+      "--data-dir",
+      file.path(), problem);
 }
 
 std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {

@@ -91,8 +91,9 @@ class LmdbWriter final : public DatasetWriter {
   void commit() { check(mdb_txn_commit(transaction_.release())); }
   void check(int code) const {
     if (code == 0) return;
-    throw ConfigError("cannot write the database in '" + directory_ + "': " + mdb_strerror(code) +
-                      "; make room or choose another folder with --out");
+    throw ConfigError(
+        "cannot write the database in '{}': {}; make room or choose another folder with --out",
+        directory_, mdb_strerror(code));
   }
 
   const std::string directory_;

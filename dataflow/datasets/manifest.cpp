@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/datasets/manifest.h"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -27,15 +28,12 @@ constexpr std::uint64_t kVersionAt = 16, kCrcAt = 20, kClassesAt = 24, kFilesAt 
                         kNameBytesAt = 40, kHeadBytes = 48, kClassBytes = 16;
 constexpr std::uint64_t kMostFiles = (std::uint64_t{1} << 32) - 1;
 
-[[noreturn]] void refuse(const std::string& problem) { throw DataError(problem); }
-
 void check_name(std::string_view name, std::string_view before) {
   if (name.empty() || name.front() == '.' || name.find('/') != std::string_view::npos) {
-    refuse("it has '" + std::string(name) + "' as a name");
+    throw DataError("it has '{}' as a name", name);
   }
   if (name <= before) {
-    refuse("the name '" + std::string(name) + "' is not sorted after '" + std::string(before) +
-           "'");
+    throw DataError("the name '{}' is not sorted after '{}'", name, before);
   }
 }
 
@@ -45,7 +43,7 @@ class Names {
   explicit Names(std::string_view block) : rest_(block) {}
   std::string_view take(std::string_view before) {
     const std::size_t end = rest_.find('\0');
-    if (end == std::string_view::npos) refuse("it has fewer names than files and classes");
+    if (end == std::string_view::npos) throw DataError("it has fewer names than files and classes");
     const std::string_view name = rest_.substr(0, end);
     check_name(name, before);
     rest_.remove_prefix(end + 1);
@@ -61,15 +59,13 @@ class Names {
 void check_sizes(std::span<const std::byte> bytes, std::uint64_t classes, std::uint64_t files) {
   const std::uint64_t room = bytes.size() - kHeadBytes;
   const auto name_bytes = values::value_at<std::uint64_t>(bytes, kNameBytesAt);
-  if (classes == 0 || files == 0) refuse("it lists nothing");
+  if (classes == 0 || files == 0) throw DataError("it lists nothing");
   if (classes > room / kClassBytes || name_bytes != room - classes * kClassBytes) {
-    refuse("it has " + std::to_string(bytes.size()) + " bytes, and not those of " +
-           std::to_string(classes) + " classes and " + std::to_string(name_bytes) +
-           " bytes of names");
+    throw DataError("it has {} bytes, and not those of {} classes and {} bytes of names",
+                    bytes.size(), classes, name_bytes);
   }
   if (files > kMostFiles || files > name_bytes / 2) {
-    refuse("it says to list " + std::to_string(files) + " files in " + std::to_string(name_bytes) +
-           " bytes");
+    throw DataError("it says to list {} files in {} bytes", files, name_bytes);
   }
 }
 
@@ -94,11 +90,11 @@ std::string difference(const fs::path& root, const std::vector<std::string>& fol
                                                               : std::string_view();
     if (now != then) {
       const bool is_new = then.empty() || (!now.empty() && now < then);
-      return is_new ? "the class folder '" + std::string(now) + "' is not in it"
-                    : "the class folder '" + std::string(then) + "' is in it, but no longer exists";
+      return is_new ? fmt::format("the class folder '{}' is not in it", now)
+                    : fmt::format("the class folder '{}' is in it, but no longer exists", then);
     }
     if (modified(root / folders[i]) != manifest.classes[i].modified) {
-      return "the class folder '" + folders[i] + "' changed after it was written";
+      return fmt::format("the class folder '{}' changed after it was written", folders[i]);
     }
   }
   return {};
@@ -119,8 +115,10 @@ std::optional<ImageFiles> try_manifest(const std::string& directory, const std::
       images.files.place_in((fs::path(directory) / folder.name).native(), folder.files);
       images.ends.push_back(folder.files + (images.ends.empty() ? 0 : images.ends.back()));
     }
-    images.note = "the list of " + std::to_string(manifest.files) + " images is that of '" + path +
-                  "', which is up to date: the times of the class folders match";
+    images.note = fmt::format(
+        "the list of {} images is that of '{}', which is up to date: the times of the class "
+        "folders match",
+        manifest.files, path);
     return images;
   } catch (const DataError& error) {
     reason = std::string("it is damaged: ") + error.what();
@@ -131,26 +129,26 @@ std::optional<ImageFiles> try_manifest(const std::string& directory, const std::
 }
 
 std::string command(const std::string& directory, const std::string& path) {
-  return "`penstock dataset index --data-dir " + directory +
-         (path == default_manifest(directory) ? "" : " --out " + path) + "`";
+  return fmt::format("`penstock dataset index --data-dir {}{}`", directory,
+                     path == default_manifest(directory) ? "" : " --out " + path);
 }
 
 }  // namespace
 
 Manifest parse_manifest(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (!text.starts_with(kMagic)) refuse("it is no manifest");
-  if (bytes.size() < kHeadBytes) refuse("it ends after " + std::to_string(bytes.size()) + " bytes");
+  if (!text.starts_with(kMagic)) throw DataError("it is no manifest");
+  if (bytes.size() < kHeadBytes) throw DataError("it ends after {} bytes", bytes.size());
   if (const auto version = values::value_at<std::uint32_t>(bytes, kVersionAt);
       version != kVersion) {
-    refuse("it has version " + std::to_string(version) + "; known is " + std::to_string(kVersion));
+    throw DataError("it has version {}; known is {}", version, kVersion);
   }
   const auto classes = values::value_at<std::uint64_t>(bytes, kClassesAt);
   Manifest manifest{
       .classes = {}, .files = values::value_at<std::uint64_t>(bytes, kFilesAt), .names = {}};
   check_sizes(bytes, classes, manifest.files);
   if (values::crc32c(bytes.subspan(kClassesAt)) != values::value_at<std::uint32_t>(bytes, kCrcAt)) {
-    refuse("its checksum does not match its data");
+    throw DataError("its checksum does not match its data");
   }
   Names names(text.substr(kHeadBytes + classes * kClassBytes));
   manifest.classes.reserve(classes);
@@ -159,17 +157,17 @@ Manifest parse_manifest(std::span<const std::byte> bytes) {
   for (std::uint64_t at = kHeadBytes; manifest.classes.size() < classes; at += kClassBytes) {
     before = names.take(before);
     const auto files = values::value_at<std::uint64_t>(bytes, at);
-    if (files > left) refuse("its classes have more files than it says");
+    if (files > left) throw DataError("its classes have more files than it says");
     left -= files;
     manifest.classes.push_back({before, files, values::value_at<std::int64_t>(bytes, at + 8)});
   }
-  if (left > 0) refuse("its classes have fewer files than it says");
+  if (left > 0) throw DataError("its classes have fewer files than it says");
   manifest.names = names.rest();
   for (const ManifestClass& folder : manifest.classes) {
     before = {};
     for (std::uint64_t i = 0; i < folder.files; ++i) before = names.take(before);
   }
-  if (!names.rest().empty()) refuse("it has more names than files and classes");
+  if (!names.rest().empty()) throw DataError("it has more names than files and classes");
   return manifest;
 }
 
@@ -205,9 +203,10 @@ ImageFiles read_manifest(const std::string& directory, const std::string& path,
   if (fs::exists(path, error)) {
     if (auto images = try_manifest(directory, path, classes, reason)) return std::move(*images);
   }
-  throw ConfigError("the manifest '" + path + "' cannot list the image folder '" + directory +
-                    "': " + reason + "; write it with " + command(directory, path) +
-                    ", or pass manifest=off");
+  throw ConfigError(
+      "the manifest '{}' cannot list the image folder '{}': {}; write it with {}, or pass "
+      "manifest=off",
+      path, directory, reason, command(directory, path));
 }
 
 ImageFiles list_or_read_manifest(const std::string& directory, std::int32_t classes,
@@ -218,9 +217,9 @@ ImageFiles list_or_read_manifest(const std::string& directory, std::int32_t clas
   std::string reason;
   if (auto images = try_manifest(directory, path, classes, reason)) return std::move(*images);
   ImageFiles images = list_image_files(directory, classes, stop);
-  images.note += (images.note.empty() ? "" : "; ") + std::string("the manifest '") + path +
-                 "' was not used, and the folder was listed: " + reason + "; " +
-                 command(directory, path) + " renews it";
+  images.note +=
+      fmt::format("{}the manifest '{}' was not used, and the folder was listed: {}; {} renews it",
+                  images.note.empty() ? "" : "; ", path, reason, command(directory, path));
   return images;
 }
 
@@ -238,8 +237,9 @@ std::optional<WrittenManifest> write_manifest(const std::string& directory, cons
   const std::string changed = difference(directory, folders, manifest);
   if (!changed.empty() || images.ends.size() != folders.size()) {
     throw ConfigError(
-        "the image folder '" + directory +
-        "' changed while it was listed; wait until no process writes to it, then list it again");
+        "the image folder '{}' changed while it was listed; wait until no process writes to it, "
+        "then list it again",
+        directory);
   }
   manifest.files = images.files.size();
   manifest.names = images.files.names();

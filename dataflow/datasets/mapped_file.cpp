@@ -14,8 +14,8 @@ namespace penstock::datasets {
 namespace {
 
 [[noreturn]] void refuse(const std::string& path, const std::string& problem) {
-  throw ConfigError("the data file '" + path + "' " + problem +
-                    "; expected a readable file of samples; check --data-dir");
+  throw ConfigError("the data file '{}' {}; expected a readable file of samples; check --data-dir",
+                    path, problem);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/datasets/mds.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <limits>
@@ -38,13 +40,13 @@ class Field {
     if (!json_.is_array()) refuse("is no list");
     std::vector<Field> fields;
     for (const Json& element : json_) {
-      fields.emplace_back(element, path_ + "[" + std::to_string(fields.size()) + "]");
+      fields.emplace_back(element, fmt::format("{}[{}]", path_, fields.size()));
     }
     return fields;
   }
   std::uint64_t number(std::uint64_t most) const {
     if (!json_.is_number_unsigned() || json_.get<std::uint64_t>() > most) {
-      refuse("is no whole number from 0 to " + std::to_string(most));
+      refuse(fmt::format("is no whole number from 0 to {}", most));
     }
     return json_.get<std::uint64_t>();
   }
@@ -64,13 +66,13 @@ class Field {
     const bool upwards =
         std::ranges::any_of(path, [](const auto& part) { return part.native() == ".."; });
     if (!path.has_filename() || path.is_absolute() || upwards) {
-      refuse("is '" + name + "'; expected the name of a file in the same folder");
+      refuse(fmt::format("is '{}'; expected the name of a file in the same folder", name));
     }
     return name;
   }
 
   [[noreturn]] void refuse(const std::string& problem) const {
-    throw DataError("is not as expected: " + (path_.empty() ? "it" : path_) + " " + problem);
+    throw DataError("is not as expected: {} {}", path_.empty() ? "it" : path_, problem);
   }
 
  private:
@@ -85,9 +87,8 @@ std::vector<MdsColumn> parse_columns(const Field& shard) {
                            encodings = shard.at("column_encodings").elements(),
                            sizes = shard.at("column_sizes").elements();
   if (names.size() != encodings.size() || names.size() != sizes.size()) {
-    shard.refuse("has " + std::to_string(names.size()) + " column names, " +
-                 std::to_string(encodings.size()) + " encodings and " +
-                 std::to_string(sizes.size()) + " sizes");
+    shard.refuse(fmt::format("has {} column names, {} encodings and {} sizes", names.size(),
+                             encodings.size(), sizes.size()));
   }
   std::vector<MdsColumn> columns;
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -101,7 +102,7 @@ std::vector<MdsColumn> parse_columns(const Field& shard) {
 MdsShard parse_shard(const Field& field) {
   if (field.at("version").number(kMost32) != 2) field.at("version").refuse("is not 2");
   if (const std::string format = field.at("format").text(); format != "mds") {
-    field.at("format").refuse("is '" + format + "', and mds is known");
+    field.at("format").refuse(fmt::format("is '{}', and mds is known", format));
   }
   MdsShard shard;
   const Field raw = field.at("raw_data");
@@ -173,7 +174,7 @@ std::int32_t parse_label(std::span<const std::byte> bytes, const MdsColumn& colu
       label = values::value_at<std::int64_t>(bytes, 0);
   }
   if (label < 0 || label > std::numeric_limits<std::int32_t>::max()) {
-    throw DataError("its label in column '" + column.name + "' numbers no class");
+    throw DataError("its label in column '{}' numbers no class", column.name);
   }
   return static_cast<std::int32_t>(label);
 }
@@ -190,7 +191,7 @@ std::vector<MdsShard> parse_mds_index(std::string_view json) {
   for (const Field& shard : field.at("shards").elements()) {
     shards.push_back(parse_shard(shard));
     if (!files.insert(shards.back().file).second) {
-      throw DataError("has the shard '" + shards.back().file + "' twice");
+      throw DataError("has the shard '{}' twice", shards.back().file);
     }
   }
   return shards;
@@ -215,15 +216,13 @@ MdsColumns choose_mds_columns(const MdsShard& shard, std::string_view image,
 
 void check_mds_shard(std::span<const std::byte> file, const MdsShard& shard) {
   if (file.size() != shard.bytes) {
-    throw DataError("has " + std::to_string(file.size()) + " bytes, and its index says " +
-                    std::to_string(shard.bytes));
+    throw DataError("has {} bytes, and its index says {}", file.size(), shard.bytes);
   }
   if (file.size() < shard.samples_at()) {
-    throw DataError("has no room for the offsets of " + std::to_string(shard.samples) + " samples");
+    throw DataError("has no room for the offsets of {} samples", shard.samples);
   }
   if (const auto samples = values::value_at<std::uint32_t>(file, 0); samples != shard.samples) {
-    throw DataError("has " + std::to_string(samples) + " samples, and its index says " +
-                    std::to_string(shard.samples));
+    throw DataError("has {} samples, and its index says {}", samples, shard.samples);
   }
 }
 
@@ -232,8 +231,8 @@ std::span<const std::byte> mds_sample(std::span<const std::byte> file, const Mds
   const auto begin = values::value_at<std::uint32_t>(file, 4 * (index + 1)),
              end = values::value_at<std::uint32_t>(file, 4 * (index + 2));
   if (begin < shard.samples_at() || end < begin || end > file.size()) {
-    throw DataError("its offsets are byte " + std::to_string(begin) + " to byte " +
-                    std::to_string(end) + ", which is not a range of samples");
+    throw DataError("its offsets are byte {} to byte {}, which is not a range of samples", begin,
+                    end);
   }
   return file.subspan(begin, end - begin);
 }
@@ -245,8 +244,7 @@ MdsImage parse_mds_sample(std::span<const std::byte> sample, const MdsShard& sha
   std::uint64_t at = sizes_end, size_at = 0;
   std::span<const std::byte> image, label;
   if (sample.size() < sizes_end) {
-    throw DataError("it has " + std::to_string(sample.size()) +
-                    " bytes, fewer than the sizes of its columns");
+    throw DataError("it has {} bytes, fewer than the sizes of its columns", sample.size());
   }
   for (std::size_t i = 0; i < shard.columns.size(); ++i) {
     std::uint64_t bytes = shard.columns[i].bytes;
@@ -255,20 +253,18 @@ MdsImage parse_mds_sample(std::span<const std::byte> sample, const MdsShard& sha
       size_at += 4;
     }
     if (bytes > sample.size() - at) {
-      throw DataError("its column '" + shard.columns[i].name + "' should have " +
-                      std::to_string(bytes) + " bytes, and " + std::to_string(sample.size() - at) +
-                      " are left");
+      throw DataError("its column '{}' should have {} bytes, and {} are left",
+                      shard.columns[i].name, bytes, sample.size() - at);
     }
     if (i == columns.image) image = sample.subspan(at, bytes);
     if (i == columns.label) label = sample.subspan(at, bytes);
     at += bytes;
   }
   if (at != sample.size()) {
-    throw DataError("it has " + std::to_string(sample.size() - at) +
-                    " bytes that are in none of its columns");
+    throw DataError("it has {} bytes that are in none of its columns", sample.size() - at);
   }
   if (image.empty()) {
-    throw DataError("its column '" + shard.columns[columns.image].name + "' is empty");
+    throw DataError("its column '{}' is empty", shard.columns[columns.image].name);
   }
   return {parse_label(label, shard.columns[columns.label]), image};
 }

@@ -2,6 +2,8 @@
 // The source of MosaicML Streaming's MDS. Shards are read in the order of their index.json. A
 // record is a whole sample. If a sample has no valid position, its record is the entry of the
 // shard's table that should hold the position.
+#include <fmt/format.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -49,8 +51,9 @@ struct Hash {
 using Descriptions = std::unordered_map<std::string, Described, Hash, std::equal_to<>>;  // by path
 
 [[noreturn]] void refuse(const std::string& what, const std::string& problem) {
-  throw ConfigError("the " + what + " " + problem +
-                    "; expected a data set that streaming's MDSWriter finished; check --data-dir");
+  throw ConfigError(
+      "the {} {}; expected a data set that streaming's MDSWriter finished; check --data-dir", what,
+      problem);
 }
 
 fs::path find_index(const fs::path& place) {
@@ -58,20 +61,20 @@ fs::path find_index(const fs::path& place) {
   if (!fs::is_directory(place, error)) return place;
   if (fs::exists(place / "index.json", error)) return place / "index.json";
   const bool is_parent = fs::exists(place / "train" / "index.json", error);
-  refuse("folder '" + place.native() + "'",
+  refuse(fmt::format("folder '{}'", place.native()),
          "has no index.json" +
-             (is_parent ? " (did you mean '" + (place / "train").native() + "'?)" : ""));
+             (is_parent ? fmt::format(" (did you mean '{}'?)", (place / "train").native()) : ""));
 }
 
 /// The command with which a user decompresses to `file`.
 std::string decompression(const std::string& compression, const std::string& compressed,
                           const std::string& file) {
   const std::string kind = compression.substr(0, compression.find(':'));
-  const std::string from = " '" + compressed + "'", to = " '" + file + "'";
-  if (kind == "zstd") return "run `zstd -d" + from + " -o" + to + "`";
-  if (kind == "br") return "run `brotli -d" + from + " -o" + to + "`";
-  if (kind == "gz") return "run `gunzip -c" + from + " >" + to + "`";
-  if (kind == "bz2") return "run `bunzip2 -c" + from + " >" + to + "`";
+  const std::string from = fmt::format(" '{}'", compressed), to = fmt::format(" '{}'", file);
+  if (kind == "zstd") return fmt::format("run `zstd -d{} -o{}`", from, to);
+  if (kind == "br") return fmt::format("run `brotli -d{} -o{}`", from, to);
+  if (kind == "gz") return fmt::format("run `gunzip -c{} >{}`", from, to);
+  if (kind == "bz2") return fmt::format("run `bunzip2 -c{} >{}`", from, to);
   return "decompress it to" + to;
 }
 
@@ -83,12 +86,13 @@ void check_files(const fs::path& folder, const std::vector<MdsShard>& shards) {
     if (fs::exists(file, error)) continue;
     const fs::path compressed = folder / shard.compressed_file;
     if (shard.compressed_file.empty() || !fs::exists(compressed, error)) {
-      refuse("shard '" + file.native() + "'", "is missing");
+      refuse(fmt::format("shard '{}'", file.native()), "is missing");
     }
-    throw ConfigError("the shard '" + file.native() + "' exists only in compressed form (" +
-                      shard.compression + "); expected an uncompressed file; " +
-                      decompression(shard.compression, compressed.native(), file.native()) +
-                      ", and do so for each shard");
+    throw ConfigError(
+        "the shard '{}' exists only in compressed form ({}); expected an uncompressed file; {}, "
+        "and do so for each shard",
+        file.native(), shard.compression,
+        decompression(shard.compression, compressed.native(), file.native()));
   }
 }
 
@@ -101,7 +105,7 @@ class Mds final : public RecordFormat {
     try {
       check_mds_shard(file.bytes(), shard);
     } catch (const DataError& error) {
-      refuse("shard '" + file.path() + "'", error.what());
+      refuse(fmt::format("shard '{}'", file.path()), error.what());
     }
     for (std::uint64_t i = 0; i < shard.samples; ++i) {
       Record record{4 * (i + 1), 8, -1};
@@ -150,7 +154,7 @@ std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
       descriptions.emplace(path, Described{shard, columns});
     }
   } catch (const DataError& error) {
-    refuse("index '" + index.path() + "'", error.what());
+    refuse(fmt::format("index '{}'", index.path()), error.what());
   }
   return make_record_source(plan, std::move(files), std::make_unique<Mds>(std::move(descriptions)));
 }

@@ -37,9 +37,9 @@ class MdsWriter final : public ShardedWriter {
     add(std::as_bytes(std::span(&wide, 1)));
     if (data_.size() > std::numeric_limits<std::uint32_t>::max() / 2) {
       throw ConfigError(
-          fmt::format("'{}' would have more than 2 GiB, and MDS counts bytes in 32 "
-                      "bits; expected smaller shards; pass a greater --shards",
-                      shard.path()));
+          "'{}' would have more than 2 GiB, and MDS counts bytes in 32 bits; expected smaller "
+          "shards; pass a greater --shards",
+          shard.path());
     }
     samples_.push_back(static_cast<std::uint32_t>(data_.size()));
   }

@@ -6,6 +6,8 @@
 //
 // With `pixels` it holds the decoded images at the batch's size. A sample that cannot be read or
 // decoded fails when its turn comes, as it would from its file.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <exception>
@@ -99,15 +101,18 @@ class MemorySource final : public Source {
         from_(source_text(options.text("from"), plan.directory)),
         from_entry_(find_entry(source_table(), from_.name)) {
     if (from_entry_.in_memory) {
-      throw ConfigError("the source memory reads another source, but from is '" +
-                        options.text("from") + "'; expected one that reads files; leave from out");
+      throw ConfigError(
+          "the source memory reads another source, but from is '{}'; expected one that reads "
+          "files; leave from out",
+          options.text("from"));
     }
     // Tries to read in order first, which is fastest on disks.
     if (!hold_all(false) && !in_turn_) hold_all(true);
     if (held_.empty()) {
-      throw ConfigError("the source memory holds none of the " + std::to_string(all_) +
-                        " images of '" + plan.directory + "': it may take " + megabytes(limit_) +
-                        ", less than the first image; raise memory:limit, or free memory");
+      throw ConfigError(
+          "the source memory holds none of the {} images of '{}': it may take {}, less than the "
+          "first image; raise memory:limit, or free memory",
+          all_, plan.directory, megabytes(limit_));
     }
     std::ranges::sort(held_, {}, &Held::index);
     order_.emplace(plan, held_.size());
@@ -141,13 +146,13 @@ class MemorySource final : public Source {
   std::string note() const {
     std::uint64_t bytes = 0;
     for (const Held& held : held_) bytes += held.bytes.size();
-    std::string text = "the source memory holds " + std::to_string(held_.size()) + " of " +
-                       std::to_string(all_) + " images, " + megabytes(bytes);
+    std::string text = fmt::format("the source memory holds {} of {} images, {}", held_.size(),
+                                   all_, megabytes(bytes));
     if (held_.size() < all_) {
-      text += " of the " + megabytes(limit_) + " that it may, " +
-              (in_turn_ ? "from all classes" : "chosen at random");
+      text += fmt::format(" of the {} that it may, {}", megabytes(limit_),
+                          in_turn_ ? "from all classes" : "chosen at random");
     }
-    return inner_note_.empty() ? text : text + "; " + inner_note_;
+    return inner_note_.empty() ? text : fmt::format("{}; {}", text, inner_note_);
   }
 
   /// Opens the whole set once, for any rank.
@@ -208,9 +213,10 @@ class MemorySource final : public Source {
 
   bool hold_pixels(Source& inner) {
     if (inner.facts().kind == SampleKind::pixels) {
-      throw ConfigError("the source memory was asked to hold the pixels that '" + pixels_ +
-                        "' decodes, but " + from_.name +
-                        " already gives pixels; leave pixels (decode=raw) out");
+      throw ConfigError(
+          "the source memory was asked to hold the pixels that '{}' decodes, but {} already gives "
+          "pixels; leave pixels (decode=raw) out",
+          pixels_, from_.name);
     }
     const ComponentText parts = parse_component(pixels_);
     const DecoderEntry& entry = find_entry(decoder_table(), parts.name);

@@ -41,7 +41,7 @@ constexpr std::string_view kUsualLabelArrays[] = {"labels", "label", "y"};
 /// An array in an archive.
 struct Member {
   ZipMember zip;
-  std::string name;
+  std::string name, type;
   bool holds_objects = false;
   values::NumpyArray array;  ///< without its data
 };
@@ -53,7 +53,7 @@ std::vector<Member> list_arrays(std::span<const std::byte> archive) {
   std::vector<Member> arrays;
   for (ZipMember& zip : list_zip(archive)) {
     if (!zip.name.ends_with(kEnd)) continue;
-    Member member{.zip = std::move(zip), .name = {}, .array = {}};
+    Member member{.zip = std::move(zip), .name = {}, .type = {}, .array = {}};
     member.name = member.zip.name.substr(0, member.zip.name.size() - kEnd.size());
     const Content front = read_zip_member(archive, member.zip, kLongestHeader);
     member.holds_objects = !values::npy_pickle(front).empty();
@@ -63,6 +63,7 @@ std::vector<Member> list_arrays(std::span<const std::byte> archive) {
       continue;
     }
     member.array.data = {};
+    member.type = to_string(member.array.type);
     arrays.push_back(std::move(member));
   }
   return arrays;
@@ -70,31 +71,19 @@ std::vector<Member> list_arrays(std::span<const std::byte> archive) {
 
 Content read(const MappedFile& archive, const Member& member) {
   if (member.zip.bytes > available_memory() / 2) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "the array '{}' of '{}' has {} bytes, and less than half of the available memory may hold "
         "it; expected less; free memory, or unzip the file and name it with source=raw",
-        member.name, archive.path(), member.zip.bytes));
+        member.name, archive.path(), member.zip.bytes);
   }
   return read_zip_member(archive.bytes(), member.zip);
-}
-
-const Member& choose(std::span<const Member> arrays, const Options& options,
-                     std::string_view option, bool (*fits)(const values::NumpyArray&),
-                     std::span<const std::string_view> usual) {
-  std::vector<ColumnOffer> offers;
-  for (const Member& member : arrays) {
-    offers.push_back({member.name, to_string(member.array.type), fits(member.array)});
-  }
-  const std::string name = "npz:" + std::string(option);
-  return arrays[choose_column(
-      offers, {.name = options.text(option), .what = option, .option = name, .usual = usual})];
 }
 
 const Member& images_of(std::span<const Member> arrays, const Options& options) {
   const auto fits = [](const values::NumpyArray& array) {
     return array.type.kind == 'u' && array.type.bytes == 1 && array.shape.size() >= 3;
   };
-  return choose(arrays, options, "images", fits, kUsualImageArrays);
+  return choose_array(arrays, options, "npz:images", fits, kUsualImageArrays);
 }
 
 const Member& labels_of(std::span<const Member> arrays, const Options& options) {
@@ -102,7 +91,7 @@ const Member& labels_of(std::span<const Member> arrays, const Options& options) 
     return (array.type.kind == 'u' || array.type.kind == 'i') && !array.shape.empty() &&
            array.shape.size() <= 2;
   };
-  return choose(arrays, options, "labels", fits, kUsualLabelArrays);
+  return choose_array(arrays, options, "npz:labels", fits, kUsualLabelArrays);
 }
 
 // ---- pixels -----------------------------------------------------------------
@@ -173,7 +162,7 @@ class DatapointArchives final : public RecordFormat {
     const MappedFile archive(path);
     const std::vector<Member> arrays = list_arrays(archive.bytes());
     const auto member = std::ranges::find(arrays, name_, &Member::name);
-    if (member == arrays.end()) throw DataError("an archive without the array '" + name_ + "'");
+    if (member == arrays.end()) throw DataError("an archive without the array '{}'", name_);
     const Content file = read(archive, *member);
     const std::span<const std::byte> pickle = values::npy_pickle(file);
     // A datapoint is about ten values in at least 160 bytes.

@@ -32,7 +32,7 @@ void read_message(std::string_view what, const Read& read) {
   try {
     read();
   } catch (const protozero::exception& error) {
-    throw DataError(std::string(what) + " is no valid protocol buffer (" + error.what() + ")");
+    throw DataError("{} is no valid protocol buffer ({})", what, error.what());
   }
 }
 

@@ -76,7 +76,7 @@ std::string header(std::string_view type, const std::string& shape) {
   std::string bytes(kMagic);
   bytes += static_cast<char>(kLength & 0xff);
   bytes += static_cast<char>(kLength >> 8);
-  return bytes + text + '\n';
+  return fmt::format("{}{}\n", bytes, text);
 }
 
 class RawWriter final : public ShardedWriter {
@@ -100,7 +100,7 @@ class RawWriter final : public ShardedWriter {
     const std::string images = header(
         "|u1", fmt::format("{}, {}, {}, 3", labels_.size(), plan_.image_size, plan_.image_size));
     shard.overwrite(0, std::as_bytes(std::span(images)));
-    ShardFile labels(plan_.directory + "/" + name(shards_++, "labels"));
+    ShardFile labels(fmt::format("{}/{}", plan_.directory, name(shards_++, "labels")));
     labels.append(header("<i4", fmt::format("{},", labels_.size())));
     labels.append(std::as_bytes(std::span(labels_)));
     labels.close();

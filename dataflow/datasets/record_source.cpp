@@ -108,7 +108,7 @@ class RecordSource final : public Source {
     try {
       return format_->map(path);
     } catch (const DataError& error) {
-      if (files_.size() == 1) throw ConfigError("the data file '" + path + "' is " + error.what());
+      if (files_.size() == 1) throw ConfigError("the data file '{}' is {}", path, error.what());
       damaged_.emplace(path, std::string("the file is ") + error.what());
       return {path, {}};
     }
@@ -117,8 +117,8 @@ class RecordSource final : public Source {
   /// Checks that records are inside their shards and labels inside the plan's classes.
   void check(const DataPlan& plan) {
     if (index_.records.empty()) {
-      throw ConfigError("the data in '" + plan.directory +
-                        "' hold no sample; expected at least one; check --data-dir");
+      throw ConfigError("the data in '{}' hold no sample; expected at least one; check --data-dir",
+                        plan.directory);
     }
     std::int32_t greatest = 0;
     std::size_t first = 0;
@@ -154,11 +154,10 @@ std::unique_ptr<Source> make_record_source(const DataPlan& plan, FileList shards
 
 void refuse_label(const std::string& path, std::uint64_t offset, std::int32_t label,
                   std::int32_t classes) {
-  throw ConfigError("the data in '" + path + "' have label " + std::to_string(label) +
-                    " (at byte " + std::to_string(offset) + "); the model has " +
-                    std::to_string(classes) +
-                    " outputs; expected labels below that; pass --classes " +
-                    std::to_string(std::int64_t{label} + 1) + " or more, or choose other data");
+  throw ConfigError(
+      "the data in '{}' have label {} (at byte {}); the model has {} outputs; expected labels "
+      "below that; pass --classes {} or more, or choose other data",
+      path, label, offset, classes, std::int64_t{label} + 1);
 }
 
 void for_each_shard(std::size_t shards, std::int32_t threads,
@@ -167,9 +166,9 @@ void for_each_shard(std::size_t shards, std::int32_t threads,
   std::mutex mutex;
   std::exception_ptr failure;
   std::size_t failed = shards;
-  const auto wanted = static_cast<std::int32_t>(
+  const auto workers = static_cast<std::int32_t>(
       std::clamp<std::size_t>(shards, 1, static_cast<std::size_t>(std::max(threads, 1))));
-  run_workers(wanted, [&](std::int32_t) {
+  run_workers(workers, [&](std::int32_t) {
     for (std::size_t shard = next++; shard < shards; shard = next++) {
       try {
         work(shard);
@@ -194,9 +193,9 @@ void give_image(Sample& sample, std::span<const std::byte> image,
 }
 
 void refuse_record(const Sample& sample, std::string_view problem) {
-  throw DataError("reading sample " + std::to_string(sample.index) + " of '" + sample.file +
-                  "' at byte " + std::to_string(sample.offset) + ": " + std::string(problem) +
-                  "; expected a whole record; replace the file");
+  throw DataError(
+      "reading sample {} of '{}' at byte {}: {}; expected a whole record; replace the file",
+      sample.index, sample.file, sample.offset, problem);
 }
 
 }  // namespace penstock::datasets

@@ -21,9 +21,10 @@ SampleOrder::SampleOrder(const DataPlan& plan, std::size_t samples) : plan_(plan
   PENSTOCK_ASSERT(plan.rank >= 0 && plan.rank < plan.ranks);
   PENSTOCK_ASSERT(samples < (std::uint64_t{1} << 32));  // the width of an index
   if (samples < static_cast<std::size_t>(plan.ranks)) {
-    throw ConfigError("the data in '" + plan.directory + "' are " + std::to_string(samples) +
-                      " images for " + std::to_string(plan.ranks) +
-                      " ranks; expected at least one for each; use fewer ranks or more images");
+    throw ConfigError(
+        "the data in '{}' are {} images for {} ranks; expected at least one for each; use fewer "
+        "ranks or more images",
+        plan.directory, samples, plan.ranks);
   }
   epoch_ = plan.first_sample / size();
   begin_epoch();
@@ -70,10 +71,10 @@ StreamOrder::StreamOrder(const DataPlan& plan, std::vector<std::uint64_t> sample
   const auto rank = static_cast<std::uint64_t>(plan.rank),
              ranks = static_cast<std::uint64_t>(plan.ranks);
   if (all < ranks || all >= std::uint64_t{1} << 32) {
-    throw ConfigError("the data in '" + plan.directory + "' are " + std::to_string(all) +
-                      " samples for " + std::to_string(ranks) +
-                      " ranks; expected at least one for each, and fewer than 2^32; use fewer "
-                      "ranks or other data");
+    throw ConfigError(
+        "the data in '{}' are {} samples for {} ranks; expected at least one for each, and fewer "
+        "than 2^32; use fewer ranks or other data",
+        plan.directory, all, ranks);
   }
   begin_ = all * rank / ranks;
   end_ = all * (rank + 1) / ranks;

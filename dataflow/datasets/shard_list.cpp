@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/datasets/shard_list.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -21,8 +23,9 @@ constexpr std::size_t kMaxNames = 1'000'000;
 
 [[noreturn]] void refuse_braces(std::string_view text, const std::string& problem) {
   throw ConfigError(
-      "the list of data files '" + std::string(text) + "' " + problem +
-      "; expected text such as train-{000..146}.tar or {a,b}.tar; correct --data-dir");
+      "the list of data files '{}' {}; expected text such as train-{{000..146}}.tar or "
+      "{{a,b}}.tar; correct --data-dir",
+      text, problem);
 }
 
 std::string padded(std::uint64_t value, std::size_t digits) {
@@ -74,7 +77,7 @@ std::optional<Numbered> parse_numbered(std::string_view name) {
                                          name.substr(of + 4, end - of - 4));
   if (!number || !count || *count == 0) return std::nullopt;
   std::string numbers = padded(0, digits.size());
-  if (*count > 1) numbers = "{" + numbers + ".." + padded(*count - 1, digits.size()) + "}";
+  if (*count > 1) numbers = fmt::format("{{{}..{}}}", numbers, padded(*count - 1, digits.size()));
   std::string set(name.substr(0, dash + 1));
   set.append(numbers).append(name.substr(of));
   return Numbered{std::move(set), *number, *count};
@@ -95,10 +98,10 @@ std::map<std::string, std::vector<std::string>> sets_of(const std::vector<std::s
 
 [[noreturn]] void refuse_sets(const std::string& place, const std::string& first,
                               const std::string& second) {
-  throw ConfigError("the data in '" + place + "' are shards of more than one set ('" + first +
-                    "' and '" + second + "'); expected one, or " + std::string(kTraining) +
-                    "-* and " + std::string(kValidation) +
-                    "-*; name one with braces, such as --data-dir '" + place + "/" + first + "'");
+  throw ConfigError(
+      "the data in '{}' are shards of more than one set ('{}' and '{}'); expected one, or {}-* and "
+      "{}-*; name one with braces, such as --data-dir '{}/{}'",
+      place, first, second, kTraining, kValidation, place, first);
 }
 
 /// The shards of one set, which must be complete. If there are a training and a validation set,
@@ -125,14 +128,14 @@ std::vector<std::string> one_set(const DataPlan& plan, std::vector<std::string> 
   std::size_t shown = 0;
   for (std::uint64_t i = 0; i < count && shown < 4; ++i) {
     if (numbers.contains(i)) continue;
-    missing += shown == 3 ? std::string(", ...") : (shown > 0 ? ", " : "") + std::to_string(i);
+    missing += shown == 3 ? std::string(", ...") : fmt::format("{}{}", shown > 0 ? ", " : "", i);
     ++shown;
   }
   if (missing.empty()) return chosen->second;
-  throw ConfigError("the data in '" + place + "' are " + std::to_string(numbers.size()) + " of " +
-                    std::to_string(count) + " shards of '" + chosen->first +
-                    "'; expected all; missing: " + missing +
-                    "; fetch them, or name only the existing shards, with braces");
+  throw ConfigError(
+      "the data in '{}' are {} of {} shards of '{}'; expected all; missing: {}; fetch them, or "
+      "name only the existing shards, with braces",
+      place, numbers.size(), count, chosen->first, missing);
 }
 
 }  // namespace
@@ -186,10 +189,10 @@ std::string validation_set(const std::string& folder) {
 FileList list_shards(const DataPlan& plan, bool (*accepts)(std::string_view name),
                      std::string_view format, std::string_view example) {
   const std::string& place = plan.directory;
-  const std::string expected = "; expected " + std::string(format) + " files such as " +
-                               std::string(example) + "; check --data-dir";
+  const std::string expected =
+      fmt::format("; expected {} files such as {}; check --data-dir", format, example);
   const auto refuse = [&](const std::string& path, const std::string& problem) {
-    throw ConfigError("the data '" + path + "' " + problem + expected);
+    throw ConfigError("the data '{}' {}{}", path, problem, expected);
   };
   std::vector<std::string> paths;
   std::error_code error;

@@ -22,8 +22,10 @@ class FileStream final : public ByteStream {
   FileStream(const std::string& path, std::stop_token stop)
       : stop_(std::move(stop)), file_(path.c_str()), descriptor_(file_.descriptor()) {
     if (!file_) {
-      throw ConfigError("the data file '" + path + "' cannot be read: " + file_.problem() +
-                        "; expected a readable file of samples; check --data-dir");
+      throw ConfigError(
+          "the data file '{}' cannot be read: {}; expected a readable file of samples; check "
+          "--data-dir",
+          path, file_.problem());
     }
     ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);
   }

@@ -41,8 +41,10 @@ class FileReads final : public SourceOver {
       return;
     }
     if (sample.lent.empty() && !sample.bytes.empty()) {
-      throw ConfigError("queue: option 'io' is given, and '" + sample.file +
-                        "' is compressed, and read as a stream; leave io out, or decompress it");
+      throw ConfigError(
+          "queue: option 'io' is given, and '{}' is compressed, and read as a stream; leave io "
+          "out, or decompress it",
+          sample.file);
     }
     // The length of a damaged record is unknown.
     if (sample.label >= 0 && !sample.lent.empty()) {
@@ -181,16 +183,18 @@ class RepeatedSample final : public Source {
                ranks = static_cast<std::uint64_t>(plan.ranks);
     size_ = (set_.size + ranks - 1 - rank) / ranks;
     if (size_ == 0) {
-      throw ConfigError("the data in '" + plan.directory + "' have fewer samples than there are " +
-                        "ranks; use fewer ranks or more data");
+      throw ConfigError(
+          "the data in '{}' have fewer samples than there are ranks; use fewer ranks or more data",
+          plan.directory);
     }
     try {
       if (!set.next(first_)) throw DataError("there is none");
       set.load(first_);
     } catch (const DataError& error) {
-      throw ConfigError("repeat_cached_sample repeats the first sample of '" + plan.directory +
-                        "', which cannot be read: " + error.what() +
-                        "; replace it, or leave repeat_cached_sample out");
+      throw ConfigError(
+          "repeat_cached_sample repeats the first sample of '{}', which cannot be read: {}; "
+          "replace it, or leave repeat_cached_sample out",
+          plan.directory, error.what());
     }
     const std::span<const std::byte> content = first_.content();
     content_.assign(content.begin(), content.end());

@@ -38,14 +38,14 @@ struct StreamLimits {
     const auto count = [&](const char* name, std::int64_t most) {
       const std::int64_t value = options.integer(name);
       if (value >= 1 && value <= most) return static_cast<std::size_t>(value);
-      throw ConfigError("option '" + std::string(name) + "' of compressed shards is " +
-                        std::to_string(value) + "; expected 1 to " + std::to_string(most));
+      throw ConfigError("option '{}' of compressed shards is {}; expected 1 to {}", name, value,
+                        most);
     };
     shuffle_buffer = count("shuffle_buffer", std::int64_t{1} << 31);
     readers = count("readers", kMaxReaders);
     if (max_record < 1 || max_record > kMaxRecord) {
-      throw ConfigError("option 'max_record' of compressed shards is " +
-                        std::to_string(max_record) + " bytes; expected 1 to 4GiB");
+      throw ConfigError("option 'max_record' of compressed shards is {} bytes; expected 1 to 4GiB",
+                        max_record);
     }
   }
 };
@@ -170,10 +170,10 @@ class Lane {
     bool ended = false;
     for (std::uint64_t number = 0; number < part.first + part.count; ++number) {
       StreamedItem item{part.shard, number, {}};
-      const bool wanted = number >= part.first;
-      ended = ended || !stream->next(item.sample, wanted);
+      const bool in_part = number >= part.first;
+      ended = ended || !stream->next(item.sample, in_part);
       if (ended) item.sample.problem = "it no longer exists: the file has changed";
-      if (wanted) put(std::move(item), stop);
+      if (in_part) put(std::move(item), stop);
     }
   }
 

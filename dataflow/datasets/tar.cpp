@@ -142,8 +142,7 @@ bool TarReader::next(TarMember& member) {
     std::uint64_t bytes = extension.has_bytes ? extension.bytes : header.bytes();
     if (!header.has_data()) bytes = 0;
     if (bytes > max_bytes_) {
-      throw DataError("the tar has a file of " + std::to_string(bytes) +
-                      " bytes, and max_record is " + std::to_string(max_bytes_));
+      throw DataError("the tar has a file of {} bytes, and max_record is {}", bytes, max_bytes_);
     }
     unread_ = bytes;
     padding_ = (kBlock - bytes % kBlock) % kBlock;

@@ -137,8 +137,8 @@ std::span<const std::byte> tfrecord_data(std::span<const std::byte> record, bool
   if (check && !header.crc_matches) throw DataError("its length does not match its CRC");
   const std::uint64_t there = record.size() - kTfRecordFrame;
   if (header.data_bytes != there) {
-    throw DataError("it says that it has " + std::to_string(header.data_bytes) +
-                    " bytes of data, and " + std::to_string(there) + " are there");
+    throw DataError("it says that it has {} bytes of data, and {} are there", header.data_bytes,
+                    there);
   }
   const Bytes data = record.subspan(kTfRecordHeader, there);
   if (check && !tfrecord_data_match(data, record.last<4>())) {

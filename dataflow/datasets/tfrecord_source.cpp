@@ -2,6 +2,8 @@
 // The source of TFRecord files, which hold tf.train.Example messages, as ImageNet for
 // tf_cnn_benchmarks and MLPerf, or tensorpack's datapoints. Indexing touches the lengths and the
 // small features; a record's CRCs are compared when it is read. Compressed shards are streams.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -74,8 +76,10 @@ struct RecordRules {
     example_base = datapoint_base = options.integer("label_base");
     constexpr std::int64_t kMaxBase = std::numeric_limits<std::int32_t>::max();
     if (example_base < -kMaxBase || example_base > kMaxBase) {
-      throw ConfigError("tfrecord: option 'label_base' is " + std::to_string(example_base) +
-                        "; expected the label of the first class, such as 0 or 1");
+      throw ConfigError(
+          "tfrecord: option 'label_base' is {}; expected the label of the first class, such as 0 "
+          "or 1",
+          example_base);
     }
   }
 
@@ -113,19 +117,19 @@ struct RecordRules {
   }
 
   std::string problem_of(const ExampleView& view, std::int64_t base) const {
-    if (!view.image) return "it has no feature '" + image_key + "', the image";
+    if (!view.image) return fmt::format("it has no feature '{}', the image", image_key);
     if (view.image->empty()) return "its image is empty";
     if (label_of(view, base) >= 0) return {};
-    if (!view.label) return "it has no feature '" + label_key + "', the label";
-    return "its label is " + std::to_string(*view.label) + ", and the first class is " +
-           std::to_string(base);
+    if (!view.label) return fmt::format("it has no feature '{}', the label", label_key);
+    return fmt::format("its label is {}, and the first class is {}", *view.label, base);
   }
 };
 
 [[noreturn]] void refuse_file(const std::string& path) {
-  throw ConfigError("the data file '" + path +
-                    "' holds no TFRecords: it does not begin with a length and the CRC of that "
-                    "length; expected TFRecord files of tf.train.Example; check --data-dir");
+  throw ConfigError(
+      "the data file '{}' holds no TFRecords: it does not begin with a length and the CRC of that "
+      "length; expected TFRecord files of tf.train.Example; check --data-dir",
+      path);
 }
 
 /// Throws ConfigError: an intact record shows that the options do not match the file.
@@ -137,9 +141,10 @@ struct RecordRules {
   } catch (const DataError&) {  // it is not an Example
   }
   throw ConfigError(
-      "the record at byte " + std::to_string(offset) + " of '" + path + "' is whole, but " +
-      problem + "; expected a tf.train.Example with an image and a label; its features: " + keys +
-      "; state source='tfrecord:image_key=...,label_key=...,label_base=0'");
+      "the record at byte {} of '{}' is whole, but {}; expected a tf.train.Example with an image "
+      "and a label; its features: {}; state "
+      "source='tfrecord:image_key=...,label_key=...,label_base=0'",
+      offset, path, problem, keys);
 }
 
 class TfRecordFormat final : public RecordFormat {
@@ -264,8 +269,7 @@ class TfRecordStream final : public SampleStream {
       throw DataError("its length does not match its CRC");
     }
     if (header.data_bytes > max_record_) {
-      throw DataError("it has " + std::to_string(header.data_bytes) + " bytes, and max_record is " +
-                      std::to_string(max_record_));
+      throw DataError("it has {} bytes, and max_record is {}", header.data_bytes, max_record_);
     }
     record_.resize(kTfRecordFrame + header.data_bytes);
     const auto rest = std::span(record_).subspan(kTfRecordHeader);

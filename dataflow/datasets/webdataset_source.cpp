@@ -45,22 +45,23 @@ WebDatasetRules parse_rules(const Options& options) {
   }
   for (const std::string& kind : rules.images) {
     if (kind == rules.label) {
-      throw ConfigError("webdataset: the kind '" + kind +
-                        "' is both in images and in label; keep it in one of them");
+      throw ConfigError(
+          "webdataset: the kind '{}' is both in images and in label; keep it in one of them", kind);
     }
   }
   if (rules.images.empty()) {
-    throw ConfigError("webdataset: option 'images' is '" + kinds +
-                      "'; expected kinds of file, such as jpg;png");
+    throw ConfigError(
+        "webdataset: option 'images' is '{}'; expected kinds of file, such as jpg;png", kinds);
   }
   return rules;
 }
 
 [[noreturn]] void refuse_options(const std::string& path, const std::string& problem) {
-  throw ConfigError("no sample of '" + path + "' can be used. Of the first one: " + problem +
-                    "; expected an image, JPEG or PNG, and a label in each; the files of a sample "
-                    "must follow each other in the tar: sort them by name, or state "
-                    "source='webdataset:images=jpg;png,label=json,json_key=KEY'");
+  throw ConfigError(
+      "no sample of '{}' can be used. Of the first one: {}; expected an image, JPEG or PNG, and a "
+      "label in each; the files of a sample must follow each other in the tar: sort them by name, "
+      "or state source='webdataset:images=jpg;png,label=json,json_key=KEY'",
+      path, problem);
 }
 
 /// Iterates over all samples of a shard. Throws if none of them is whole.
@@ -79,9 +80,10 @@ class ShardSamples {
       return false;
     }
     if (sample.is_last && sample.begin == 0) {
-      throw ConfigError("the data file '" + path_ +
-                        "' does not begin with a sample: " + sample.problem +
-                        "; expected a WebDataset shard, a tar file; check --data-dir");
+      throw ConfigError(
+          "the data file '{}' does not begin with a sample: {}; expected a WebDataset shard, a tar "
+          "file; check --data-dir",
+          path_, sample.problem);
     }
     if (sample.problem.empty()) problem_.clear();
     if (!any_ && !sample.is_last) problem_ = sample.problem;

@@ -2,6 +2,7 @@
 // The structures are those of PKWARE's APPNOTE.TXT 6.3, sections 4.3.7 to 4.3.16 and 4.5.3.
 #include "dataflow/datasets/zip.h"
 
+#include <fmt/format.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -31,7 +32,7 @@ constexpr std::uint32_t kIn64 = 0xffffffff;  // the number is in the zip64 field
 /// `count` bytes at `at`. Throws DataError if the archive does not have them.
 Bytes part(Bytes archive, std::uint64_t at, std::uint64_t count, const char* what) {
   if (at > archive.size() || count > archive.size() - at) {
-    refuse(std::string(what) + " at byte " + std::to_string(at) + " is beyond its end");
+    refuse(fmt::format("{} at byte {} is beyond its end", what, at));
   }
   return archive.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(count));
 }
@@ -145,11 +146,11 @@ std::vector<std::byte> read_zip_member(std::span<const std::byte> archive, const
   const Bytes packed = content_of(archive, member);
   const bool deflated = member.method == 8;
   if (!deflated && member.method != 0) {
-    refuse("'" + member.name + "' is compressed by method " + std::to_string(member.method) +
-           "; expected none or Deflate");
+    refuse(fmt::format("'{}' is compressed by method {}; expected none or Deflate", member.name,
+                       member.method));
   }
   if (deflated ? member.bytes / kDeflateGain > packed.size() : member.bytes != packed.size()) {
-    refuse("'" + member.name + "' claims " + std::to_string(member.bytes) + " bytes");
+    refuse(fmt::format("'{}' claims {} bytes", member.name, member.bytes));
   }
   std::vector<std::byte> content(static_cast<std::size_t>(std::min(member.bytes, most)));
   if (deflated) {
@@ -161,7 +162,7 @@ std::vector<std::byte> read_zip_member(std::span<const std::byte> archive, const
     return crc32_z(0, reinterpret_cast<const Bytef*>(content.data()), content.size());
   };
   if (content.size() == member.bytes && crc() != member.crc) {
-    refuse("the content of '" + member.name + "' does not match its CRC");
+    refuse(fmt::format("the content of '{}' does not match its CRC", member.name));
   }
   return content;
 }

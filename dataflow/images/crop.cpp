@@ -60,11 +60,11 @@ bool covers_an_object(const Region& region, ImageSize image, std::span<const Obj
   });
 }
 
-/// The centre of an image that is resized to `zoomed` and then cut to `wanted` pixels.
-Stretch centre_of_resized(std::int32_t size, std::int64_t zoomed, std::int32_t wanted) {
+/// The centre of an image that is resized to `zoomed` and then cut to `target` pixels.
+Stretch centre_of_resized(std::int32_t size, std::int64_t zoomed, std::int32_t target) {
   const double scale = static_cast<double>(size) / static_cast<double>(zoomed);
-  const std::int64_t begin = (zoomed - wanted) / 2;
-  return {static_cast<double>(begin) * scale, wanted * scale, 0, size};
+  const std::int64_t begin = (zoomed - target) / 2;
+  return {static_cast<double>(begin) * scale, target * scale, 0, size};
 }
 
 /// tensorpack's ResizeShortestEdge to `zoom` times the size that the output needs, and its
@@ -72,8 +72,8 @@ Stretch centre_of_resized(std::int32_t size, std::int64_t zoomed, std::int32_t w
 Region tensorpack_centre(ImageSize image, const ImageShape& output, double zoom) {
   const double scale = zoom * std::max(static_cast<double>(output.width) / image.width,
                                        static_cast<double>(output.height) / image.height);
-  const auto resized = [scale](std::int32_t size, std::int32_t wanted) {
-    return std::max<std::int64_t>(wanted, std::llround(scale * size));
+  const auto resized = [scale](std::int32_t size, std::int32_t target) {
+    return std::max<std::int64_t>(target, std::llround(scale * size));
   };
   return {centre_of_resized(image.width, resized(image.width, output.width), output.width),
           centre_of_resized(image.height, resized(image.height, output.height), output.height)};

@@ -299,9 +299,8 @@ bool DecodePool::Crew::decode(Timers& timers, Decoder& decoder, const Sample& sa
   StageTimer::Item item(timers.decode);
   try {
     if (sample.label < 0 || sample.label >= out_.spec().classes) {
-      throw DataError("sample " + std::to_string(sample.index) + " of '" + sample.file +
-                      "' has label " + std::to_string(sample.label) + "; expected 0 to " +
-                      std::to_string(out_.spec().classes - 1) + "; check the data's classes");
+      throw DataError("sample {} of '{}' has label {}; expected 0 to {}; check the data's classes",
+                      sample.index, sample.file, sample.label, out_.spec().classes - 1);
     }
     Random random(plan_.seed, sample.epoch, sample.index);
     decoder.decode(sample, view(row), random);
@@ -355,15 +354,15 @@ void DecodePool::Crew::leave_out(const Sample& sample, const DataError& error) {
   const std::lock_guard lock(mutex_);
   ++left_out_;
   if (plan_.bad_samples_allowed > 0 && left_out_ > plan_.bad_samples_allowed) {
-    throw DataError(std::to_string(left_out_) +
-                    " samples could not be used; --on-bad-sample skip:limit=" +
-                    std::to_string(plan_.bad_samples_allowed) +
-                    " allows no more; the last one: " + error.what());
+    throw DataError(
+        "{} samples could not be used; --on-bad-sample skip:limit={} allows no more; the last one: "
+        "{}",
+        left_out_, plan_.bad_samples_allowed, error.what());
   }
   if (++bad_by_epoch_[sample.epoch] >= source_.facts().size) {
     throw DataError(
-        "none of the " + std::to_string(source_.facts().size) +
-        " samples of an epoch could be used; check the data; the last one: " + error.what());
+        "none of the {} samples of an epoch could be used; check the data; the last one: {}",
+        source_.facts().size, error.what());
   }
   // Each worker holds one sample, so no sample of an older epoch is left.
   const auto lag = static_cast<std::uint64_t>(plan_.threads);

@@ -109,7 +109,7 @@ void normalise_batches(const Options& options, BatchSpec& batches) {
   const std::string& where = options.text("normalise");
   if (where == "device") return;
   if (where != "f32" && where != "f16") {
-    throw ConfigError("option 'normalise' is '" + where + "'; expected device, f32 or f16");
+    throw ConfigError("option 'normalise' is '{}'; expected device, f32 or f16", where);
   }
   batches.pixel = where == "f32" ? DType::f32 : DType::f16;
   batches.normalised = true;
@@ -121,10 +121,10 @@ void check_normalised(const Options& options, const BatchSpec& batches) {
   expected.normalised = false;
   normalise_batches(options, expected);
   if (expected == batches) return;
-  throw ConfigError("option 'normalise' is '" + options.text("normalise") +
-                    "', but the consumer of these batches expects " +
-                    std::to_string(8 * size_of(batches.pixel)) +
-                    "-bit pixels; leave normalise out");
+  throw ConfigError(
+      "option 'normalise' is '{}', but the consumer of these batches expects {}-bit pixels; leave "
+      "normalise out",
+      options.text("normalise"), 8 * size_of(batches.pixel));
 }
 
 }  // namespace penstock

@@ -63,9 +63,8 @@ Cuda open_cuda() {
   int gpus = 0;
   const cudaError_t found = functions.cudaGetDeviceCount(&gpus);
   if (found == cudaSuccess && gpus > 0) return functions;
-  throw Unavailable(
-      fmt::format("engine=nvjpeg decodes on a GPU: {}; take engine=auto",
-                  found == cudaSuccess ? "there is none" : functions.cudaGetErrorString(found)));
+  throw Unavailable("engine=nvjpeg decodes on a GPU: {}; take engine=auto",
+                    found == cudaSuccess ? "there is none" : functions.cudaGetErrorString(found));
 }
 
 /// A handle of a vendor's library, or memory, that is given back.
@@ -146,14 +145,13 @@ class NvjpegDecoder final : public GpuDecoder {
 
   void check(cudaError_t status, const char* call) const {
     if (status == cudaSuccess) return;
-    throw DeviceError(fmt::format("{} failed while engine=nvjpeg decoded: {}", call,
-                                  cuda_.cudaGetErrorString(status)));
+    throw DeviceError("{} failed while engine=nvjpeg decoded: {}", call,
+                      cuda_.cudaGetErrorString(status));
   }
   static void check(nvjpegStatus_t status, const char* call) {
     if (status == NVJPEG_STATUS_SUCCESS) return;
-    throw DeviceError(
-        fmt::format("{} failed with status {}; nvjpeg.h explains it; take engine=auto", call,
-                    static_cast<int>(status)));
+    throw DeviceError("{} failed with status {}; nvjpeg.h explains it; take engine=auto", call,
+                      static_cast<int>(status));
   }
 
   /// nvJPEG writes as many pixels as it finds in the file, so it must find those that were checked.

@@ -42,8 +42,7 @@ CropRule parse_rule(const std::string& text) {
   const char* const end = text.data() + text.size();
   const bool whole = std::from_chars(text.data() + 3, end, rule.pad).ptr == end;
   if (whole && rule.pad >= 1 && rule.pad <= kMaxPad) return rule;
-  throw ConfigError("raw: option 'crop' is '" + text + "'; expected pad1 to pad" +
-                    std::to_string(kMaxPad));
+  throw ConfigError("raw: option 'crop' is '{}'; expected pad1 to pad{}", text, kMaxPad);
 }
 
 /// True if the part consists of whole pixels, as many as the batch has.
@@ -141,10 +140,10 @@ class RawDecoder final : public Decoder {
                 std::to_string(layout.channels) + " pixels";
     }
     if (problem.empty()) return;
-    throw DataError("copying the pixels of '" + sample.file + "' (sample " +
-                    std::to_string(sample.index) + "): " + problem +
-                    "; expected one byte for each of one or three channels; use a source that "
-                    "gives such pixels, as queue:decode=raw makes one");
+    throw DataError(
+        "copying the pixels of '{}' (sample {}): {}; expected one byte for each of one or three "
+        "channels; use a source that gives such pixels, as queue:decode=raw makes one",
+        sample.file, sample.index, problem);
   }
 
   bool keeps_size(ImageSize size, const ImageShape& output) const noexcept {

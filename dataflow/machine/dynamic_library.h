@@ -42,7 +42,7 @@ class DynamicLibrary {
 
  private:
   [[noreturn]] void refuse(const std::string& why) const {
-    throw Unavailable(file_ + why + "; " + remedy_);
+    throw Unavailable("{}{}; {}", file_, why, remedy_);
   }
 
   std::string file_, remedy_;

@@ -2,6 +2,7 @@
 #include "dataflow/machine/file_reader.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -60,15 +61,13 @@ std::uint64_t SampleFile::size_to_read() const {
   const std::uint64_t size = file_.size();
   if (size == 0) refuse("it is empty");
   if (size > kMostBytes) {
-    refuse("it has " + std::to_string(size) + " bytes, more than the limit of " +
-           std::to_string(kMostBytes));
+    refuse(fmt::format("it has {} bytes, more than the limit of {}", size, kMostBytes));
   }
   return size;
 }
 
 void SampleFile::refuse(const std::string& problem) const {
-  throw DataError("reading '" + std::string(path_) + "': " + problem +
-                  "; expected a readable file; replace it");
+  throw DataError("reading '{}': {}; expected a readable file; replace it", path_, problem);
 }
 
 std::span<const std::byte> FileReader::read_open(const SampleFile& file, std::uint64_t offset,
@@ -86,8 +85,7 @@ std::span<const std::byte> FileReader::read_open(const SampleFile& file, std::ui
   const std::int64_t read = fill(file.descriptor(), {buffer, size}, begin);
   if (read < 0) file.refuse(std::strerror(errno));
   if (static_cast<std::uint64_t>(read) < ahead + count) {
-    file.refuse("it ended after " + std::to_string(begin + static_cast<std::uint64_t>(read)) +
-                " bytes");
+    file.refuse(fmt::format("it ended after {} bytes", begin + static_cast<std::uint64_t>(read)));
   }
   return {buffer + ahead, static_cast<std::size_t>(count)};
 }
@@ -108,14 +106,16 @@ std::unique_ptr<FileReader> make_file_reader(const std::string& way, const char*
                                              std::string& note) {
   if (way == "direct") {
     if (takes_direct_reads(probed)) return std::make_unique<DirectReader>();
-    note = "io=direct: '" + std::string(probed) + "' cannot be read past the page cache (" +
-           std::strerror(errno) + "); files are read through it, by pread";
+    note = fmt::format(
+        "io=direct: '{}' cannot be read past the page cache ({}); files are read through it, by "
+        "pread",
+        probed, std::strerror(errno));
   } else if (way == "uring") {
     if (std::unique_ptr<FileReader> reader = make_uring_reader()) return reader;
-    note = "io=uring: io_uring is unavailable (" + std::string(std::strerror(errno)) +
-           "); files are read by pread";
+    note = fmt::format("io=uring: io_uring is unavailable ({}); files are read by pread",
+                       std::strerror(errno));
   } else if (way != "pread") {
-    throw ConfigError("queue: option 'io' is '" + way + "'; expected pread, direct or uring");
+    throw ConfigError("queue: option 'io' is '{}'; expected pread, direct or uring", way);
   }
   return std::make_unique<PreadReader>();
 }

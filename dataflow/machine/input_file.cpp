@@ -51,7 +51,7 @@ Bytes InputFile::content(std::uint64_t most) const {
   Bytes content;
   constexpr std::size_t kPart = 1 << 16;
   for (std::size_t done = 0;;) {  // files of /proc have size 0
-    if (done > most) throw DataError("it has more than " + std::to_string(most) + " bytes");
+    if (done > most) throw DataError("it has more than {} bytes", most);
     content.resize(done + std::max<std::size_t>(kPart, size_ > done ? size_ + 1 - done : 0));
     const ssize_t count = ::read(descriptor_.get(), content.data() + done, content.size() - done);
     if (count < 0 && errno == EINTR) continue;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/machine/memory_limit.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -85,7 +87,7 @@ std::string what_would_fit(std::span<const MemoryNeed> needs, double available) 
     if (fits < 1) continue;
     char number[32];
     std::snprintf(number, sizeof number, "%.0f", fits);
-    text += (text.empty() ? "" : ", or ") + std::string(flag) + " " + number;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", or ", flag, number);
   }
   return text;
 }
@@ -122,7 +124,7 @@ void require_memory(std::span<const MemoryNeed> needs, std::size_t available) {
   std::string parts;
   for (const MemoryNeed& need : needs) {
     if (need.bytes < total / 1000) continue;
-    parts += (parts.empty() ? "" : ", ") + need.what + " " + size_text(need.bytes);
+    parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", need.what, size_text(need.bytes));
   }
   std::string recommendations = what_would_fit(needs, static_cast<double>(available));
   if (!recommendations.empty()) recommendations = "what would fit: " + recommendations;
@@ -131,11 +133,11 @@ void require_memory(std::span<const MemoryNeed> needs, std::size_t available) {
       recommendations += (recommendations.empty() ? "" : "; or ") + need.advice;
   }
   if (recommendations.empty()) recommendations = "lower several of these flags";
-  throw ConfigError("not enough memory: " +
-                    (needs.size() == 1 ? needs.front().what + " are " + size_text(total)
-                                       : parts + " are " + size_text(total) + " together") +
-                    ", and " + size_text(static_cast<double>(available)) + " are available; " +
-                    recommendations);
+  throw ConfigError("not enough memory: {}, and {} are available; {}",
+                    needs.size() == 1
+                        ? fmt::format("{} are {}", needs.front().what, size_text(total))
+                        : fmt::format("{} are {} together", parts, size_text(total)),
+                    size_text(static_cast<double>(available)), recommendations);
 }
 
 }  // namespace penstock

@@ -2,6 +2,7 @@
 #include "dataflow/machine/output_file.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -20,8 +21,8 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void refuse_output(const fs::path& path, const std::string& reason,
                                 const std::string& advice) {
-  throw DataError("cannot write '" + path.native() + "': " + reason +
-                  (advice.empty() ? "" : "; " + advice));
+  throw DataError("cannot write '{}': {}{}", path.native(), reason,
+                  advice.empty() ? "" : "; " + advice);
 }
 
 /// The end of a chain of links. The last link may lead to a file that does not exist yet.
@@ -54,8 +55,7 @@ constexpr std::string_view kBegin = ".penstock-", kEnd = ".tmp";
 /// Makes a new file in the folder of `target`. Its lock tells other hosts that its writer is alive.
 int make_unfinished(const fs::path& target, fs::path& name) {
   for (unsigned number = 0;; ++number) {
-    name = target.parent_path() / (std::string(kBegin) + std::to_string(::getpid()) + "-" +
-                                   std::to_string(number) + std::string(kEnd));
+    name = target.parent_path() / (fmt::format("{}{}-{}{}", kBegin, ::getpid(), number, kEnd));
     const int file = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (file >= 0) static_cast<void>(::flock(file, LOCK_EX | LOCK_NB));
     if (file >= 0 || errno != EEXIST) return file;
@@ -96,9 +96,11 @@ OutputTarget find_output(const fs::path& path) {
   const fs::path folder = target.path.has_parent_path() ? target.path.parent_path() : ".";
   if (target.is_device || ::access(folder.c_str(), W_OK) == 0) return target;
   const std::string reason = std::strerror(errno);
-  refuse_output(
-      path, target.path == path ? reason : "it leads to '" + target.path.native() + "': " + reason,
-      {});
+  refuse_output(path,
+                target.path == path
+                    ? reason
+                    : fmt::format("it leads to '{}': {}", target.path.native(), reason),
+                {});
 }
 
 OutputFile::OutputFile(const fs::path& path, std::string advice)

@@ -24,8 +24,8 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kMostCpus = 1 << 16;
 
 [[noreturn]] void refuse(std::string_view text, std::string_view what) {
-  throw ConfigError(std::string(what) + " is '" + std::string(text) +
-                    "'; expected numbers and ranges such as 0-3+8, each number once");
+  throw ConfigError("{} is '{}'; expected numbers and ranges such as 0-3+8, each number once", what,
+                    text);
 }
 
 std::int64_t parse_cpu(std::string_view text, std::string_view whole, std::string_view what) {
@@ -100,10 +100,10 @@ std::vector<Cpu> listed(const std::vector<Cpu>& allowed, const std::string& list
     if (found == allowed.end()) {
       std::vector<std::int32_t> ids;
       std::ranges::transform(allowed, std::back_inserter(ids), &Cpu::id);
-      throw ConfigError("queue: option 'cores' is '" + list +
-                        "', but this process may not run on " + std::to_string(id) +
-                        "; expected some of " + list_of(ids) +
-                        ", or allow more cores with taskset or the cgroup");
+      throw ConfigError(
+          "queue: option 'cores' is '{}', but this process may not run on {}; expected some of {}, "
+          "or allow more cores with taskset or the cgroup",
+          list, id, list_of(ids));
     }
     cpus.push_back(*found);
   }
@@ -120,9 +120,10 @@ std::vector<Cpu> of_nodes(const std::vector<Cpu>& cpus, const std::string& list)
     if (std::ranges::find(result, node, &Cpu::node) != result.end()) continue;
     std::set<std::int32_t> known;
     for (const Cpu& cpu : cpus) known.insert(cpu.node);
-    throw ConfigError("queue: option 'numa' is '" + list + "', and node " + std::to_string(node) +
-                      " has no processor that threads may run on; expected some of " +
-                      list_of({known.begin(), known.end()}));
+    throw ConfigError(
+        "queue: option 'numa' is '{}', and node {} has no processor that threads may run on; "
+        "expected some of {}",
+        list, node, list_of({known.begin(), known.end()}));
   }
   return result;
 }
@@ -208,8 +209,9 @@ PinnedThread::PinnedThread(const Cpu& cpu) {
   CPU_SET(static_cast<std::size_t>(cpu.id), &only);
   if (sched_getaffinity(0, sizeof before_, &before_) != 0 ||
       sched_setaffinity(0, sizeof only, &only) != 0) {
-    throw ConfigError("cannot pin a thread to core " + std::to_string(cpu.id) + ": " +
-                      std::strerror(errno) + "; leave the options 'cores' and 'numa' out");
+    throw ConfigError(
+        "cannot pin a thread to core {}: {}; leave the options 'cores' and 'numa' out", cpu.id,
+        std::strerror(errno));
   }
 }
 

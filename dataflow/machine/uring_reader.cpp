@@ -62,16 +62,16 @@ void Ring::finish(unsigned requests) {
 
 /// As FileReader::fill. No request is in flight when it returns.
 std::int64_t Ring::read(int descriptor, std::span<std::byte> buffer, std::uint64_t offset) {
-  std::size_t asked = 0, end = buffer.size();
+  std::size_t requested = 0, end = buffer.size();
   unsigned under_way = 0, taken = 0;  // taken: how many of these the kernel has accepted
   int failure = 0;
   const auto begin_piece = [&](unsigned number) {
-    pieces_[number] = {asked, std::min(asked + kPiece, buffer.size())};
-    asked = pieces_[number].end;
+    pieces_[number] = {requested, std::min(requested + kPiece, buffer.size())};
+    requested = pieces_[number].end;
     ask(descriptor, buffer, offset, number);
     ++under_way;
   };
-  while (under_way < kDepth && asked < buffer.size()) begin_piece(under_way);
+  while (under_way < kDepth && requested < buffer.size()) begin_piece(under_way);
   while (under_way > 0) {
     const int submitted = io_uring_submit_and_wait(&ring_, 1);
     if (submitted < 0 && submitted != -EINTR && submitted != -EAGAIN && submitted != -EBUSY) {
@@ -96,7 +96,7 @@ std::int64_t Ring::read(int descriptor, std::span<std::byte> buffer, std::uint64
       if ((result > 0 || again) && piece.begin < piece.end && piece.begin < end) {
         ask(descriptor, buffer, offset, number);
         ++under_way;
-      } else if (asked < end) {
+      } else if (requested < end) {
         begin_piece(number);
       }
     }

@@ -71,21 +71,21 @@ void yield_as_much_as(int nice) noexcept {
 /// thread, and keeps those that it has.
 class TbbThreads {
  public:
-  explicit TbbThreads(std::int32_t wanted) : wanted_(wanted) {
+  explicit TbbThreads(std::int32_t count) : count_(count) {
     Book& all = book();
     const std::lock_guard lock(all.mutex);
-    const std::int32_t missing = all.in_use + wanted - all.started;
+    const std::int32_t missing = all.in_use + count - all.started;
     if (missing > 0) {
       expect_threads(missing);
       all.started += missing;
     }
-    all.in_use += wanted;
+    all.in_use += count;
   }
   TbbThreads(const TbbThreads&) = delete;
   TbbThreads& operator=(const TbbThreads&) = delete;
   ~TbbThreads() {
     const std::lock_guard lock(book().mutex);
-    book().in_use -= wanted_;
+    book().in_use -= count_;
   }
 
  private:
@@ -97,7 +97,7 @@ class TbbThreads {
     static Book all;
     return all;
   }
-  const std::int32_t wanted_;
+  const std::int32_t count_;
 };
 
 }  // namespace

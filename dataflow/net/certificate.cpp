@@ -2,6 +2,7 @@
 #include "dataflow/net/certificate.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,7 +31,7 @@ constexpr std::string_view kSecretHead =
     "who reads it can impersonate its owner.\n\n";
 
 [[noreturn]] void refuse(const std::filesystem::path& place, const std::string& why) {
-  throw ConfigError("CURVE certificate " + place.string() + " " + why);
+  throw ConfigError("CURVE certificate {} {}", place.string(), why);
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -59,8 +60,9 @@ struct Keys {
 void add_key(std::vector<std::string>& keys, const std::filesystem::path& file,
              std::string_view name, std::string_view value) {
   if (!is_curve_key(std::string(value))) {
-    refuse(file, "has a " + std::string(name) + " of " + std::to_string(value.size()) +
-                     " characters, which is not a key; expected 40 characters of Z85");
+    refuse(file, fmt::format(
+                     "has a {} of {} characters, which is not a key; expected 40 characters of Z85",
+                     name, value.size()));
   }
   keys.emplace_back(value);
 }
@@ -120,8 +122,8 @@ CertificateFiles write_certificate(const CurveKeys& keys, const std::filesystem:
   if (error) refuse(folder, "cannot be written: " + error.message());
   const CertificateFiles files{folder / (name + ".key"), folder / (name + ".key_secret")};
   const std::string public_lines =
-      "metadata\ncurve\n    public-key = \"" + keys.public_key + "\"\n";
-  const std::string secret_line = "    secret-key = \"" + keys.secret_key + "\"\n";
+      fmt::format("metadata\ncurve\n    public-key = \"{}\"\n", keys.public_key);
+  const std::string secret_line = fmt::format("    secret-key = \"{}\"\n", keys.secret_key);
   // Write the secret file first: the public one is useless without it.
   if (!write_new(files.secret_file, std::string(kSecretHead) + public_lines + secret_line, 0600)) {
     refuse_writing(files.secret_file);
@@ -138,10 +140,9 @@ CertificateFiles write_certificate(const CurveKeys& keys, const std::filesystem:
 CurveKeys read_secret_certificate(const std::filesystem::path& file) {
   const Keys keys = read_keys(file);
   if (keys.secret_keys.size() != 1 || keys.public_keys.size() != 1) {
-    refuse(file,
-           "has " + std::to_string(keys.secret_keys.size()) + " secret and " +
-               std::to_string(keys.public_keys.size()) +
-               " public keys; expected one of each: give the file whose name ends in _secret");
+    refuse(file, fmt::format("has {} secret and {} public keys; expected one of each: give the "
+                             "file whose name ends in _secret",
+                             keys.secret_keys.size(), keys.public_keys.size()));
   }
   struct stat status {};
   if (::stat(file.c_str(), &status) == 0 && (status.st_mode & S_IRWXO) != 0) {
@@ -157,7 +158,7 @@ CurveKeys read_secret_certificate(const std::filesystem::path& file) {
 std::string read_certificate(const std::filesystem::path& file) {
   const std::vector<std::string> keys = some_public_keys(file);
   if (keys.size() > 1) {
-    refuse(file, "has " + std::to_string(keys.size()) + " public keys; expected one");
+    refuse(file, fmt::format("has {} public keys; expected one", keys.size()));
   }
   return keys.front();
 }

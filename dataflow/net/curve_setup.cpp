@@ -37,10 +37,11 @@ CurveSetup read_curve(const CurveFiles& files) {
         "a file that penstock keygen makes");
   }
   if (files.server_key.empty() == files.allow.empty()) {
-    throw ConfigError("curve_secret (--curve-secret) is given " +
-                      std::string(files.allow.empty() ? "alone" : "with both others") +
-                      "; give one of the two: curve_allow (--curve-allow) on the server side, "
-                      "curve_server_key (--curve-server-key) on the client side");
+    throw ConfigError(
+        "curve_secret (--curve-secret) is given {}; give one of the two: curve_allow "
+        "(--curve-allow) on the server side, curve_server_key (--curve-server-key) on the client "
+        "side",
+        files.allow.empty() ? "alone" : "with both others");
   }
   if (!has_curve()) {
     throw Unavailable(

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/net/socket_security.h"
 
+#include <fmt/format.h>
+
 #include <atomic>
 #include <mutex>
 #include <set>
@@ -53,9 +55,10 @@ SocketSecurity::SocketSecurity(void* context, CurveSetup curve, PeerReports repo
   if (curve_.role != CurveSetup::Role::server) return;
   gate_.emplace(context, curve_.admission,
                 [&log = *log_](const std::string& key, const std::string& address) {
-                  log.add("refused " + readable_address(address) + ": its key " + key +
-                          " is not accepted; add its public file to curve_allow (--curve-allow), "
-                          "or stop that peer");
+                  log.add(
+                      fmt::format("refused {}: its key {} is not accepted; add its public file to "
+                                  "curve_allow (--curve-allow), or stop that peer",
+                                  readable_address(address), key));
                 });
 }
 SocketSecurity::~SocketSecurity() = default;
@@ -77,14 +80,15 @@ void SocketSecurity::see_at_listener(const ConnectionEvent& event) {
   // lack of one.
   if (!curve_ || !event.fault) return;
   const bool named_by_gate = gate_ && *event.fault == HandshakeFault::not_admitted;
-  if (!named_by_gate) log_->add("refused " + event.peer + ": " + fault_at_listener(*event.fault));
+  if (!named_by_gate)
+    log_->add(fmt::format("refused {}: {}", event.peer, fault_at_listener(*event.fault)));
 }
 
 void SocketSecurity::see_at_connector(const ConnectionEvent& event, const std::string& endpoint,
                                       int& failures) {
   if (event.kind == ConnectionEvent::Kind::joined) failures = 0;
   if (!event.fault) return;
-  const std::string to = "connecting to " + endpoint + ": ";
+  const std::string to = fmt::format("connecting to {}: ", endpoint);
   if (*event.fault == HandshakeFault::mechanism) {
     throw ConfigError(to + (curve_ ? "it has no CURVE keys; start it with keys, or this side "
                                      "without curve_secret (--curve-secret)"
@@ -93,8 +97,10 @@ void SocketSecurity::see_at_connector(const ConnectionEvent& event, const std::s
   }
   if (!curve_) return;
   if (*event.fault == HandshakeFault::not_admitted && !gate_) {
-    throw ConfigError(to + "it does not accept the key of this side, " + curve_.own.public_key +
-                      "; add this side's public file to its --curve-allow");
+    throw ConfigError(
+        "{}it does not accept the key of this side, {}; add this side's public file to its "
+        "--curve-allow",
+        to, curve_.own.public_key);
   }
   if (*event.fault == HandshakeFault::key) {
     throw ConfigError(to +
@@ -102,11 +108,10 @@ void SocketSecurity::see_at_connector(const ConnectionEvent& event, const std::s
                       "file as --curve-server-key");
   }
   if (++failures < kMostFailures) return;
-  throw ConfigError(to + "it ended " + std::to_string(failures) +
-                    " handshakes in a row without an error message; " +
-                    (gate_ ? "the peers that this side refused are listed above"
-                           : "check that it has CURVE keys, and that curve_server_key "
-                             "(--curve-server-key) is its public file"));
+  throw ConfigError("{}it ended {} handshakes in a row without an error message; {}", to, failures,
+                    gate_ ? "the peers that this side refused are listed above"
+                          : "check that it has CURVE keys, and that curve_server_key "
+                            "(--curve-server-key) is its public file");
 }
 
 void SocketSecurity::ban(const std::string& public_key) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/net/zmq_endpoint.h"
 
+#include <fmt/format.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -17,15 +18,16 @@ namespace {
 constexpr std::size_t kMaxPath = sizeof(sockaddr_un::sun_path) - 1;
 
 [[noreturn]] void refuse(std::string_view text, const std::string& why) {
-  throw ConfigError("ZeroMQ endpoint '" + std::string(text) + "' " + why);
+  throw ConfigError("ZeroMQ endpoint '{}' {}", text, why);
 }
 
 void parse_ipc(Endpoint& endpoint, std::string_view name) {
   if (name.empty()) refuse(endpoint.text, "has no name; expected ipc://PATH or ipc://@NAME");
   if (name.size() > kMaxPath) {
-    refuse(endpoint.text, "has a name of " + std::to_string(name.size()) +
-                              " bytes; expected at most " + std::to_string(kMaxPath) +
-                              "; use a shorter path or ipc://@NAME");
+    refuse(endpoint.text,
+           fmt::format(
+               "has a name of {} bytes; expected at most {}; use a shorter path or ipc://@NAME",
+               name.size(), kMaxPath));
   }
   endpoint.kind = name.front() == '@' ? Endpoint::Kind::abstract : Endpoint::Kind::file;
   endpoint.path = name;
@@ -46,7 +48,7 @@ void parse_tcp(Endpoint& endpoint, std::string_view address) {
   if (port == "*") return;
   const std::int64_t number = parse_integer(port, "the port of " + endpoint.text);
   if (number < 1 || number > 65535) {
-    refuse(endpoint.text, "has port " + std::string(port) + "; expected 1 to 65535");
+    refuse(endpoint.text, fmt::format("has port {}; expected 1 to 65535", port));
   }
 }
 
@@ -99,7 +101,7 @@ void check_bindable(const Endpoint& endpoint, bool anywhere) {
 std::string describe(const Endpoint& endpoint) {
   if (endpoint.kind != Endpoint::Kind::file || endpoint.path.front() == '/') return endpoint.text;
   std::error_code ignored;
-  return endpoint.text + " (in " + std::filesystem::current_path(ignored).string() + ")";
+  return fmt::format("{} (in {})", endpoint.text, std::filesystem::current_path(ignored).string());
 }
 
 }  // namespace penstock::net

@@ -9,7 +9,7 @@
 #include <utility>
 #include <zmq.hpp>
 
-#include "dataflow/error.h"
+#include "dataflow/assertion.h"
 
 namespace penstock::net {
 namespace {

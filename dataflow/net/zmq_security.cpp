@@ -23,8 +23,7 @@ constexpr std::string_view kGateVersion = "1.0", kDomain = "penstock";
 
 void set(void* socket, int option, std::string_view text, const char* what) {
   if (zmq_setsockopt(socket, option, text.data(), text.size()) == 0) return;
-  throw ConfigError(std::string("setting up CURVE: libzmq refused ") + what + ": " +
-                    zmq_strerror(zmq_errno()));
+  throw ConfigError("setting up CURVE: libzmq refused {}: {}", what, zmq_strerror(zmq_errno()));
 }
 
 void set(void* socket, int option, int value, const char* what) {
@@ -35,8 +34,7 @@ void set(void* socket, int option, int value, const char* what) {
 std::string decode(const std::string& key) {
   std::array<std::uint8_t, kKeyBytes> bytes{};
   if (key.size() != kKeyText || zmq_z85_decode(bytes.data(), key.c_str()) == nullptr) {
-    throw ConfigError("a CURVE key has " + std::to_string(key.size()) +
-                      " characters; expected 40 characters of Z85");
+    throw ConfigError("a CURVE key has {} characters; expected 40 characters of Z85", key.size());
   }
   return {bytes.begin(), bytes.end()};
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/values/value_tree.h"
 
+#include <fmt/format.h>
+
 #include <bit>
 #include <limits>
 #include <string>
@@ -24,15 +26,15 @@ class Parser {
 
  private:
   [[noreturn]] void refuse(const std::string& problem) const {
-    throw DataError("a MessagePack message that cannot be read: the value at byte " +
-                    std::to_string(at_) + " " + problem +
-                    "; expected plain values and arrays as msgpack-numpy writes them");
+    throw DataError(
+        "a MessagePack message that cannot be read: the value at byte {} {}; expected plain values "
+        "and arrays as msgpack-numpy writes them",
+        at_, problem);
   }
 
   std::span<const std::byte> take(std::uint64_t count) {
     if (count > bytes_.size() - next_) {
-      refuse("wants " + std::to_string(count) + " bytes of the " +
-             std::to_string(bytes_.size() - next_) + " that are left");
+      refuse(fmt::format("wants {} bytes of the {} that are left", count, bytes_.size() - next_));
     }
     const auto taken = bytes_.subspan(next_, static_cast<std::size_t>(count));
     next_ += taken.size();
@@ -50,7 +52,7 @@ class Parser {
 
   ValueId add(Value value) {
     if (tree_.size() >= limits_.values) {
-      refuse("is one of more than " + std::to_string(limits_.values));
+      refuse(fmt::format("is one of more than {}", limits_.values));
     }
     return tree_.add(std::move(value));
   }
@@ -122,14 +124,14 @@ class Parser {
       value.array.shape.push_back(tree_.at(id).integer);
     }
     if (numpy_bytes(*type, value.array.shape) != data->bytes.size()) {
-      refuse("is an array of a shape that its " + std::to_string(data->bytes.size()) +
-             " bytes do not have");
+      refuse(
+          fmt::format("is an array of a shape that its {} bytes do not have", data->bytes.size()));
     }
     return value;
   }
 
   ValueId read(std::int32_t depth) {
-    if (depth > limits_.depth) refuse("is nested deeper than " + std::to_string(limits_.depth));
+    if (depth > limits_.depth) refuse(fmt::format("is nested deeper than {}", limits_.depth));
     at_ = next_;
     const auto code = static_cast<std::uint8_t>(number(1));
     if (code < 0x80) return add_integer(ValueKind::integer, code);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/values/numpy_array.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <charconv>
@@ -35,9 +37,10 @@ constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr std::size_t kLongestHeader = 65536;
 
 [[noreturn]] void refuse(const std::string& problem) {
-  throw DataError("a .npy file that cannot be read: " + problem +
-                  "; expected version 1 to 3 with an array of plain numbers, as numpy.save writes "
-                  "it");
+  throw DataError(
+      "a .npy file that cannot be read: {}; expected version 1 to 3 with an array of plain "
+      "numbers, as numpy.save writes it",
+      problem);
 }
 
 /// Parses the header's dictionary, a Python literal with three keys.
@@ -55,7 +58,7 @@ class HeaderParser {
       if (key == "descr" && !has_type) {
         const std::string_view name = quoted();
         const std::optional<NumpyType> type = parse_numpy_type(name);
-        if (!type) refuse("its type is '" + std::string(name.substr(0, 40)) + "'");
+        if (!type) refuse(fmt::format("its type is '{}'", name.substr(0, 40)));
         array.type = *type;
         has_type = true;
       } else if (key == "fortran_order" && !has_order) {
@@ -65,7 +68,7 @@ class HeaderParser {
         array.shape = shape();
         has_shape = true;
       } else {
-        refuse("its header has the key '" + std::string(key.substr(0, 40)) + "' too many");
+        refuse(fmt::format("its header has the key '{}' too many", key.substr(0, 40)));
       }
       if (!accepts(',')) {
         expect('}');
@@ -91,7 +94,7 @@ class HeaderParser {
   }
   void expect(char c) {
     if (accepts(c)) return;
-    refuse("its header has no '" + std::string(1, c) + "' at character " + std::to_string(at_));
+    refuse(fmt::format("its header has no '{}' at character {}", std::string(1, c), at_));
   }
   std::string_view quoted() {
     const char quote = accepts('\'') ? '\'' : '"';
@@ -150,10 +153,10 @@ std::string_view npy_header(std::span<const std::byte> file) {
     return value;
   };
   const std::size_t version = number(6, 1);
-  if (version < 1 || version > 3) refuse("it has version " + std::to_string(version));
+  if (version < 1 || version > 3) refuse(fmt::format("it has version {}", version));
   const std::size_t width = version == 1 ? 2 : 4, begin = 8 + width, length = number(8, width);
   if (length > kLongestHeader || length > file.size() - begin) {
-    refuse("its header has " + std::to_string(length) + " bytes");
+    refuse(fmt::format("its header has {} bytes", length));
   }
   return text.substr(begin, length);
 }
@@ -171,7 +174,7 @@ std::string to_string(NumpyType type) {
                    [&](const KindRow& candidate) { return candidate.kind == type.kind; });
   std::string text = type.big_endian && type.bytes > 1 ? "big-endian " : "";
   text += row == std::end(kKinds) ? "?" : row->name;
-  return type.kind == 'b' ? text : text + std::to_string(8 * type.bytes);
+  return type.kind == 'b' ? text : fmt::format("{}{}", text, 8 * type.bytes);
 }
 
 std::optional<NumpyType> parse_numpy_type_or_name(std::string_view text) {

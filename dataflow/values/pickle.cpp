@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/values/value_tree.h"
 
+#include <fmt/format.h>
+
 #include <bit>
 #include <cstdint>
 #include <cstdio>
@@ -71,26 +73,26 @@ class Parser {
     char code[8];
     std::snprintf(code, sizeof code, "0x%02x", code_);
     throw DataError(
-        "a pickle that cannot be read: " + std::string(name.empty() ? "no opcode" : name) + " (" +
-        code + ") at byte " + std::to_string(at_) + " " + problem +
-        "; expected plain values and arrays, of protocol 2 to 5");
+        "a pickle that cannot be read: {} ({}) at byte {} {}; expected plain values and arrays, of "
+        "protocol 2 to 5",
+        name.empty() ? "no opcode" : name, code, at_, problem);
   }
 
   void check_protocol() const {
     if (is_pickle(bytes_)) return;
     const bool says = bytes_.size() > 1 && bytes_[0] == std::byte{kProto};
     throw DataError(
-        "a pickle that cannot be read: its first byte " +
-        (bytes_.empty() ? std::string("is missing")
-         : says ? "is followed by protocol " + std::to_string(std::to_integer<int>(bytes_[1]))
-                : std::string("is no PROTO (0x80), as in protocols 0 and 1")) +
-        "; expected protocol 2 to 5: pickle with protocol=4");
+        "a pickle that cannot be read: its first byte {}; expected protocol 2 to 5: pickle with "
+        "protocol=4",
+        bytes_.empty() ? std::string("is missing")
+        : says         ? fmt::format("is followed by protocol {}", std::to_integer<int>(bytes_[1]))
+                       : std::string("is no PROTO (0x80), as in protocols 0 and 1"));
   }
 
   std::span<const std::byte> take(std::uint64_t count) {
     if (count > bytes_.size() - next_) {
-      throw PickleProblem{"wants " + std::to_string(count) + " bytes of the " +
-                          std::to_string(bytes_.size() - next_) + " that are left"};
+      throw PickleProblem{
+          fmt::format("wants {} bytes of the {} that are left", count, bytes_.size() - next_)};
     }
     const auto taken = bytes_.subspan(next_, static_cast<std::size_t>(count));
     next_ += taken.size();
@@ -196,7 +198,7 @@ class Parser {
     switch (code_) {
       case kProto:
         if (const std::uint64_t protocol = unsigned_of(1); protocol < 2 || protocol > 5) {
-          throw PickleProblem{"says protocol " + std::to_string(protocol)};
+          throw PickleProblem{fmt::format("says protocol {}", protocol)};
         }
         return true;
       case 0x95:  // FRAME: its contents are parsed as if it were not there

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/values/pickle_machine.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -15,7 +17,7 @@ namespace {
 
 ValueId PickleMachine::add(Value value, Role role) {
   if (tree_.size() >= limits_.values) {
-    fail("makes more than " + std::to_string(limits_.values) + " values");
+    fail(fmt::format("makes more than {} values", limits_.values));
   }
   notes_.push_back({.role = role});
   return tree_.add(std::move(value));
@@ -62,8 +64,8 @@ void PickleMachine::push_name(std::string_view module, std::string_view name) {
     stack_.push_back(add({}, known.role));
     return;
   }
-  fail("names '" + std::string(module) + "." + std::string(name) +
-       "', which is neither a plain value nor an array of NumPy");
+  fail(fmt::format("names '{}.{}', which is neither a plain value nor an array of NumPy", module,
+                   name));
 }
 
 void PickleMachine::push_named_by_stack() {
@@ -120,7 +122,7 @@ void PickleMachine::place(ValueId container, ValueId item) {
   inner.placed = true;
   outer.depth = std::max(outer.depth, inner.depth + 1);
   if (outer.depth > limits_.depth) {
-    fail("nests values deeper than " + std::to_string(limits_.depth));
+    fail(fmt::format("nests values deeper than {}", limits_.depth));
   }
   tree_.edit(container).items.push_back(item);
 }
@@ -183,7 +185,7 @@ void PickleMachine::remember(std::uint64_t number) {
 void PickleMachine::recall(std::uint64_t number) {
   const auto found = memo_.find(number);
   if (found == memo_.end()) {
-    fail("asks for value " + std::to_string(number) + ", which was never stored");
+    fail(fmt::format("asks for value {}, which was never stored", number));
   }
   stack_.push_back(found->second);
 }
@@ -257,8 +259,8 @@ void PickleMachine::make_type(const Value& arguments) {
   std::optional<NumpyType> type = parse_numpy_type(text);
   if (text == "O8") type = NumpyType{kNumpyObject, 8};
   if (!type) {
-    fail("makes the type of elements '" + std::string(text.substr(0, 20)) +
-         "', which is not a plain number");
+    fail(fmt::format("makes the type of elements '{}', which is not a plain number",
+                     text.substr(0, 20)));
   }
   const ValueId id = add({}, Role::type);
   notes_[id].type = *type;
@@ -275,8 +277,7 @@ NumpyArray PickleMachine::make_array(NumpyType type, const Value& shape,
   }
   const std::optional<std::uint64_t> bytes = numpy_bytes(type, array.shape);
   if (!bytes || *bytes != data.size()) {
-    fail("makes an array of a shape that its " + std::to_string(data.size()) +
-         " bytes do not have");
+    fail(fmt::format("makes an array of a shape that its {} bytes do not have", data.size()));
   }
   if (fortran_order && array.shape.size() > 1) array.data = keep(in_c_order(array));
   return array;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads numbers from the bytes of files. All file formats here are little-endian.
+// Reads numbers from the bytes of files and messages, which are little-endian here.
 #pragma once
 
 #include <bit>
@@ -11,7 +11,7 @@
 namespace penstock::values {
 
 static_assert(std::endian::native == std::endian::little,
-              "files are read in native byte order, which must be little-endian");
+              "numbers are read in native byte order, which must be little-endian");
 
 /// The number at `offset`, which need not be aligned. The caller must check that all of it is
 /// within `bytes`.

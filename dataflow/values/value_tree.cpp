@@ -55,9 +55,10 @@ void refuse_pyarrow(std::span<const std::byte> bytes) {
 namespace {
 
 [[noreturn]] void refuse(const std::string& problem) {
-  throw DataError("a datapoint that cannot be used: " + problem +
-                  "; expected a list of an image (uint8 array or bytes) and a label (a whole "
-                  "number)");
+  throw DataError(
+      "a datapoint that cannot be used: {}; expected a list of an image (uint8 array or bytes) and "
+      "a label (a whole number)",
+      problem);
 }
 
 }  // namespace

@@ -341,13 +341,13 @@ def leaves(value, depth=0, key=""):
         yield from leaves(part, depth + 1, f"{key}.{name}" if key else str(name))
 
 
-def choose(kind, found, wanted, names, fits):
+def choose(kind, found, requested, names, fits):
     """The array of pixels or labels: the one that the user names, else one with a usual name, else the first that fits."""
-    if wanted:
-        named = next((leaf for leaf in found if leaf.key == wanted), None)
+    if requested:
+        named = next((leaf for leaf in found if leaf.key == requested), None)
         if named is None or not fits(named):
             keys = ", ".join(f"{leaf.key}: {leaf.dtype}{list(leaf.shape)}" for leaf in found[:MOST_SHAPES])
-            raise LoaderError(f"--{kind} is '{wanted}', which {'does not fit' if named else 'is not in the batch'}; it holds {keys}")
+            raise LoaderError(f"--{kind} is '{requested}', which {'does not fit' if named else 'is not in the batch'}; it holds {keys}")
         return named
     fitting = [leaf for leaf in found if fits(leaf)]
     usual = [leaf for name in names for leaf in fitting if leaf.key.rpartition(".")[2].lower() == name]
@@ -358,7 +358,7 @@ class Layout:
     """What every batch looks like, from the first one."""
 
     def __init__(self, batch, pixels="", labels=""):
-        self.wanted = pixels, labels
+        self.requested = pixels, labels
         pixels, labels, others = self.find(batch)
         self.others = [leaf.key for leaf in others]
         self.keys = pixels.key, labels.key if labels else ""
@@ -395,14 +395,14 @@ class Layout:
 
     def find(self, batch):
         found = list(leaves(batch))
-        pixels = choose("pixels", found, self.wanted[0], PIXEL_NAMES, lambda leaf: len(leaf.shape) == 4)
+        pixels = choose("pixels", found, self.requested[0], PIXEL_NAMES, lambda leaf: len(leaf.shape) == 4)
         if pixels is None:
             shapes = [f"{leaf.dtype}{list(leaf.shape)}" for leaf in found]
             counts = [f"{shapes.count(shape)} of {shape}" if shapes.count(shape) > 1 else shape for shape in dict.fromkeys(shapes)]
             text = ", ".join(counts[:MOST_SHAPES]) + (", ..." if len(counts) > MOST_SHAPES else "")
             raise LoaderError(f"the loader's batch holds {text or 'a ' + type(batch).__name__}; expected one array of images with "
                               "four dimensions")
-        labels = choose("labels", found, self.wanted[1], LABEL_NAMES,
+        labels = choose("labels", found, self.requested[1], LABEL_NAMES,
                         lambda leaf: leaf is not pixels and leaf.dtype in INTEGERS and
                         leaf.shape in ((pixels.shape[0],), (pixels.shape[0], 1)))
         return pixels, labels, [leaf for leaf in found if leaf is not pixels and leaf is not labels]

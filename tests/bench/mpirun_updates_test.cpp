@@ -39,15 +39,18 @@ class MpirunUpdates : public MpirunFixture {
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
+  static Json finish(int processes, const Words& words, const std::string& update) {
+    const ChildExit exit = exit_of(processes, words);
+    EXPECT_EQ(exit.code, 0) << update << ": " << exit.last_words;
+    return Json::parse(exit.output, nullptr, false);
+  }
   Json run(int processes, const std::string& update, const Words& more) const {
     Words words = rank(update, more);
     for (const char* const word : {"--device=cpu", "--compute-threads=1", "--json"}) {
       words.emplace_back(word);
     }
     words.push_back(fmt::format("--num-batches={}", kSteps));
-    const ChildExit exit = exit_of(processes, words);
-    EXPECT_EQ(exit.code, 0) << update << ": " << exit.last_words;
-    return Json::parse(exit.output, nullptr, false);
+    return finish(processes, words, update);
   }
   static void expect_trained(const Json& result, const std::string& update) {
     ASSERT_FALSE(result.is_discarded()) << update;
@@ -112,9 +115,7 @@ TEST_F(MpirunUpdates, AnEpochOfRealDataIsOneHoweverItsDevicesAreSplitOverProcess
   const auto losses = [&](int processes, const std::string& devices) {
     Words words = rank("replicated", data);
     words.push_back("--num-gpus=" + devices);
-    const ChildExit exit = exit_of(processes, words);
-    EXPECT_EQ(exit.code, 0) << exit.last_words;
-    const Json result = Json::parse(exit.output, nullptr, false);
+    const Json result = finish(processes, words, "replicated");
     EXPECT_EQ(result["examples_per_epoch"], 40) << processes << " processes";
     return result["losses"].get<std::vector<double>>();
   };
@@ -143,9 +144,7 @@ class MpirunTraining : public MpirunUpdates {
       words.push_back(word);
     }
     words.insert(words.end(), more.begin(), more.end());
-    const ChildExit exit = exit_of(processes, words);
-    EXPECT_EQ(exit.code, 0) << update << ": " << exit.last_words;
-    return Json::parse(exit.output, nullptr, false);
+    return finish(processes, words, update);
   }
   Words data() const {
     return {"--fake-location=queue",

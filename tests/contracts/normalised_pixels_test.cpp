@@ -94,10 +94,10 @@ TEST_P(NormalisedPixels, GiveTheStepOfTheirBytes) {
       const double scale = std::max(1.0, std::abs(double{expected.loss}));
       EXPECT_NEAR(result.loss, expected.loss, tolerance.forward * scale);
       EXPECT_TRUE(result.finite);
-      const PlainTensors gradients = compiled->gradients(), wanted = of_bytes->gradients();
-      const std::vector<double> scales = scales_of(wanted);
-      for (std::size_t i = 0; i < wanted.size(); ++i) {
-        EXPECT_LE(distance(gradients[i], wanted[i]), tolerance.gradient * scales[i] + 1e-30)
+      const PlainTensors gradients = compiled->gradients(), reference = of_bytes->gradients();
+      const std::vector<double> scales = scales_of(reference);
+      for (std::size_t i = 0; i < reference.size(); ++i) {
+        EXPECT_LE(distance(gradients[i], reference[i]), tolerance.gradient * scales[i] + 1e-30)
             << small.graph.parameters()[i].name;
       }
     }

@@ -27,19 +27,19 @@ def feature(number, *settings):
     return enter
 
 
-def expect(what, found, wanted):
-    if found != wanted:
-        raise AssertionError(f"{what}: found {found}, expected {wanted}")
+def expect(what, found, expected):
+    if found != expected:
+        raise AssertionError(f"{what}: found {found}, expected {expected}")
 
 
-def expect_near(what, found, wanted, relative):
-    if abs(found - wanted) > relative * abs(wanted):
-        raise AssertionError(f"{what}: found {found}, expected {wanted} within {relative:.0e}")
+def expect_near(what, found, expected, relative):
+    if abs(found - expected) > relative * abs(expected):
+        raise AssertionError(f"{what}: found {found}, expected {expected} within {relative:.0e}")
 
 
-def expect_losses(found, wanted, relative=0.0):
-    expect("number of losses", len(found), len(wanted))
-    for step, (one, other) in enumerate(zip(found, wanted)):
+def expect_losses(found, expected, relative=0.0):
+    expect("number of losses", len(found), len(expected))
+    for step, (one, other) in enumerate(zip(found, expected)):
         expect_near(f"loss of step {step}", one, other, relative)
 
 
@@ -167,10 +167,10 @@ def weights_after(penstock, words):
     return trained(penstock, words)[1]
 
 
-def expect_weights(found, wanted, bound):
+def expect_weights(found, expected, bound):
     """Compares within `bound` times the largest weight of each tensor."""
-    expect("names of weights", set(found), set(wanted))
-    for name, weights in wanted.items():
+    expect("names of weights", set(found), set(expected))
+    for name, weights in expected.items():
         largest = max(map(abs, weights))
         apart = max(abs(a - b) for a, b in zip(found[name], weights))
         if apart > bound * largest:

@@ -46,10 +46,10 @@ def each_line_has_mean_uncertainty_and_jitter(penstock):
         times = [ms / 1000 for ms in result["step_ms"][:number]]
         rates = [8 / seconds for seconds in times]
         middle = statistics.median(rates)
-        wanted = (8 * number / sum(times), statistics.pstdev(rates) / number ** 0.5,
+        expected = (8 * number / sum(times), statistics.pstdev(rates) / number ** 0.5,
                   1.4826 * statistics.median(abs(rate - middle) for rate in rates))
-        if max(abs(one - other) for one, other in zip(found, wanted)) > 0.06:
-            raise AssertionError(f"mean, uncertainty and jitter at step {step}: found {found}, expected {wanted}")
+        if max(abs(one - other) for one, other in zip(found, expected)) > 0.06:
+            raise AssertionError(f"mean, uncertainty and jitter at step {step}: found {found}, expected {expected}")
 
 
 @feature(65, "display_perf_ewma")

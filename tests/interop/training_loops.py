@@ -46,8 +46,8 @@ class Samples(Dataset):
 def image_of(data):
     """The bytes, repeated or cut to an image."""
     data = bytes(data)
-    wanted = 3 * 64 * 64
-    return torch.frombuffer(bytearray((data * (wanted // len(data) + 1))[:wanted]), dtype=torch.uint8).view(3, 64, 64)
+    size = 3 * 64 * 64
+    return torch.frombuffer(bytearray((data * (size // len(data) + 1))[:size]), dtype=torch.uint8).view(3, 64, 64)
 
 
 def kept(name, make):

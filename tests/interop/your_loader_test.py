@@ -38,8 +38,8 @@ def main():
                                   check=False)
             print(done.stdout, flush=True)
             assert done.returncode == 0 or (verb != "run" and done.returncode == UNDECIDED), done.returncode
-            wanted = {"run": "total images/sec: ", "isolate": "Alone it supplies ", "isolate --vary": " is best: "}[verb]
-            assert wanted in " ".join(done.stdout.split()) + " ", f"no '{wanted}'"
+            expected = {"run": "total images/sec: ", "isolate": "Alone it supplies ", "isolate --vary": " is best: "}[verb]
+            assert expected in " ".join(done.stdout.split()) + " ", f"no '{expected}'"
 
 
 if __name__ == "__main__":

@@ -10,16 +10,12 @@
 #include <vector>
 
 #include "feeders/remote/wire/framed.h"
+#include "tests/support/text_bytes.h"
 
 namespace penstock {
 
 using FrameBytes = std::vector<std::byte>;
 using FrameList = std::vector<FrameBytes>;
-
-inline FrameBytes bytes_of_text(std::string_view text) {
-  const auto bytes = std::as_bytes(std::span(text));
-  return {bytes.begin(), bytes.end()};
-}
 
 template <typename Number>
 FrameBytes bytes_of_list(std::span<const Number> numbers) {

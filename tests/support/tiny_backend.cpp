@@ -137,9 +137,9 @@ class TinyExecutable final : public Executable {
     result.loss += std::log(sum) + largest - logits_[label];
     if (phase != Phase::train) return;
     for (std::size_t c = 0; c < classes_; ++c) {
-      const float wanted = c == label ? 1.F : 0.F;
+      const float expected = c == label ? 1.F : 0.F;
       const float slope =
-          (std::exp(logits_[c] - largest) / sum - wanted) / static_cast<float>(batch.valid);
+          (std::exp(logits_[c] - largest) / sum - expected) / static_cast<float>(batch.valid);
       gradients_[c] += slope;
       for (std::size_t i = 0; i < features_; ++i) {
         gradients_[classes_ + i * classes_ + c] += slope * input_[i];

@@ -4,12 +4,12 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <string>
 
 #include "bench/run/runner.h"
 #include "dataflow/error.h"
 #include "tests/support/coloured_images.h"
+#include "tests/support/thrown_by.h"
 #include "tests/support/tiny_backend.h"
 
 namespace penstock {
@@ -66,16 +66,10 @@ class TrainingFixture : public ::testing::Test {
   std::string device_ = "tiny";
 };
 
-/// True if `text` contains `part`.
-inline bool says(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 /// True if a note of `result` contains `part`. A loaded machine adds notes of its own, so a test
 /// must not expect a note at a certain place.
-inline bool notes(const RunResult& result, const std::string& part) {
-  return std::ranges::any_of(result.notes,
-                             [&](const std::string& note) { return says(note, part); });
+inline bool notes(const RunResult& result, std::string_view part) {
+  return mentions(result.notes, part);
 }
 
 }  // namespace penstock

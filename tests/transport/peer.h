@@ -42,7 +42,7 @@ class Peer {
       std::ifstream file("/proc/" + std::to_string(child_.pid()) + "/stat");
       std::string stat;
       std::getline(file, stat);
-      return contains(stat, ") T ");
+      return says(stat, ") T ");
     });
   }
 

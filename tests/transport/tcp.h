@@ -106,13 +106,13 @@ class ZmtpClient {
   void shake_hands() {
     send(greeting());
     send(ready());
-    std::size_t wanted = 64 + 2;
+    std::size_t expected = 64 + 2;
     Bytes answer;
-    while (answer.size() < wanted) {
-      const Bytes more = socket_.receive(wanted - answer.size());
+    while (answer.size() < expected) {
+      const Bytes more = socket_.receive(expected - answer.size());
       ASSERT_FALSE(more.empty()) << "no answer to the greeting";
       answer.insert(answer.end(), more.begin(), more.end());
-      if (answer.size() >= 66) wanted = 66 + std::to_integer<std::size_t>(answer[65]);
+      if (answer.size() >= 66) expected = 66 + std::to_integer<std::size_t>(answer[65]);
     }
   }
   static Bytes frame_header(std::uint64_t bytes, bool more) {

@@ -73,10 +73,10 @@ void ExchangeWait::Attempt::check(Time now) {
     throw Error("the run is being stopped");
   }
   if (now >= deadline_) {
-    throw TimeoutError("rank " + std::to_string(wait_.rank_) + " waited " +
-                       std::to_string(wait_.patience_ / std::chrono::seconds(1)) +
-                       " s in the exchange for other ranks: one of them hangs, is stopped, or "
-                       "cannot be reached; see the messages of the launcher, or raise --timeout");
+    throw TimeoutError(
+        "rank {} waited {} s in the exchange for other ranks: one of them hangs, is stopped, or "
+        "cannot be reached; see the messages of the launcher, or raise --timeout",
+        wait_.rank_, wait_.patience_ / std::chrono::seconds(1));
   }
 }
 

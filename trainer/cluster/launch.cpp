@@ -29,8 +29,10 @@ std::int32_t number(const FindVariable& find, const char* name, std::int32_t fal
   std::int32_t value = -1;
   const auto [end, error] = std::from_chars(text, text + std::strlen(text), value);
   if (error != std::errc{} || value < 0 || (*end != '\0' && *end != '(' && *end != ',')) {
-    throw ConfigError(std::string("reading the launcher's environment: ") + name + " is '" + text +
-                      "', expected a whole number; start with mpirun or srun, or unset it");
+    throw ConfigError(
+        "reading the launcher's environment: {} is '{}', expected a whole number; start with "
+        "mpirun or srun, or unset it",
+        name, text);
   }
   return value;
 }
@@ -47,11 +49,10 @@ std::optional<Launch> read_launch(const FindVariable& find) {
                         .local_size = number(find, names.local_size, 1)};
     if (launch.size < 1 || launch.rank >= launch.size || launch.local_size < 1 ||
         launch.local_rank >= launch.local_size) {
-      throw ConfigError("reading the launcher's environment: rank " + std::to_string(launch.rank) +
-                        " of " + std::to_string(launch.size) + " (" + names.rank + ", " +
-                        names.size + "), local rank " + std::to_string(launch.local_rank) + " of " +
-                        std::to_string(launch.local_size) +
-                        "; expected ranks below their number; start with mpirun or srun");
+      throw ConfigError(
+          "reading the launcher's environment: rank {} of {} ({}, {}), local rank {} of {}; "
+          "expected ranks below their number; start with mpirun or srun",
+          launch.rank, launch.size, names.rank, names.size, launch.local_rank, launch.local_size);
     }
     return launch;
   }

@@ -2,6 +2,7 @@
 // The processes of a run, through MPI. Every call is nonblocking and is polled until a deadline,
 // because MPI itself waits forever for a process that is gone. A call that timed out leaves its
 // request behind, and the process ends soon after.
+#include <fmt/format.h>
 #include <mpi.h>
 #include <unistd.h>
 
@@ -40,9 +41,8 @@ void check_mpi(int code, std::string_view what) {
   char text[MPI_MAX_ERROR_STRING];
   int length = 0;
   MPI_Error_string(code, text, &length);
-  throw DeviceError(std::string(what) + ": MPI reports '" +
-                    std::string(text, static_cast<std::size_t>(length)) +
-                    "'; see the messages of the launcher about the other ranks");
+  throw DeviceError("{}: MPI reports '{}'; see the messages of the launcher about the other ranks",
+                    what, std::string(text, static_cast<std::size_t>(length)));
 }
 
 /// A communicator of all ranks, which make it together. Errors are returned.
@@ -189,10 +189,10 @@ class MpiGroup final : public CollectiveGroup {
     if (exchange.choice.method != collectives::ExchangeMethod::mpi_blocking) return;
     blocking_.emplace(
         exchange.patience,
-        "rank " + std::to_string(launch.rank) + " waited " +
-            std::to_string(exchange.patience / std::chrono::seconds(1)) +
-            " s in MPI_Allreduce for other ranks: one of them hangs, is stopped, or cannot be "
-            "reached; see the messages of the launcher, or raise --timeout");
+        fmt::format(
+            "rank {} waited {} s in MPI_Allreduce for other ranks: one of them hangs, is stopped, "
+            "or cannot be reached; see the messages of the launcher, or raise --timeout",
+            launch.rank, exchange.patience / std::chrono::seconds(1)));
   }
   std::unique_ptr<Collective> join(std::int32_t rank) override {
     PENSTOCK_ASSERT(rank == launch_.rank);
@@ -282,9 +282,10 @@ class MpiTransfer {
     int bytes = 0;
     check_mpi(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
     if (bytes == expected_) return;
-    throw Error("this rank receives " + std::to_string(expected_) + " bytes from rank " +
-                std::to_string(from_) + ", which sent " + std::to_string(bytes) +
-                "; expected equal sizes; give all ranks the same model and flags");
+    throw Error(
+        "this rank receives {} bytes from rank {}, which sent {}; expected equal sizes; give all "
+        "ranks the same model and flags",
+        expected_, from_, bytes);
   }
 
   const MPI_Comm communicator_;
@@ -350,29 +351,29 @@ class MpiProcesses final : public Processes {
   MpiProcesses(const Launch& launch, Clock& clock, Nanoseconds rendezvous)
       : launch_(launch), clock_(clock) {
     int provided = 0;
-    CallWatch(rendezvous, "joining the other ranks (MPI_Init) took longer than " +
-                              std::to_string(rendezvous / std::chrono::seconds(1)) +
-                              " s; see that every rank was started and that hosts reach each other")
+    CallWatch(rendezvous,
+              fmt::format("joining the other ranks (MPI_Init) took longer than {} s; see that "
+                          "every rank was started and that hosts reach each other",
+                          rendezvous / std::chrono::seconds(1)))
         .during([&] {
           check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided),
                     "MPI_Init_thread");
         });
     if (provided < MPI_THREAD_MULTIPLE) {
       throw Unavailable(
-          "joining the processes that " + std::string(launch.launcher) +
-          " started: this MPI cannot be called from several threads (MPI_THREAD_MULTIPLE); use one "
-          "that can, such as Debian's Open MPI");
+          "joining the processes that {} started: this MPI cannot be called from several threads "
+          "(MPI_THREAD_MULTIPLE); use one that can, such as Debian's Open MPI",
+          launch.launcher);
     }
     control_ = duplicate();
     training_ = duplicate();
     links_ = duplicate();
     const auto [rank, size] = world_of(control_);
     if (rank != launch.rank || size != launch.size) {
-      throw ConfigError("joining the processes that " + std::string(launch.launcher) +
-                        " started: the environment says rank " + std::to_string(launch.rank) +
-                        " of " + std::to_string(launch.size) + ", MPI says " +
-                        std::to_string(rank) + " of " + std::to_string(size) +
-                        "; start with the mpirun or srun of the MPI that Penstock is linked with");
+      throw ConfigError(
+          "joining the processes that {} started: the environment says rank {} of {}, MPI says {} "
+          "of {}; start with the mpirun or srun of the MPI that Penstock is linked with",
+          launch.launcher, launch.rank, launch.size, rank, size);
     }
   }
   MpiProcesses(const MpiProcesses&) = delete;
@@ -425,8 +426,8 @@ class MpiProcesses final : public Processes {
       SharedMemory memory = share_memory(*this, exchange, clock_);
       if (memory.group) return std::move(memory.group);
       if (!fastest) {
-        throw Unavailable("exchanging through shared memory: " + memory.why_not +
-                          "; choose another way to exchange");
+        throw Unavailable("exchanging through shared memory: {}; choose another way to exchange",
+                          memory.why_not);
       }
       method = collectives::ExchangeMethod::links;
     }

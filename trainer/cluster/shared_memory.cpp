@@ -2,6 +2,7 @@
 #include "trainer/cluster/shared_memory.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -94,16 +95,15 @@ std::string offer_of(const FileDescriptor& file) {
 
 /// Opens rank 0's memory; returns no file if that is impossible.
 FileDescriptor open_offered(const std::string& offer, std::size_t bytes) {
-  Identity wanted;
+  Identity expected;
   std::istringstream in(offer);
-  if (!(in >> wanted.process >> wanted.file >> wanted.device >> wanted.inode))
+  if (!(in >> expected.process >> expected.file >> expected.device >> expected.inode))
     return FileDescriptor();
-  const std::string path =
-      "/proc/" + std::to_string(wanted.process) + "/fd/" + std::to_string(wanted.file);
+  const std::string path = fmt::format("/proc/{}/fd/{}", expected.process, expected.file);
   FileDescriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
   // In another PID namespace the number may belong to another process.
-  const std::optional<Identity> found = identity_of(wanted.process, file);
-  if (!found || found->device != wanted.device || found->inode != wanted.inode)
+  const std::optional<Identity> found = identity_of(expected.process, file);
+  if (!found || found->device != expected.device || found->inode != expected.inode)
     return FileDescriptor();
   struct stat status {};
   if (fstat(file.get(), &status) != 0 || status.st_size != static_cast<off_t>(bytes)) {
@@ -357,8 +357,8 @@ class SharedMemoryGroup final : public CollectiveGroup {
                                                     wait_);
   }
   std::string how() const override {
-    return "shared memory of " + std::to_string(launch_.size) + " processes, through " +
-           std::string(to_string(exchange_.choice.wire));
+    return fmt::format("shared memory of {} processes, through {}", launch_.size,
+                       to_string(exchange_.choice.wire));
   }
 
  private:
@@ -398,7 +398,7 @@ SharedMemory share_memory(Processes& processes, const Processes::Exchange& excha
   const auto without = std::find(mapped.begin(), mapped.end(), "no");
   if (without == mapped.end()) return {std::move(group), {}};
   return {nullptr,
-          "rank " + std::to_string(without - mapped.begin()) + " cannot map the memory of rank 0"};
+          fmt::format("rank {} cannot map the memory of rank 0", without - mapped.begin())};
 }
 
 }  // namespace penstock::cluster

@@ -153,8 +153,8 @@ class Parser {
 
   [[noreturn]] void refuse(const std::string& found, const std::string& expected,
                            const std::string& advice) const {
-    throw ConfigError(fmt::format("{} is '{}': {}; expected {}; {}", flag_, shown(text_), found,
-                                  expected, advice));
+    throw ConfigError("{} is '{}': {}; expected {}; {}", flag_, shown(text_), found, expected,
+                      advice);
   }
 
   const std::string_view text_, flag_;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/collectives/thread_links.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -83,10 +81,10 @@ class ThreadLink final : public Link {
     place.state = State::taken;
     links_.clock_.wake(place.gate);
     if (sent.size() != bytes.size()) {
-      throw Error(fmt::format(
+      throw Error(
           "rank {} receives {} bytes from rank {}, which sent {}; expected equal sizes; give all "
           "ranks the same model and flags",
-          rank_, bytes.size(), from, sent.size()));
+          rank_, bytes.size(), from, sent.size());
     }
   }
 
@@ -146,30 +144,30 @@ class ThreadLink final : public Link {
   }
 
   /// False: stopped, or the deadline has passed.
-  bool await(Place& place, std::unique_lock<std::mutex>& lock, State wanted) {
-    if (place.state == wanted) return true;
+  bool await(Place& place, std::unique_lock<std::mutex>& lock, State expected) {
+    if (place.state == expected) return true;
     place.deadline = links_.clock_.now() + links_.timeout_;
     links_.watch();
     links_.clock_.wait(lock, place.gate, links_.stop_,
-                       [&] { return place.state == wanted || place.expired; });
+                       [&] { return place.state == expected || place.expired; });
     place.deadline = Time::max();
     place.expired = false;
-    return place.state == wanted;
+    return place.state == expected;
   }
 
   [[noreturn]] void fail(std::unique_lock<std::mutex>& lock, std::string_view what,
                          std::size_t bytes, std::string_view direction, std::int32_t peer) const {
     lock.unlock();
     if (links_.stop_.stop_requested()) {
-      throw Error(fmt::format(
+      throw Error(
           "rank {} could not {} {} bytes {} rank {}: the exchange was abandoned, as the run is "
           "stopping",
-          rank_, what, bytes, direction, peer));
+          rank_, what, bytes, direction, peer);
     }
-    throw TimeoutError(fmt::format(
+    throw TimeoutError(
         "rank {} waited {:.3g} s to {} {} bytes {} rank {}; expected it to take part by then; see "
         "what rank {} does, or allow more time",
-        rank_, to_seconds(links_.timeout_), what, bytes, direction, peer, peer));
+        rank_, to_seconds(links_.timeout_), what, bytes, direction, peer, peer);
   }
 
   ThreadLinks& links_;

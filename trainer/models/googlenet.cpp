@@ -13,12 +13,12 @@ struct Module {
   std::int32_t one, reduce_three, three, reduce_five, five, pool;
 };
 
-NodeId add_module(Graph& graph, const Module& wanted, NodeId input) {
-  const Branches mix(graph, std::string(wanted.name), input);
-  return mix.join({mix.branch("1x1").conv(wanted.one, 1),
-                   mix.branch("3x3").conv(wanted.reduce_three, 1).conv(wanted.three, 3),
-                   mix.branch("5x5").conv(wanted.reduce_five, 1).conv(wanted.five, 5),
-                   mix.branch("pool").max_pool(3, 1, Padding::same).conv(wanted.pool, 1)});
+NodeId add_module(Graph& graph, const Module& inception, NodeId input) {
+  const Branches mix(graph, std::string(inception.name), input);
+  return mix.join({mix.branch("1x1").conv(inception.one, 1),
+                   mix.branch("3x3").conv(inception.reduce_three, 1).conv(inception.three, 3),
+                   mix.branch("5x5").conv(inception.reduce_five, 1).conv(inception.five, 5),
+                   mix.branch("pool").max_pool(3, 1, Padding::same).conv(inception.pool, 1)});
 }
 
 void build(Graph& graph, std::int32_t classes) {
@@ -35,13 +35,13 @@ void build(Graph& graph, std::int32_t classes) {
                     .conv(192, 3)
                     .max_pool(3, 2, Padding::same)
                     .end();
-  for (const Module& wanted : kModules) {
-    if (wanted.name == "4a" || wanted.name == "5a") {  // the image gets a new size here
-      node = Chain(graph, std::string(wanted.name) + ".before", node)
+  for (const Module& inception : kModules) {
+    if (inception.name == "4a" || inception.name == "5a") {  // the image gets a new size here
+      node = Chain(graph, std::string(inception.name) + ".before", node)
                  .max_pool(3, 2, Padding::same)
                  .end();
     }
-    node = add_module(graph, wanted, node);
+    node = add_module(graph, inception, node);
   }
   Chain(graph, "", node).global_avg_pool().logits(classes);
 }

@@ -46,12 +46,11 @@ OptimizerEntry::Rule make(const Options& options) {
   const Rule rule{options.real("beta1"), options.real("beta2"), options.real("epsilon")};
   for (const auto& [name, value] : {std::pair("beta1", rule.beta1), {"beta2", rule.beta2}}) {
     if (!(value >= 0 && value < 1)) {
-      throw ConfigError(std::string("adam:") + name + " is " + options.text(name) +
-                        "; expected a share in [0, 1)");
+      throw ConfigError("adam:{} is {}; expected a share in [0, 1)", name, options.text(name));
     }
   }
   if (!(rule.epsilon > 0)) {
-    throw ConfigError("adam:epsilon is " + options.text("epsilon") + "; expected a number above 0");
+    throw ConfigError("adam:epsilon is {}; expected a number above 0", options.text("epsilon"));
   }
   return rule;
 }

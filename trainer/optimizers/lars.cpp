@@ -45,15 +45,14 @@ OptimizerEntry::Rule make(const Options& options) {
   const Rule rule{options.real("eta"), options.real("epsilon"),
                   static_cast<float>(options.real("momentum"))};
   if (!(rule.eta > 0)) {
-    throw ConfigError("lars:eta is " + options.text("eta") + "; expected a number above 0");
+    throw ConfigError("lars:eta is {}; expected a number above 0", options.text("eta"));
   }
   if (!(rule.epsilon >= 0)) {
-    throw ConfigError("lars:epsilon is " + options.text("epsilon") +
-                      "; expected a number of at least 0");
+    throw ConfigError("lars:epsilon is {}; expected a number of at least 0",
+                      options.text("epsilon"));
   }
   if (!(rule.momentum >= 0 && rule.momentum < 1)) {
-    throw ConfigError("lars:momentum is " + options.text("momentum") +
-                      "; expected a share in [0, 1)");
+    throw ConfigError("lars:momentum is {}; expected a share in [0, 1)", options.text("momentum"));
   }
   return rule;
 }

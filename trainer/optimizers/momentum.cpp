@@ -28,8 +28,8 @@ void update(float momentum, const Hyper& hyper, const UpdateRange& range) {
 OptimizerEntry::Rule make(const Options& options) {
   const auto momentum = static_cast<float>(options.real("momentum"));
   if (!(momentum >= 0 && momentum < 1)) {
-    throw ConfigError("momentum:momentum is " + options.text("momentum") +
-                      "; expected a share in [0, 1)");
+    throw ConfigError("momentum:momentum is {}; expected a share in [0, 1)",
+                      options.text("momentum"));
   }
   if (options.flag("nesterov")) {
     return [momentum](const Hyper& hyper, const UpdateRange& range) {

@@ -43,13 +43,12 @@ OptimizerEntry::Rule make(const Options& options) {
                   static_cast<float>(options.real("epsilon"))};
   for (const auto& [name, value] : {std::pair("decay", rule.decay), {"momentum", rule.momentum}}) {
     if (!(value >= 0 && value < 1)) {
-      throw ConfigError(std::string("rmsprop:") + name + " is " + options.text(name) +
-                        "; expected a share in [0, 1)");
+      throw ConfigError("rmsprop:{} is {}; expected a share in [0, 1)", name, options.text(name));
     }
   }
   if (!(rule.epsilon >= 0)) {
-    throw ConfigError("rmsprop:epsilon is " + options.text("epsilon") +
-                      "; expected a number of at least 0");
+    throw ConfigError("rmsprop:epsilon is {}; expected a number of at least 0",
+                      options.text("epsilon"));
   }
   return rule;
 }

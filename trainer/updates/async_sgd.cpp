@@ -45,17 +45,17 @@ class ModelPrefetch {
   void begin(std::int32_t owner, const Tensor& into, Stream& stream) {
     stream.record(*free_);
     const std::lock_guard lock(mutex_);
-    PENSTOCK_ASSERT(!wanted_);
+    PENSTOCK_ASSERT(!reading_);
     owner_ = owner;
     into_ = into;
-    wanted_ = true;
+    reading_ = true;
     clock_.wake(gate_);
   }
   /// Blocks until the copy is enqueued, makes `stream` wait for it, and returns the version.
   /// Nothing: the owner has not published. Rethrows the exception of the read.
   std::optional<std::int64_t> finish(Stream& stream) {
     std::unique_lock lock(mutex_);
-    clock_.wait(lock, gate_, {}, [this] { return !wanted_; });
+    clock_.wait(lock, gate_, {}, [this] { return !reading_; });
     if (failure_ != nullptr) std::rethrow_exception(failure_);
     stream.wait_for(*done_);
     return version_;
@@ -64,7 +64,7 @@ class ModelPrefetch {
  private:
   void run(const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
-    while (clock_.wait(lock, gate_, stop, [this] { return wanted_; }) && !stop.stop_requested()) {
+    while (clock_.wait(lock, gate_, stop, [this] { return reading_; }) && !stop.stop_requested()) {
       lock.unlock();
       std::optional<std::int64_t> version;
       std::exception_ptr failure;
@@ -78,7 +78,7 @@ class ModelPrefetch {
       lock.lock();
       version_ = version;
       failure_ = failure;
-      wanted_ = false;
+      reading_ = false;
       clock_.wake(gate_);
     }
   }
@@ -91,8 +91,8 @@ class ModelPrefetch {
 
   std::mutex mutex_;
   Gate gate_;
-  // All below are protected by mutex_. While a read is wanted, only the thread changes them.
-  bool wanted_ = false;  // a read has begun and has not ended
+  // All below are protected by mutex_. While reading_ is set, only the thread changes them.
+  bool reading_ = false;  // a read has begun and has not ended
   std::int32_t owner_ = 0;
   Tensor into_;
   std::optional<std::int64_t> version_;
@@ -202,7 +202,7 @@ PeerRule parse_peer_rule(const std::string& text) {
   if (text == "uniform") return PeerRule::uniform;
   if (text == "kungfu") return PeerRule::kungfu;
   if (text == "round-robin") return PeerRule::round_robin;
-  throw ConfigError("async-sgd:peer is '" + text + "'; expected uniform, kungfu or round-robin");
+  throw ConfigError("async-sgd:peer is '{}'; expected uniform, kungfu or round-robin", text);
 }
 
 }  // namespace

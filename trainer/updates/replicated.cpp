@@ -138,8 +138,7 @@ extern constinit const UpdateEntry replicated_update{
       const std::string& consistency = context.options.text("consistency");
       if (consistency == "relaxed") return std::make_unique<Deferred>(context);
       if (consistency == "strong") return make_replicated(context);
-      throw ConfigError("replicated:consistency is '" + consistency +
-                        "'; expected strong or relaxed");
+      throw ConfigError("replicated:consistency is '{}'; expected strong or relaxed", consistency);
     },
 };
 

@@ -120,7 +120,7 @@ class Served final : public ServedUpdate {
     const Answers answers = early_ ? *std::exchange(early_, std::nullopt) : servers_.await();
     result.l2_loss = static_cast<float>(answers.value);
     if (rule_ != cluster::ServerRule::on_arrival || probe_ == nullptr) return;
-    probe_->counter("updates_stale_by_" + std::to_string(answers.staleness)).add();
+    probe_->counter(fmt::format("updates_stale_by_{}", answers.staleness)).add();
   }
   /// Waits for the previous step's answer, then pushes this step's gradients.
   void exchange_staged(const ParameterSet& set, Stream& stream, StepResult& result) {
@@ -168,8 +168,8 @@ std::unique_ptr<UpdateStrategy> make_served(const UpdateContext& context, const 
 std::size_t part_bytes_of(const Options& options, std::string_view name) {
   const std::uint64_t bytes = options.bytes(name);
   if (bytes < sizeof(float) || bytes > cluster::kMaxFrame) {
-    throw ConfigError(fmt::format("{} is {}; expected 4 bytes to {} MiB", name, options.text(name),
-                                  cluster::kMaxFrame >> 20));
+    throw ConfigError("{} is {}; expected 4 bytes to {} MiB", name, options.text(name),
+                      cluster::kMaxFrame >> 20);
   }
   return static_cast<std::size_t>(bytes);
 }

@@ -24,8 +24,8 @@ class ModelAveraging final : public UpdateStrategy {
         alpha_(context.options.real("alpha")),
         sum_(context) {
     if (!(alpha_ > 0 && alpha_ <= 1)) {
-      throw ConfigError("sma:alpha is " + context.options.text("alpha") +
-                        "; expected a share above 0 and at most 1, such as 0.1");
+      throw ConfigError("sma:alpha is {}; expected a share above 0 and at most 1, such as 0.1",
+                        context.options.text("alpha"));
     }
   }
 

@@ -33,7 +33,7 @@ std::string value_text(const SupplyBar& bar) {
 void draw_bar(Svg& svg, const SupplyBar& bar, const Scale& x, double top) {
   const double supply = bar.supply_img_per_s.value, demand = bar.demand_img_per_s;
   const double used = std::min(supply, demand);
-  const std::string title = bar.label + ": " + value_text(bar);
+  const std::string title = fmt::format("{}: {}", bar.label, value_text(bar));
   svg.box({x(0), top, x(used) - x(0), kBar}, "device", title);
   if (supply < demand) svg.box({x(used), top, x(demand) - x(used), kBar}, "starvation", title);
   if (supply > demand) svg.box({x(used), top, x(supply) - x(used), kBar}, "gain", title);

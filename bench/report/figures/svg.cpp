@@ -70,7 +70,7 @@ void Svg::points(std::string_view element, std::span<const Point> points,
   fmt::format_to(std::back_inserter(body_), R"(<{} points=")", element);
   for (const Point& point : points) {
     if (&point != points.data()) body_ += ' ';
-    body_ += coordinate(point.x) + ',' + coordinate(point.y);
+    body_ += fmt::format("{},{}", coordinate(point.x), coordinate(point.y));
   }
   body_ += '"' + attribute("class", classes);
   close(element, "");
@@ -93,7 +93,7 @@ void Svg::circle(Point centre, double radius, std::string_view classes, std::str
 
 void Svg::dots(std::span<const Point> centres, double radius, std::string_view classes) {
   if (centres.empty()) return;
-  body_ += "<g" + attribute("class", classes) + ">\n";
+  body_ += fmt::format("<g{}>\n", attribute("class", classes));
   for (const Point& centre : centres) circle(centre, radius, "");
   body_ += "</g>\n";
 }

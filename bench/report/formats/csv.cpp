@@ -32,7 +32,7 @@ std::string text_of(const Json& json) {
 void flatten(const std::string& prefix, const Json& json, Cells& cells) {
   if (json.is_object()) {
     for (const auto& [key, value] : json.items()) {
-      flatten(prefix.empty() ? key : prefix + "_" + key, value, cells);
+      flatten(prefix.empty() ? key : fmt::format("{}_{}", prefix, key), value, cells);
     }
   } else if (json.is_array()) {
     std::string list;

@@ -176,8 +176,7 @@ void write_figure_files(const std::vector<document::Figure>& figures,
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) {
-    throw DataError(
-        fmt::format("cannot make the folder '{}': {}", folder.native(), error.message()));
+    throw DataError("cannot make the folder '{}': {}", folder.native(), error.message());
   }
   for (const document::Figure& figure : figures) {
     const std::filesystem::path path = folder / figure.file;

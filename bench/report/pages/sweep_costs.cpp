@@ -96,7 +96,7 @@ std::vector<Limit> limits_of(const SweepResult& sweep) {
 std::string enumerated(std::vector<std::string> items) {
   const std::string last = std::move(items.back());
   items.pop_back();
-  return items.empty() ? last : join(items) + " and " + last;
+  return items.empty() ? last : fmt::format("{} and {}", join(items), last);
 }
 
 /// Adapts a clause with a capital letter to the middle of a sentence. Abbreviations such as JPEG

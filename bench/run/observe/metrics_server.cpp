@@ -76,8 +76,8 @@ void MetricsServer::serve(const std::stop_token& stop) {
     const bool accepts = now() >= next_accept;
     files = {{wake_.get(), POLLIN, 0}, {accepts ? socket_.get() : -1, POLLIN, 0}};
     for (const Client& client : clients) {
-      const short wanted = client.response.empty() ? POLLIN : POLLOUT;
-      files.push_back({client.socket.get(), wanted, 0});
+      const short events = client.response.empty() ? POLLIN : POLLOUT;
+      files.push_back({client.socket.get(), events, 0});
     }
     Time until = accepts ? Time::max() : next_accept;
     if (!clients.empty()) until = std::min(until, clients.front().deadline);

@@ -92,8 +92,8 @@ void Trace::add_steps(std::int32_t rank, const Leg& leg) {
   for (const StepTimes& step : leg.steps) {
     const std::map<std::string, std::int64_t> number{
         {"step", static_cast<std::int64_t>(device.size())}};
-    const Time got = step.asked + step.input_wait;
-    host.push_back({"wait for a batch", step.asked, got, number});
+    const Time got = step.requested + step.input_wait;
+    host.push_back({"wait for a batch", step.requested, got, number});
     host.push_back({"enqueue the step", got, got + step.enqueue, number});
     Event& event = device.emplace_back(
         Event{"step", leg.begin + step.start, leg.begin + step.completion, number});

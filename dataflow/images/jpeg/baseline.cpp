@@ -128,7 +128,7 @@ void BaselineDecoder::make_room() {
 
 /// Marks, for each column of units, every block that the window's columns need.
 void BaselineDecoder::mark_columns() {
-  wanted_.assign(static_cast<std::size_t>(units_across_), 0);
+  needed_.assign(static_cast<std::size_t>(units_across_), 0);
   for (std::int32_t column = first_unit_; column < units_across_; ++column) {
     std::uint32_t mask = 0;
     for (const Plane& plane : planes()) {
@@ -139,7 +139,7 @@ void BaselineDecoder::mark_columns() {
         }
       }
     }
-    wanted_[static_cast<std::size_t>(column)] = static_cast<std::uint8_t>(mask);
+    needed_[static_cast<std::size_t>(column)] = static_cast<std::uint8_t>(mask);
   }
 }
 
@@ -160,15 +160,15 @@ std::uint8_t BaselineDecoder::rows_mask(std::int32_t unit_row) const {
 /// True if no block up to the window's last row can be skipped; `all` has a bit for each.
 bool BaselineDecoder::wants_all(std::uint8_t all) const {
   return rows_mask(0) == all && rows_mask(end_row_ - 1) == all &&
-         std::ranges::count(wanted_, all) == units_across_;
+         std::ranges::count(needed_, all) == units_across_;
 }
 
-void BaselineDecoder::take(std::uint32_t column, std::uint32_t wanted, const Unit& unit) {
+void BaselineDecoder::take(std::uint32_t column, std::uint32_t needed, const Unit& unit) {
   for (Plane& plane : planes()) {
     const std::int32_t left = kBlock * plane.horizontal * static_cast<std::int32_t>(column);
     for (std::int32_t i = 0; i < plane.horizontal * plane.vertical; ++i) {
       const auto block = static_cast<std::size_t>(plane.first_block + i);
-      if ((wanted >> block & 1) == 0) continue;
+      if ((needed >> block & 1) == 0) continue;
       const std::int32_t row = kBlock * (unit_row_ * plane.vertical + i / plane.horizontal);
       idct_.for_last(unit.last[block])(unit.blocks[block].values.data(), plane.quantisation,
                                        plane.at(left + kBlock * (i % plane.horizontal), row),
@@ -180,7 +180,7 @@ void BaselineDecoder::take(std::uint32_t column, std::uint32_t wanted, const Uni
 bool BaselineDecoder::decode(RowSink& sink) {
   std::int32_t next = rows_.first;
   for (unit_row_ = 0; unit_row_ < end_row_; ++unit_row_) {
-    if (!entropy_.decode_row(wanted_, rows_mask(unit_row_), *this)) return false;
+    if (!entropy_.decode_row(needed_, rows_mask(unit_row_), *this)) return false;
     if (Idct::any(beyond_)) return false;
     const auto decoded = [&](const Plane& plane, std::int32_t row) {
       return row < kBlock * plane.vertical * (unit_row_ + 1);

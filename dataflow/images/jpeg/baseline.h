@@ -97,7 +97,7 @@ class BaselineDecoder final : UnitSink {
   void mark_columns();
   std::uint8_t rows_mask(std::int32_t unit_row) const;
   bool wants_all(std::uint8_t all) const;
-  void take(std::uint32_t column, std::uint32_t wanted, const Unit& unit) override;
+  void take(std::uint32_t column, std::uint32_t needed, const Unit& unit) override;
   void write_row(std::int32_t row, std::uint8_t* to);
   const std::uint8_t* chroma(Plane& plane, std::int32_t row, std::vector<std::uint8_t>& room);
 
@@ -116,7 +116,7 @@ class BaselineDecoder final : UnitSink {
   std::int32_t unit_row_ = 0, end_row_ = 0;           // rows of units
   bool wide_ = false, high_ = false;                  // chroma is upsampled in this direction
   bool smooth_across_ = false, smooth_down_ = false;  // by the filter
-  std::vector<std::uint8_t> wanted_;                  // a mask of blocks for each column of units
+  std::vector<std::uint8_t> needed_;                  // a mask of blocks for each column of units
   std::vector<std::uint16_t> sums_;  // one row of chroma, and the samples next to it
   std::array<std::vector<std::uint8_t>, 2> chroma_;  // one row of blue and red chroma, upsampled
   Idct::Beyond beyond_{};

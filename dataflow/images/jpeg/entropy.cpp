@@ -237,7 +237,7 @@ bool BitReader::restart(BitState& state, unsigned number) {
 
 bool EntropyDecoder::decode(const Row& row) {
   BitState state = state_;
-  for (std::uint32_t column = 0; column < row.wanted.size(); ++column) {
+  for (std::uint32_t column = 0; column < row.needed.size(); ++column) {
     if (restart_interval_ != 0) {
       if (units_left_ == 0) {
         BitState copy = state;  // as in BitReader::ready()
@@ -249,13 +249,13 @@ bool EntropyDecoder::decode(const Row& row) {
       --units_left_;
     }
     if (!reader_.ready(state)) return false;
-    const std::uint32_t wanted = row.wanted[column] & row.rows;
+    const std::uint32_t needed = row.needed[column] & row.rows;
     for (std::uint32_t block = 0; block < blocks_; ++block) {
       const std::uint8_t component = components_[block];
       const BlockCode& code = codes_[component];
       std::int64_t& dc = dc_[component];
       if (!decode_dc(state, *code.dc, dc)) return false;
-      if ((wanted >> block & 1) == 0) {
+      if ((needed >> block & 1) == 0) {
         if (!skip_ac(state, *code.ac)) return false;
         continue;
       }
@@ -265,7 +265,7 @@ bool EntropyDecoder::decode(const Row& row) {
       values[0] = static_cast<std::int16_t>(dc);
       if (!decode_ac(state, *code.ac, values, unit_.last[block])) return false;
     }
-    if (wanted != 0) row.sink.take(column, wanted, unit_);
+    if (needed != 0) row.sink.take(column, needed, unit_);
   }
   state_ = state;
   return reader_.ready(state_);
@@ -294,9 +294,9 @@ void EntropyDecoder::begin(std::span<const std::byte> data,
   dc_.fill(0);
 }
 
-bool EntropyDecoder::decode_row(std::span<const std::uint8_t> wanted, std::uint8_t rows,
+bool EntropyDecoder::decode_row(std::span<const std::uint8_t> needed, std::uint8_t rows,
                                 UnitSink& sink) {
-  const Row row{wanted, rows, sink};
+  const Row row{needed, rows, sink};
   return set_ == InstructionSet::portable ? decode_portable(row) : decode_avx2(row);
 }
 

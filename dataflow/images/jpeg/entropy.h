@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decodes the entropy-coded data of one scan that interleaves all components (ITU T.81, A.2.3 and
-// F.2.2), unit by unit. Wanted blocks become coefficients. Of other blocks only the DC differences
+// F.2.2), unit by unit. Needed blocks become coefficients. Of other blocks only the DC differences
 // are added up.
 #pragma once
 
@@ -101,14 +101,14 @@ constexpr unsigned kMaxUnitBlocks = 6;
 /// One minimum coded unit, with its blocks in order.
 struct Unit {
   std::array<Coefficients, kMaxUnitBlocks> blocks;
-  /// For each wanted block, the last position in zigzag order that may hold a coefficient.
+  /// For each needed block, the last position in zigzag order that may hold a coefficient.
   std::array<std::uint8_t, kMaxUnitBlocks> last{};
 };
 
-/// Receives the units that have a wanted block. Other units are skipped.
+/// Receives the units that have a needed block. Other units are skipped.
 class UnitSink {
  public:
-  virtual void take(std::uint32_t column, std::uint32_t wanted, const Unit& unit) = 0;
+  virtual void take(std::uint32_t column, std::uint32_t needed, const Unit& unit) = 0;
 
  protected:
   ~UnitSink() = default;
@@ -124,14 +124,14 @@ class EntropyDecoder {
   void begin(std::span<const std::byte> data, std::span<const std::uint8_t> components,
              const std::array<BlockCode, 3>& codes, std::uint32_t restart_interval);
 
-  /// Decodes the next row of units. Bit i of wanted[column] is set if block i of that unit is
-  /// wanted; `rows` masks all of them. False if the data are damaged, or if only libjpeg can tell
+  /// Decodes the next row of units. Bit i of needed[column] is set if block i of that unit is
+  /// needed; `rows` masks all of them. False if the data are damaged, or if only libjpeg can tell
   /// how to decode them; then nothing more can be decoded.
-  bool decode_row(std::span<const std::uint8_t> wanted, std::uint8_t rows, UnitSink& sink);
+  bool decode_row(std::span<const std::uint8_t> needed, std::uint8_t rows, UnitSink& sink);
 
  private:
   struct Row {
-    std::span<const std::uint8_t> wanted;
+    std::span<const std::uint8_t> needed;
     std::uint8_t rows;
     UnitSink& sink;
   };

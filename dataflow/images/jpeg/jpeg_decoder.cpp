@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decodes JPEG into a row of a batch. Only the wanted region is decoded. Each of its rows goes
+// Decodes JPEG into a row of a batch. Only the requested region is decoded. Each of its rows goes
 // straight through the resampler into the batch; colours are distorted last. libjpeg-turbo reads
 // the headers. BaselineDecoder then decodes the usual images, baseline at full size, to the same
 // pixels. libjpeg decodes all others, and starts again on every image on which BaselineDecoder
@@ -13,6 +13,8 @@
 //
 // Damage counts only in parts that are read: data below the region are not read. Orientation tags
 // are ignored, as PIL and torchvision do when they open a file.
+#include <fmt/format.h>
+
 #include <csetjmp>
 #include <cstdio>
 // jpeglib.h needs size_t and FILE from the headers above; jerror.h needs jpeglib.h.
@@ -52,9 +54,10 @@ constexpr std::int32_t kNarrowest = 8;
 constexpr int kMaxScans = 100;
 
 [[noreturn]] void refuse(const Sample& sample, const std::string& reason) {
-  throw DataError("decoding '" + sample.file + "' (sample " + std::to_string(sample.index) + ", " +
-                  std::to_string(sample.content().size()) + " bytes): " + reason +
-                  "; expected a whole JPEG or PNG image; replace the file");
+  throw DataError(
+      "decoding '{}' (sample {}, {} bytes): {}; expected a whole JPEG or PNG image; replace the "
+      "file",
+      sample.file, sample.index, sample.content().size(), reason);
 }
 
 /// What a file that is no JPEG image looks like: "it looks like a WebP image".
@@ -317,8 +320,8 @@ class JpegDecoder final : public Decoder {
 
   void check_size(const Sample& sample, std::uint64_t width, std::uint64_t height) const {
     if (width * height <= static_cast<std::uint64_t>(max_pixels_)) return;
-    refuse(sample, "it says that it has " + std::to_string(width) + "x" + std::to_string(height) +
-                       " pixels, more than max_pixels=" + std::to_string(max_pixels_));
+    refuse(sample, fmt::format("it says that it has {}x{} pixels, more than max_pixels={}", width,
+                               height, max_pixels_));
   }
 
   void check_header(const Sample& sample) {
@@ -334,8 +337,8 @@ class JpegDecoder final : public Decoder {
         jpeg_.out_color_space = JCS_CMYK;
         break;
       default:
-        refuse(sample, "it has " + std::to_string(jpeg_.num_components) +
-                           " components, which is an unsupported colour space");
+        refuse(sample, fmt::format("it has {} components, which is an unsupported colour space",
+                                   jpeg_.num_components));
     }
   }
 
@@ -429,11 +432,11 @@ class JpegDecoder final : public Decoder {
     while (jpeg_.output_scanline < jpeg_.output_height) {
       JSAMPROW lines[Resampler::kRowsAhead];
       const JDIMENSION left = jpeg_.output_height - jpeg_.output_scanline;
-      const JDIMENSION wanted = std::min<JDIMENSION>(left, Resampler::kRowsAhead);
-      for (JDIMENSION i = 0; i < wanted; ++i) {
+      const JDIMENSION count = std::min<JDIMENSION>(left, Resampler::kRowsAhead);
+      for (JDIMENSION i = 0; i < count; ++i) {
         lines[i] = image_.data() + (jpeg_.output_scanline + i) * line_bytes;
       }
-      read_lines(lines, wanted, jpeg_.output_width);
+      read_lines(lines, count, jpeg_.output_width);
     }
     resample_whole(line_bytes);
   }
@@ -455,9 +458,9 @@ class JpegDecoder final : public Decoder {
     }
   }
 
-  /// Reads at most `wanted` rows of `width` pixels, as RGBX; returns how many.
-  JDIMENSION read_lines(JSAMPROW* lines, JDIMENSION wanted, JDIMENSION width) {
-    const JDIMENSION count = jpeg_read_scanlines(&jpeg_, lines, wanted);
+  /// Reads at most `most` rows of `width` pixels, as RGBX; returns how many.
+  JDIMENSION read_lines(JSAMPROW* lines, JDIMENSION most, JDIMENSION width) {
+    const JDIMENSION count = jpeg_read_scanlines(&jpeg_, lines, most);
     PENSTOCK_ASSERT(count > 0);
     if (jpeg_.out_color_space == JCS_CMYK) {
       for (JDIMENSION i = 0; i < count; ++i) convert_cmyk(lines[i], width);
@@ -470,7 +473,7 @@ class JpegDecoder final : public Decoder {
       refuse(sample, describe_first_bytes(sample.content()));
     }
     if (trap_.code == JERR_BAD_PROGRESSION && jpeg_.input_scan_number > kMaxScans) {
-      refuse(sample, "it has more than " + std::to_string(kMaxScans) + " scans");
+      refuse(sample, fmt::format("it has more than {} scans", kMaxScans));
     }
     refuse(sample, trap_.text.data());
   }

@@ -47,11 +47,11 @@ class Patience {
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(deadline_ - std::chrono::steady_clock::now());
     if (left.count() <= 0) {
-      throw DataError("pool '" + name_ + "' did not answer in time; expected its descriptor");
+      throw DataError("pool '{}' did not answer in time; expected its descriptor", name_);
     }
     pollfd items[] = {{signal_.get(), POLLIN, 0}, {fd, POLLIN, 0}};
     poll(items, 2, static_cast<int>(std::min(left, most).count()));
-    if (items[0].revents != 0) throw DataError("pool '" + name_ + "': a stop was requested");
+    if (items[0].revents != 0) throw DataError("pool '{}': a stop was requested", name_);
   }
 
  private:
@@ -71,19 +71,20 @@ FileDescriptor connect_to(const std::string& name, Patience& patience) {
     throw DataError("a producer's pool is no abstract Unix socket; expected '@' and its name");
   }
   FileDescriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket) throw DataError("pool '" + name + "': cannot open a socket: " + text_of(errno));
+  if (!socket) throw DataError("pool '{}': cannot open a socket: {}", name, text_of(errno));
   while (connect(socket.get(), address->get(), address->bytes) != 0) {
     if (errno != EAGAIN && errno != EINTR) {
-      throw DataError("pool '" + name + "' cannot be reached: " + text_of(errno) +
-                      "; expected a producer that shares its memory, on this machine");
+      throw DataError(
+          "pool '{}' cannot be reached: {}; expected a producer that shares its memory, on this "
+          "machine",
+          name, text_of(errno));
     }
     patience.wait(-1, kRetry);
   }
   const std::optional<ucred> peer = credentials_of(socket.get());
   if (peer && peer->uid == geteuid()) return socket;
-  throw DataError("pool '" + name + "' belongs to " +
-                  (peer ? "user " + std::to_string(peer->uid) : "an unknown user") +
-                  "; expected user " + std::to_string(geteuid()));
+  throw DataError("pool '{}' belongs to {}; expected user {}", name,
+                  peer ? "user " + std::to_string(peer->uid) : "an unknown user", geteuid());
 }
 
 /// Takes ownership of all descriptors in a message, so that unwanted ones are closed too.
@@ -117,7 +118,7 @@ FileDescriptor receive_descriptor(const std::string& name, const FileDescriptor&
     count = recvmsg(socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (count >= 0) break;
     if (errno != EAGAIN && errno != EINTR) {
-      throw DataError("pool '" + name + "' gave no descriptor: " + text_of(errno));
+      throw DataError("pool '{}' gave no descriptor: {}", name, text_of(errno));
     }
     patience.wait(socket.get());
   }
@@ -125,10 +126,8 @@ FileDescriptor receive_descriptor(const std::string& name, const FileDescriptor&
   if (count == 1 && found.size() == 1 && (message.msg_flags & (MSG_CTRUNC | MSG_TRUNC)) == 0) {
     return std::move(found.front());
   }
-  throw DataError("pool '" + name + "' sent " +
-                  ((message.msg_flags & MSG_CTRUNC) != 0 ? "more than " : "") +
-                  std::to_string(found.size()) + " descriptors with " + std::to_string(count) +
-                  " bytes; expected one with one byte");
+  throw DataError("pool '{}' sent {}{} descriptors with {} bytes; expected one with one byte", name,
+                  (message.msg_flags & MSG_CTRUNC) != 0 ? "more than " : "", found.size(), count);
 }
 
 FileDescriptor fetch(const std::string& name, Nanoseconds limit, const std::stop_token& stop) {
@@ -147,12 +146,11 @@ MappedPool::MappedPool(const FileDescriptor& fd, std::uint64_t max_bytes) {
   constexpr int kNeeded = F_SEAL_SHRINK | F_SEAL_GROW;
   const int seals = fcntl(fd.get(), F_GET_SEALS);
   if (seals < 0) {
-    throw DataError("a producer's pool is no memfd (" + text_of(errno) +
-                    "); expected a sealed one");
+    throw DataError("a producer's pool is no memfd ({}); expected a sealed one", text_of(errno));
   }
   if ((seals & kNeeded) != kNeeded) {
-    throw DataError("a producer's pool has the seals " + std::to_string(seals) +
-                    "; expected F_SEAL_SHRINK and F_SEAL_GROW");
+    throw DataError("a producer's pool has the seals {}; expected F_SEAL_SHRINK and F_SEAL_GROW",
+                    seals);
   }
   // Reserved huge pages can be taken away again; reading them would then raise a signal.
   struct statfs system {};
@@ -165,8 +163,7 @@ MappedPool::MappedPool(const FileDescriptor& fd, std::uint64_t max_bytes) {
   }
   const auto size = static_cast<std::uint64_t>(file.st_size);
   if (size > std::min<std::uint64_t>(max_bytes, std::numeric_limits<std::size_t>::max())) {
-    throw DataError("a producer's pool has " + std::to_string(size) + " bytes; expected at most " +
-                    std::to_string(max_bytes));
+    throw DataError("a producer's pool has {} bytes; expected at most {}", size, max_bytes);
   }
   void* const memory = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd.get(), 0);
   if (memory == MAP_FAILED) {
@@ -179,13 +176,12 @@ MappedPool::~MappedPool() { munmap(const_cast<std::byte*>(memory_.data()), memor
 
 std::span<const std::byte> MappedPool::view(std::uint64_t offset, std::uint64_t bytes) const {
   if (offset % kAlignment != 0) {
-    throw DataError("a lease begins at byte " + std::to_string(offset) +
-                    " of its pool; expected a multiple of " + std::to_string(kAlignment));
+    throw DataError("a lease begins at byte {} of its pool; expected a multiple of {}", offset,
+                    kAlignment);
   }
   if (offset > memory_.size() || bytes > memory_.size() - offset) {
-    throw DataError("a lease of " + std::to_string(bytes) + " bytes at byte " +
-                    std::to_string(offset) + " ends beyond its pool, which has " +
-                    std::to_string(memory_.size()));
+    throw DataError("a lease of {} bytes at byte {} ends beyond its pool, which has {}", bytes,
+                    offset, memory_.size());
   }
   return memory_.subspan(offset, bytes);
 }

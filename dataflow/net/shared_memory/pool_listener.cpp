@@ -26,8 +26,8 @@ constexpr int kRetryMilliseconds = 100;
 
 [[noreturn]] void refuse(const char* call) {
   const int error = errno;
-  throw ConfigError(std::string("cannot share memory: ") + call + ": " + std::strerror(error) +
-                    "; send without --shared-memory");
+  throw ConfigError("cannot share memory: {}: {}; send without --shared-memory", call,
+                    std::strerror(error));
 }
 
 std::string unguessable_name() {

@@ -26,17 +26,18 @@ std::size_t checked_stride(std::size_t slot_bytes, std::size_t slots) {
   constexpr std::size_t kMost = std::numeric_limits<std::int64_t>::max();
   PENSTOCK_ASSERT(slot_bytes > 0 && slots > 0);
   if (slot_bytes > kMost - kPage || slots > kMost / (slot_bytes + kPage)) {
-    throw DeviceError("cannot share " + std::to_string(slots) + " slots of " +
-                      std::to_string(slot_bytes) + " bytes: more than the address space");
+    throw DeviceError("cannot share {} slots of {} bytes: more than the address space", slots,
+                      slot_bytes);
   }
   return (slot_bytes + kPage - 1) / kPage * kPage;
 }
 
 [[noreturn]] void refuse(std::size_t bytes, const char* call) {
   const int error = errno;
-  throw DeviceError("cannot share " + std::to_string(bytes) + " bytes of memory: " + call + ": " +
-                    std::strerror(error) + "; lower --batch-size or --hwm, or send without " +
-                    "--shared-memory");
+  throw DeviceError(
+      "cannot share {} bytes of memory: {}: {}; lower --batch-size or --hwm, or send without "
+      "--shared-memory",
+      bytes, call, std::strerror(error));
 }
 
 /// Call it before another process has `fd`. Fixes the size, so that reads never fail, and, if `fd`

@@ -7,6 +7,8 @@
 //
 // Image files lie in the messages. Each message is held until all its images are decoded. The
 // thread that releases the last image of a message wakes the one that receives.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -40,14 +42,14 @@ constexpr Nanoseconds kReadBeat = std::chrono::milliseconds(1);
 /// high rates, one wake-up and one credit message then serve both.
 constexpr Nanoseconds kReturnDelay = std::chrono::milliseconds(1);
 
-void require_encoding(FramedEncoding wanted, const FramedHeader& header) {
-  if (header.encoding == wanted) return;
-  throw DataError("its batches are " + std::string(to_string(header.encoding)) + "; expected " +
-                  std::string(to_string(wanted)) + "; " +
-                  (wanted == FramedEncoding::pixels
-                       ? "use zmq-consume:encoded=true, or start the producer without --encoded"
-                       : "start the producer as `penstock serve --encoded --credit`, or leave "
-                         "zmq-consume:encoded=true out"));
+void require_encoding(FramedEncoding expected, const FramedHeader& header) {
+  if (header.encoding == expected) return;
+  throw DataError("its batches are {}; expected {}; {}", to_string(header.encoding),
+                  to_string(expected),
+                  expected == FramedEncoding::pixels
+                      ? "use zmq-consume:encoded=true, or start the producer without --encoded"
+                      : "start the producer as `penstock serve --encoded --credit`, or leave "
+                        "zmq-consume:encoded=true out");
 }
 
 /// Lease number of a message that seems to lend memory, even if the rest is invalid.
@@ -219,8 +221,8 @@ bool CreditIntake::handle(Arrival& to, const std::stop_token& stop) {
         return false;
       }
       default:
-        throw DataError("a " + std::string(to_string(message.header.kind)) +
-                        ", which consumers send; expected a hello, a batch or an end");
+        throw DataError("a {}, which consumers send; expected a hello, a batch or an end",
+                        to_string(message.header.kind));
     }
   } catch (const DataError& error) {
     if (!stop.stop_requested())
@@ -257,8 +259,9 @@ void CreditIntake::admit(const FramedMessage& message, std::int64_t arrived_ns,
     check_framed_shape(header, spec_);
     peers_.remove_if_connected(header.producer);
     if (std::cmp_greater_equal(peers_.count(), terms_.producers)) {
-      throw DataError("there are " + std::to_string(peers_.count()) +
-                      " producers already; raise the limit with zmq-consume:max_producers=N");
+      throw DataError(
+          "there are {} producers already; raise the limit with zmq-consume:max_producers=N",
+          peers_.count());
     }
     if (hello.pool.empty() && terms_.shared_only) {
       throw DataError("it shares no memory, which zmq-consume:shared_memory=true requires");
@@ -311,19 +314,18 @@ void CreditIntake::note_few_leases(const CreditPeer& peer) {
   if (!peer.pool || peer.pool->pin == nullptr) return;
   const std::size_t batches = peer.pool->batches(spec_.bytes());
   if (batches >= ring_slots_ + 2) return;
-  probe_.note(peer.name + " shares memory for " + std::to_string(batches) +
-              " batches, of which the ring may hold " + std::to_string(ring_slots_) +
-              ": it waits for leases while the ring is full; expected " +
-              std::to_string(ring_slots_ + 2) +
-              " or more (penstock serve --hwm), a smaller --prefetch, or zmq-consume:copy=true");
+  probe_.note(
+      fmt::format("{} shares memory for {} batches, of which the ring may hold {}: it waits for "
+                  "leases while the ring is full; expected {} or more (penstock serve --hwm), a "
+                  "smaller --prefetch, or zmq-consume:copy=true",
+                  peer.name, batches, ring_slots_, ring_slots_ + 2));
 }
 
 void CreditIntake::admit(Arrival& to, const FramedMessage& message) {
   const FramedHeader& header = message.header;
   CreditPeer& peer = peers_.sender_of(header, routing_id_);
   if (!peers_.take(peer)) {
-    throw DataError("batch " + std::to_string(header.sequence) + " of " + peer.name +
-                    ", for which it had no credit");
+    throw DataError("batch {} of {}, for which it had no credit", header.sequence, peer.name);
   }
   to.format = MessageFormat::framed;
   to.framed = message;
@@ -371,7 +373,7 @@ void CreditIntake::reject_from(CreditPeer* peer, const ZmqMessage& message, cons
   auto header = frames.empty() ? std::nullopt : read_framed_header(frames[0]);
   if (peer == nullptr || (header && header->producer != peer->producer)) header.reset();
   const bool is_named = peer == nullptr || why.find(peer->name) != why.npos;
-  reject(message, header, is_named ? why : peer->name + ": " + why, misfits);
+  reject(message, header, is_named ? why : fmt::format("{}: {}", peer->name, why), misfits);
   for (const BadMessages::Offender& offender : bad_.take_offenders()) {
     if (peer != nullptr && !peer->gone) peers_.leave(*peer);
     if (socket_.cut_off(offender.sender)) bad_.note_cut_off(offender);
@@ -475,22 +477,25 @@ bool CreditIntake::await(Time deadline, Nanoseconds beat, const std::stop_token&
 std::string CreditIntake::silence() {
   const ZmqSocket::Peers peers = socket_.peers();
   const std::string refused = refusals();
-  std::string text = (refused.empty() ? "no batch came over " : "no usable batch came over ") +
-                     net::describe(endpoint_.endpoint) + " within " + seconds_text(timeout_) +
-                     " (this side " + (endpoint_.bind ? "binds" : "connects") + "); ";
+  std::string text =
+      fmt::format("{}{} within {} (this side {}); ",
+                  refused.empty() ? "no batch came over " : "no usable batch came over ",
+                  net::describe(endpoint_.endpoint), seconds_text(timeout_),
+                  endpoint_.bind ? "binds" : "connects");
   if (peers.refused > 0) {
-    text += std::to_string(peers.refused) + " connections were refused, see the notes about keys; ";
+    text += fmt::format("{} connections were refused, see the notes about keys; ", peers.refused);
   }
   if (peers.joined == 0) {
     text += "no producer ever connected";
   } else {
     text += refused + (refused.empty() ? "" : "; ") + peers_.describe();
   }
-  return text + (refused.empty() ? "; start one" : "; correct the producer, or start one") +
-         ", such as `penstock serve --credit" +
-         (encoding_ == FramedEncoding::jpeg ? " --encoded" : "") + " --endpoint " +
-         endpoint_.endpoint.text + " --batch-size " + std::to_string(spec_.images) +
-         (endpoint_.bind ? "" : " --bind") + "`, or wait longer with --timeout";
+  return fmt::format(
+      "{}{}, such as `penstock serve --credit{} --endpoint {} --batch-size {}{}`, or wait longer "
+      "with --timeout",
+      text, refused.empty() ? "; start one" : "; correct the producer, or start one",
+      encoding_ == FramedEncoding::jpeg ? " --encoded" : "", endpoint_.endpoint.text, spec_.images,
+      endpoint_.bind ? "" : " --bind");
 }
 
 }  // namespace

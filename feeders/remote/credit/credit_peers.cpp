@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeders/remote/credit/credit_peers.h"
 
+#include <fmt/format.h>
 #include <zmq.h>
 
 #include <algorithm>
@@ -65,7 +66,7 @@ std::optional<ClockBounds::Estimate> CreditPeer::clock() const noexcept {
 
 void CreditPeer::report_clock(const ClockBounds::Estimate& estimate, Probe& probe) const {
   if (id > kMostClocks) return;
-  const std::string fact = "producer_" + std::to_string(id - 1) + "_clock_";
+  const std::string fact = fmt::format("producer_{}_clock_", id - 1);
   probe.fact(fact + "offset_us", 1e-3 * estimate.offset_ns);
   probe.fact(fact + "bound_us", 1e-3 * estimate.bound_ns);
 }
@@ -97,7 +98,7 @@ CreditPeer& CreditPeers::sender_of(const FramedHeader& header, const std::string
     throw DataError("it comes from a producer that was not accepted; expected a hello before it");
   }
   if (header.producer == found->producer) return *found;
-  throw DataError("its producer's number is not that of " + found->name + ", which it comes from");
+  throw DataError("its producer's number is not that of {}, which it comes from", found->name);
 }
 
 /// When a routing id is taken over, libzmq gives the old connection a new id. Its remaining
@@ -152,10 +153,10 @@ void CreditPeers::add(std::unique_ptr<CreditPeer> peer) {
     if (other->producer == peer->producer) note_loss(*other);
   }
   if (lost_producers_.erase(peer->producer) > 0) {
-    probe_.note(peer->name +
-                " is back: it had not ended its connection, or was stopped and continues; libzmq "
-                "disconnects producers silently if a frame has more than max_message = " +
-                std::to_string(limits_.max_message) + " bytes");
+    probe_.note(fmt::format(
+        "{} is back: it had not ended its connection, or was stopped and continues; libzmq "
+        "disconnects producers silently if a frame has more than max_message = {} bytes",
+        peer->name, limits_.max_message));
   }
   welcomed_.add();
   if (peer->shares_clock) peer->report_clock({}, probe_);
@@ -176,12 +177,13 @@ void CreditPeers::leave(CreditPeer& peer) {
 void CreditPeers::note_loss(CreditPeer& peer) {
   if (peer.ended || std::exchange(peer.is_known_as_lost, true)) return;
   if (lost_producers_.size() < kMostLeft) lost_producers_.insert(peer.producer);
-  probe_.note(peer.name + " disconnected without an end message, after " +
-              std::to_string(peer.received) + " batches" +
-              (peer.lent == 0
-                   ? ""
-                   : ", of which " + std::to_string(peer.lent) +
-                         " are in its memory: if the process still runs, it may overwrite them"));
+  probe_.note(fmt::format(
+      "{} disconnected without an end message, after {} batches{}", peer.name, peer.received,
+      peer.lent == 0
+          ? ""
+          : fmt::format(
+                ", of which {} are in its memory: if the process still runs, it may overwrite them",
+                peer.lent)));
   lost_.add();
 }
 
@@ -197,9 +199,8 @@ void CreditPeers::remove_disconnected() {
 std::string CreditPeers::describe() const {
   const auto ended = std::count_if(by_id_.begin(), by_id_.end(),
                                    [](const auto& entry) { return entry.second->ended; });
-  return std::to_string(welcomed_.value()) + " producers were welcomed, of which " +
-         std::to_string(by_id_.size()) + " are here, " + std::to_string(ended) +
-         " of them at their end";
+  return fmt::format("{} producers were welcomed, of which {} are here, {} of them at their end",
+                     welcomed_.value(), by_id_.size(), ended);
 }
 
 // ---- what is owed -----------------------------------------------------------

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeders/remote/receive/consume_plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <climits>
 #include <limits>
@@ -44,16 +46,16 @@ std::int64_t hwm_for(const Options& options, std::uint64_t batch, std::int32_t r
   const std::uint64_t batches = options.bytes("buffer") / batch;
   const std::uint64_t elsewhere = 1 + static_cast<std::uint64_t>(receivers);
   if (batches <= elsewhere) {
-    throw ConfigError("zmq-consume:buffer is " + options.text("buffer") + "; expected at least " +
-                      std::to_string((elsewhere + 1) * batch) + " bytes, for " +
-                      std::to_string(elsewhere + 1) +
-                      " batches: one in the socket, one that arrives, and one for each receiver");
+    throw ConfigError(
+        "zmq-consume:buffer is {}; expected at least {} bytes, for {} batches: one in the socket, "
+        "one that arrives, and one for each receiver",
+        options.text("buffer"), (elsewhere + 1) * batch, elsewhere + 1);
   }
   return static_cast<std::int64_t>(std::min<std::uint64_t>(batches - elsewhere, INT_MAX));
 }
 
 [[noreturn]] void refuse(std::string_view option, const std::string& why) {
-  throw ConfigError("zmq-consume:" + std::string(option) + why);
+  throw ConfigError("zmq-consume:{}{}", option, why);
 }
 
 ZmqSocketOptions socket_options(const Options& options, const BatchSpec& spec,
@@ -62,8 +64,8 @@ ZmqSocketOptions socket_options(const Options& options, const BatchSpec& spec,
                                         ? default_max_message(batch_bytes(spec))
                                         : options.bytes("max_message");
   if (max_message < batch_bytes(spec)) {
-    throw ConfigError("zmq-consume:max_message is " + options.text("max_message") +
-                      "; a batch has " + std::to_string(batch_bytes(spec)) + " bytes");
+    throw ConfigError("zmq-consume:max_message is {}; a batch has {} bytes",
+                      options.text("max_message"), batch_bytes(spec));
   }
   return {.role = ZmqSocketOptions::Role::pull,
           .insecure = options.flag("insecure"),
@@ -191,8 +193,8 @@ void take_credit(ConsumePlan& plan, const Options& options, const BatchSpec& spe
     refuse(name, " is about producers that push; leave it out, or credit");
   }
   if (plan.endpoints.size() > 1) {
-    refuse("endpoint", " names " + std::to_string(plan.endpoints.size()) +
-                           " places; with credit, expected one");
+    refuse("endpoint",
+           fmt::format(" names {} places; with credit, expected one", plan.endpoints.size()));
   }
   for (const char* name : {"shared_memory", "max_pool"}) {
     if (!plan.image_files || !options.given(name)) continue;
@@ -239,14 +241,14 @@ std::vector<ConsumeEndpoint> parse_endpoints(std::string_view text, bool bind) {
     const bool twice = std::any_of(endpoints.begin(), endpoints.end(), [&](const auto& known) {
       return known.endpoint.text == next.endpoint.text;
     });
-    if (twice) throw ConfigError("zmq-consume:endpoint names " + next.endpoint.text + " twice");
+    if (twice) throw ConfigError("zmq-consume:endpoint names {} twice", next.endpoint.text);
     endpoints.push_back(next);
     if (end == text.npos) break;
     text.remove_prefix(end + 1);
   }
   if (endpoints.size() > ZmqSocket::kMostTogether) {
-    throw ConfigError("zmq-consume:endpoint names " + std::to_string(endpoints.size()) +
-                      "; expected at most " + std::to_string(ZmqSocket::kMostTogether));
+    throw ConfigError("zmq-consume:endpoint names {}; expected at most {}", endpoints.size(),
+                      ZmqSocket::kMostTogether);
   }
   return endpoints;
 }
@@ -257,8 +259,9 @@ ConsumePlan read_consume_plan(const Options& options, const BatchSpec& spec) {
   BatchSpec taken = batch;
   shape_pixels(options, taken);
   if (taken != batch) {
-    throw ConfigError("zmq-consume receives " + describe_pixels(taken) + ", and this run wants " +
-                      describe_pixels(batch) + "; leave out what asks for other pixels");
+    throw ConfigError(
+        "zmq-consume receives {}, and this run wants {}; leave out what asks for other pixels",
+        describe_pixels(taken), describe_pixels(batch));
   }
   const bool by_credit = options.integer("credit") != 0;
   for (const char* name :
@@ -277,9 +280,9 @@ ConsumePlan read_consume_plan(const Options& options, const BatchSpec& spec) {
                    .producer = options.text("producer")};
   const std::size_t keys = plan.socket.curve.server_keys.size();
   if (keys > 1 && keys != plan.endpoints.size()) {
-    refuse("curve_server_key", " names " + std::to_string(keys) + " keys for " +
-                                   std::to_string(plan.endpoints.size()) +
-                                   " endpoints; expected one, or one for each endpoint");
+    refuse("curve_server_key",
+           fmt::format(" names {} keys for {} endpoints; expected one, or one for each endpoint",
+                       keys, plan.endpoints.size()));
   }
   if (image_files) take_image_files(plan, options);
   if (by_credit) take_credit(plan, options, spec);
@@ -290,16 +293,17 @@ std::string describe_waiting(const ConsumePlan& plan, const BatchSpec& spec) {
   if (plan.credit) return {};
   const std::int64_t batches = plan.most_waiting();
   if (plan.image_files) {
-    return "up to " + std::to_string(batches) +
-           " messages of each producer wait in sockets, if it has the same hwm, and " +
-           std::to_string(plan.held) + " are held until their images are decoded";
+    return fmt::format(
+        "up to {} messages of each producer wait in sockets, if it has the same hwm, and {} are "
+        "held until their images are decoded",
+        batches, plan.held);
   }
   const double bytes = static_cast<double>(batches) * static_cast<double>(batch_bytes(spec));
   const std::string hwm = std::to_string(plan.socket.hwm);
-  return "up to " + std::to_string(batches) + " batches (" + std::to_string(batches * spec.images) +
-         " images, " + size_text(bytes) + ") of each producer wait outside the ring: " + hwm +
-         " in its socket if it has the same hwm, 1 in transit, 1 being received, " + hwm +
-         " in this socket";
+  return fmt::format(
+      "up to {} batches ({} images, {}) of each producer wait outside the ring: {} in its socket "
+      "if it has the same hwm, 1 in transit, 1 being received, {} in this socket",
+      batches, batches * spec.images, size_text(bytes), hwm, hwm);
 }
 
 }  // namespace penstock::remote

@@ -42,8 +42,8 @@ std::optional<FramedMessage> FramedIntake::open(MessageFrames frames) {
       end(message.header);
       return std::nullopt;
     default:
-      throw DataError("framed message: a " + std::string(to_string(message.header.kind)) +
-                      " is for producers; expected a batch, a hello or an end");
+      throw DataError("framed message: a {} is for producers; expected a batch, a hello or an end",
+                      to_string(message.header.kind));
   }
 }
 
@@ -55,7 +55,7 @@ void FramedIntake::hello(const FramedMessage& message) {
   try {
     check_framed_shape(header, spec_);
   } catch (const MisfitError& error) {
-    throw MisfitError(accounts_.name_of(header.producer) + ": " + error.what());
+    throw MisfitError(fmt::format("{}: {}", accounts_.name_of(header.producer), error.what()));
   }
 }
 
@@ -91,7 +91,7 @@ std::string FramedIntake::reject(const FramedHeader& header, const std::string& 
   }
   if (!accounts_.hello_of(header.producer)) return why;
   const std::string name = accounts_.name_of(header.producer);
-  return why.find(name) == why.npos ? name + ": " + why : why;
+  return why.find(name) == why.npos ? fmt::format("{}: {}", name, why) : why;
 }
 
 std::optional<ClockBounds::Estimate> FramedIntake::clock_of(std::uint64_t producer) const {
@@ -131,11 +131,11 @@ std::string FramedIntake::silence() const {
   std::string text = fmt::format("; {} {} seen, and ", totals.producers_seen,
                                  totals.producers_seen == 1 ? "producer was" : "producers were");
   if (totals.producers_ended < totals.producers_seen) {
-    return text + fmt::format("{} of them have sent their end", totals.producers_ended);
+    return fmt::format("{}{} of them have sent their end", text, totals.producers_ended);
   }
   text += "all of them have sent their end";
-  if (producers_ != 0) return text + fmt::format("; the run waits for producers={}", producers_);
-  return text + fmt::format("; producers={} ends the data after them", totals.producers_ended);
+  if (producers_ != 0) return fmt::format("{}; the run waits for producers={}", text, producers_);
+  return fmt::format("{}; producers={} ends the data after them", text, totals.producers_ended);
 }
 
 void FramedIntake::window_begins() noexcept { window_begin_ns_ = wall_clock_ns(); }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeders/remote/receive/message_intake.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "dataflow/error.h"
@@ -27,8 +29,8 @@ void BadMessages::reject(const ZmqMessage& message, std::string_view endpoint,
                          const std::string& why, bool hopeless) {
   const net::MessageSender sender = message.sender();
   const std::string what =
-      net::describe(sender) + " at " + std::string(endpoint) + " refused: " + why;
-  const std::string text = "message " + std::to_string(message.number) + " of " + what;
+      fmt::format("{} at {} refused: {}", net::describe(sender), endpoint, why);
+  const std::string text = fmt::format("message {} of {}", message.number, what);
   const std::lock_guard lock(mutex_);
   const bool fails = policy_.action == BadSamplePolicy::Action::fail ||
                      (policy_.action == BadSamplePolicy::Action::by_default && hopeless);
@@ -39,8 +41,8 @@ void BadMessages::reject(const ZmqMessage& message, std::string_view endpoint,
                     "; correct the producer, or skip such messages with --on-bad-sample skip");
   }
   if (policy_.limit >= 0 && rejected_.value() > policy_.limit) {
-    throw DataError(text + "; that is more than --on-bad-sample skip:limit=" +
-                    std::to_string(policy_.limit) + " allows");
+    throw DataError("{}; that is more than --on-bad-sample skip:limit={} allows", text,
+                    policy_.limit);
   }
   last_ = text;
   const Connection connection{message.endpoint, sender.connection};
@@ -72,10 +74,9 @@ std::vector<BadMessages::Offender> BadMessages::take_offenders() {
 
 void BadMessages::note_cut_off(const Offender& offender) {
   cut_off_.add();
-  probe_.note(
-      "cut off " + net::describe(offender.sender) + " after " + std::to_string(kMostInARow) +
-      " bad messages in a row" +
-      (offender.sender.public_key.empty() ? ", until it reconnects" : "; its key is banned"));
+  probe_.note(fmt::format(
+      "cut off {} after {} bad messages in a row{}", net::describe(offender.sender), kMostInARow,
+      offender.sender.public_key.empty() ? ", until it reconnects" : "; its key is banned"));
 }
 
 MessageIntake::MessageIntake(const FeederContext& context, const ConsumePlan& plan,
@@ -134,7 +135,7 @@ void MessageIntake::count(ZmqMessage& message) {
 std::string MessageIntake::refusals() const {
   const std::string last = bad_.last();
   if (last.empty()) return {};
-  return std::to_string(bad_.count()) + " messages were refused, the last: " + last;
+  return fmt::format("{} messages were refused, the last: {}", bad_.count(), last);
 }
 
 void MessageIntake::start_producer(const std::string& command) {
@@ -145,17 +146,16 @@ bool MessageIntake::producer_ended() {
   const std::optional<int> status = producer_ ? producer_->status() : std::nullopt;
   if (status.value_or(0) == 0) return status.has_value();
   const std::string refused = had_good_message() ? "" : refusals();
-  throw DataError("producer '" + producer_->command() + "' " + producer_->describe_end() +
-                  " while the run still needed batches; " +
-                  (refused.empty() ? "run it alone to see the reason" : refused));
+  throw DataError("producer '{}' {} while the run still needed batches; {}", producer_->command(),
+                  producer_->describe_end(),
+                  refused.empty() ? "run it alone to see the reason" : refused);
 }
 
 void MessageIntake::check_end_of_producer() const {
   if (had_good_message()) return;
   const std::string refused = bad_.last();
-  throw DataError("producer '" + producer_->command() + "' " + producer_->describe_end() +
-                  " and sent no batch that could be used" +
-                  (refused.empty() ? "" : "; the last: " + refused));
+  throw DataError("producer '{}' {} and sent no batch that could be used{}", producer_->command(),
+                  producer_->describe_end(), refused.empty() ? "" : "; the last: " + refused);
 }
 
 }  // namespace penstock::remote

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeders/remote/receive/producer_accounts.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <span>
 #include <utility>
@@ -24,8 +26,8 @@ ProducerAccounts::Shape ProducerAccounts::shape_of(const FramedHeader& header) {
 std::string ProducerAccounts::text_of(const Shape& shape) {
   const std::string encoding(to_string(shape.encoding));
   if (shape.encoding != FramedEncoding::pixels) return encoding;
-  return encoding + " [" + std::to_string(shape.images) + "," + std::to_string(shape.height) + "," +
-         std::to_string(shape.width) + "," + std::to_string(shape.channels) + "]";
+  return fmt::format("{} [{},{},{},{}]", encoding, shape.images, shape.height, shape.width,
+                     shape.channels);
 }
 
 std::string ProducerAccounts::describe(std::uint64_t number) const {
@@ -39,8 +41,8 @@ ProducerAccounts::Producer& ProducerAccounts::find(const FramedHeader& header) {
   auto found = producers_.find(header.producer);
   if (found == producers_.end()) {
     if (!make_room()) {
-      throw DataError(describe(header.producer) + " is one producer too many: " +
-                      std::to_string(limits_.producers) + " are known that are still active");
+      throw DataError("{} is one producer too many: {} are known that are still active",
+                      describe(header.producer), limits_.producers);
     }
     ++totals_.producers_seen;
     found = producers_.try_emplace(header.producer).first;
@@ -72,9 +74,9 @@ void ProducerAccounts::check_shape(Producer& producer, const FramedHeader& heade
   const Shape shape = shape_of(header);
   if (!producer.shape) producer.shape = shape;
   if (*producer.shape == shape) return;
-  throw DataError(describe(header.producer) + " sends " + text_of(shape) + " in message " +
-                  std::to_string(header.sequence) + ", after " + text_of(*producer.shape) +
-                  "; expected one shape as long as it runs");
+  throw DataError("{} sends {} in message {}, after {}; expected one shape as long as it runs",
+                  describe(header.producer), text_of(shape), header.sequence,
+                  text_of(*producer.shape));
 }
 
 void ProducerAccounts::hello(const FramedHeader& header, FramedHello hello) {
@@ -89,7 +91,7 @@ void ProducerAccounts::received(const FramedHeader& header) {
   const std::lock_guard lock(mutex_);
   Producer& producer = find(header);
   check_shape(producer, header);
-  const std::string batch = "batch " + std::to_string(header.sequence) + " of ";
+  const std::string batch = fmt::format("batch {} of ", header.sequence);
   switch (place(producer, header)) {
     case Fault::none:
       ++totals_.batches_received;
@@ -97,14 +99,13 @@ void ProducerAccounts::received(const FramedHeader& header) {
       return;
     case Fault::repeated:
       ++totals_.batches_duplicate;
-      throw DataError(batch + describe(header.producer) +
-                      " came a second time, or long after later batches");
+      throw DataError("{}{} came a second time, or long after later batches", batch,
+                      describe(header.producer));
     case Fault::contradictory:
-      throw DataError(batch + describe(header.producer) + " with " +
-                      std::to_string(header.images_before) + " images before it and " +
-                      std::to_string(header.images) +
-                      " in it contradicts what its other messages said" +
-                      (producer.has_ended ? ", its end among them" : ""));
+      throw DataError(
+          "{}{} with {} images before it and {} in it contradicts what its other messages said{}",
+          batch, describe(header.producer), header.images_before, header.images,
+          producer.has_ended ? ", its end among them" : "");
   }
 }
 
@@ -124,10 +125,9 @@ void ProducerAccounts::ended(const FramedHeader& header) {
           ? header.sequence == producer.next && header.images_before == producer.images_next
           : advance(producer, header.sequence, header.images_before) == Fault::none;
   if (!fits) {
-    throw DataError("the end of " + describe(header.producer) + " after " +
-                    std::to_string(header.sequence) + " batches and " +
-                    std::to_string(header.images_before) +
-                    " images contradicts what its other messages said");
+    throw DataError(
+        "the end of {} after {} batches and {} images contradicts what its other messages said",
+        describe(header.producer), header.sequence, header.images_before);
   }
   if (!std::exchange(producer.has_ended, true)) ++totals_.producers_ended;
 }

@@ -2,6 +2,7 @@
 #include "feeders/remote/receive/producer_process.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -60,12 +61,12 @@ ProducerProcess::ProducerProcess(std::string command) : command_(std::move(comma
   pid_ = fork_watched(end_);
   const std::string reason = end_ ? "" : std::strerror(errno);
   if (pid_ == 0) run_shell(command_.c_str(), parent);
-  if (pid_ < 0) throw ConfigError("cannot start producer '" + command_ + "': " + reason);
+  if (pid_ < 0) throw ConfigError("cannot start producer '{}': {}", command_, reason);
   setpgid(pid_, pid_);  // both processes call it, whichever is first
   if (end_) return;
   kill(-pid_, SIGKILL);
   waitpid(pid_, nullptr, 0);
-  throw ConfigError("cannot watch producer '" + command_ + "': " + reason + "; " + kWatchAdvice);
+  throw ConfigError("cannot watch producer '{}': {}; {}", command_, reason, kWatchAdvice);
 }
 
 ProducerProcess::~ProducerProcess() {
@@ -93,13 +94,13 @@ ProducerProcess::~ProducerProcess() {
 }
 
 std::vector<pid_t> ProducerProcess::outside_group() const {
-  const std::string mark = "PENSTOCK_STARTED=" + std::to_string(pid_);
+  const std::string mark = fmt::format("PENSTOCK_STARTED={}", pid_);
   std::vector<pid_t> found;
   for (const pid_t each : process_tree(getpid())) {
     if (each == getpid() || getpgid(each) == pid_) continue;
-    const KernelFile environment("/proc/" + std::to_string(each) + "/environ");
-    const std::string text = '\0' + environment.text + '\0';
-    if (text.find('\0' + mark + '\0') != text.npos) found.push_back(each);
+    const KernelFile environment(fmt::format("/proc/{}/environ", each));
+    const std::string text = fmt::format("\0{}\0", environment.text);
+    if (text.find(fmt::format("\0{}\0", mark)) != text.npos) found.push_back(each);
   }
   return found;
 }
@@ -115,8 +116,8 @@ std::optional<int> ProducerProcess::status() {
 
 std::string ProducerProcess::describe_end() const {
   const int status = wait_status_.value_or(0);
-  if (WIFSIGNALED(status)) return "was ended by signal " + std::to_string(WTERMSIG(status));
-  return "ended with status " + std::to_string(WEXITSTATUS(status));
+  if (WIFSIGNALED(status)) return fmt::format("was ended by signal {}", WTERMSIG(status));
+  return fmt::format("ended with status {}", WEXITSTATUS(status));
 }
 
 bool ProducerProcess::group_lives() {

@@ -2,6 +2,8 @@
 // Producers that push: reads all sockets of zmq-consume as one. It takes messages of each endpoint
 // in turn, so that none starves another. Any number of threads may receive; one at a time uses the
 // sockets, and the others block until it is done. No message is queued or allocated in between.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <mutex>
 
@@ -30,7 +32,7 @@ ZmqSocketOptions options_of(const ConsumePlan& plan, std::size_t index) {
 /// Puts peers that were turned away into the result.
 net::PeerReports peer_reports(const ConsumePlan& plan, std::size_t index, Probe& probe) {
   const std::string at =
-      plan.endpoints.size() == 1 ? "" : "at " + plan.endpoints[index].endpoint.text + ": ";
+      plan.endpoints.size() == 1 ? "" : fmt::format("at {}: ", plan.endpoints[index].endpoint.text);
   return {.refused = [&counter = probe.counter("peers_refused")] { counter.add(); },
           .say = [&probe, at](const std::string& text) { probe.note("zmq-consume " + at + text); }};
 }
@@ -74,21 +76,22 @@ class Receiver {
     if (!may_be_flooded()) return;
     for (const std::string& peer : socket_.cut_off_floods(flood_bytes_)) {
       cut_off_.add();
-      probe_.note("cut off " + peer + " at " + endpoint() + ": it sent more than " +
-                  std::to_string(flood_bytes_) + " bytes without a complete message");
+      probe_.note(
+          fmt::format("cut off {} at {}: it sent more than {} bytes without a complete message",
+                      peer, endpoint(), flood_bytes_));
     }
   }
 
   /// Names peers that came and went without a message. Call while no message comes.
   void report_mute_peers() {
     for (const auto& [peer, is_foreign] : socket_.mute_peers()) {
-      probe_.note(peer + " came to " + endpoint() + " and disconnected without a message; " +
-                  (is_foreign
-                       ? "it is not a PUSH socket of ZeroMQ, which alone may send here: PUB, "
-                         "REQ, ROUTER and DEALER sockets are turned away"
-                       : "libzmq disconnects producers silently if a frame has more than "
-                         "max_message = " +
-                             std::to_string(max_message_) + " bytes"));
+      probe_.note(fmt::format(
+          "{} came to {} and disconnected without a message; {}", peer, endpoint(),
+          is_foreign ? "it is not a PUSH socket of ZeroMQ, which alone may send here: PUB, "
+                       "REQ, ROUTER and DEALER sockets are turned away"
+                     : fmt::format("libzmq disconnects producers silently if a frame has more than "
+                                   "max_message = {} bytes",
+                                   max_message_)));
       mute_.add();
     }
   }
@@ -103,7 +106,7 @@ class Receiver {
   std::string refusals() const {
     const std::int64_t refused = socket_.peers().refused;
     if (refused == 0) return "";
-    return std::to_string(refused) + " connections were refused, see the notes about keys";
+    return fmt::format("{} connections were refused, see the notes about keys", refused);
   }
 
   /// Explains why no message comes: no peer, peers gone, or peers silent.
@@ -111,22 +114,23 @@ class Receiver {
     if (is_inproc()) return "no thread of this process sends batches";
     const ZmqSocket::Peers peers = socket_.peers();
     if (peers.joined == 0) return "no producer ever connected";
-    std::string text = received_ == 0 ? "" : std::to_string(received_) + " messages came; ";
+    std::string text = received_ == 0 ? "" : fmt::format("{} messages came; ", received_);
     if (peers.left == 0) return text + "a producer is connected but silent";
-    text += std::to_string(peers.left) + " of " + std::to_string(peers.joined) +
-            " connections of producers have ended";
+    text += fmt::format("{} of {} connections of producers have ended", peers.left, peers.joined);
     if (peers.left < peers.joined) text += ", and the remaining ones are silent";
-    return text + "; libzmq disconnects producers that send more than max_message = " +
-           std::to_string(max_message_) + " bytes";
+    return fmt::format(
+        "{}; libzmq disconnects producers that send more than max_message = {} bytes", text,
+        max_message_);
   }
 
   /// Advice such as "start one, such as `penstock serve ...`".
   std::string advice(const BatchSpec& spec) const {
     if (is_inproc()) return "push some from a thread, or wait longer with --timeout";
     const std::string& at = endpoint().ends_with('*') ? socket_.address() : endpoint();
-    return "start one, such as `penstock serve --endpoint " + at + " --batch-size " +
-           std::to_string(spec.images) + (endpoint_.bind ? "" : " --bind") +
-           "`, or wait longer with --timeout";
+    return fmt::format(
+        "start one, such as `penstock serve --endpoint {} --batch-size {}{}`, or wait longer with "
+        "--timeout",
+        at, spec.images, endpoint_.bind ? "" : " --bind");
   }
 
  private:
@@ -298,13 +302,13 @@ void PushIntake::cut_off_offenders() {
 std::string PushIntake::silence() const {
   const bool single = receivers_.size() == 1;
   std::string text = bad_.count() > 0 ? "no usable batch came over " : "no batch came over ";
-  if (!single) text += "any of " + std::to_string(receivers_.size()) + " endpoints ";
+  if (!single) text += fmt::format("any of {} endpoints ", receivers_.size());
   if (single) text += receivers_[0]->place() + " ";
   text += "within " + seconds_text(timeout_);
   const std::string refused = refusals();
   for (const auto& receiver : receivers_) {
-    text += single ? " (" + receiver->side() + "); "
-                   : "; " + receiver->place() + " (" + receiver->side() + "): ";
+    text += single ? fmt::format(" ({}); ", receiver->side())
+                   : fmt::format("; {} ({}): ", receiver->place(), receiver->side());
     const std::string refusals = receiver->refusals();
     if (!refusals.empty()) text += refusals + "; ";
     if (!single || refused.empty()) text += receiver->silence();
@@ -319,8 +323,8 @@ void PushIntake::end(double copy_s) {
   const std::lock_guard lock(mutex_);
   for (const auto& receiver : receivers_) {
     if (receiver->received() > 0 || receivers_.size() == 1) continue;
-    probe_.note("zmq-consume received nothing at " + receiver->place() + " (" + receiver->side() +
-                "): " + receiver->silence());
+    probe_.note(fmt::format("zmq-consume received nothing at {} ({}): {}", receiver->place(),
+                            receiver->side(), receiver->silence()));
   }
   MessageIntake::end(copy_s);
 }

@@ -37,8 +37,8 @@ void run_together(std::int32_t threads, const std::stop_token& stop,
     try {
       for (std::int32_t i = 1; i < threads; ++i) others.emplace_back(run);
     } catch (const std::system_error& error) {
-      fail(std::make_exception_ptr(ConfigError("cannot start " + std::to_string(threads) +
-                                               " threads: " + error.what() + "; use fewer")));
+      fail(std::make_exception_ptr(
+          ConfigError("cannot start {} threads: {}; use fewer", threads, error.what())));
       end.request_stop();
     }
     run();

@@ -52,8 +52,7 @@ bool ZmqMessage::receive(void* native) {
 
 MessageFrames ZmqMessage::frames() const {
   if (count_ <= kMaxMessageFrames) return kept_frames();
-  throw DataError("a message of " + std::to_string(count_) +
-                  " frames; expected one, or a header and at most three");
+  throw DataError("a message of {} frames; expected one, or a header and at most three", count_);
 }
 
 MessageFrames ZmqMessage::kept_frames() const noexcept {
@@ -88,9 +87,9 @@ void enlarge_send_buffer(int connection, std::int64_t bytes) noexcept {
   size = sizeof found;
   if (getsockopt(connection, SOL_SOCKET, SO_SNDBUF, &found, &size) != 0) return;
   // The kernel doubles the requested size, and reports the doubled one.
-  const int wanted = static_cast<int>(std::min<std::int64_t>(bytes, INT_MAX / 2));
-  if (found / 2 >= wanted) return;
-  static_cast<void>(setsockopt(connection, SOL_SOCKET, SO_SNDBUF, &wanted, sizeof wanted));
+  const int requested = static_cast<int>(std::min<std::int64_t>(bytes, INT_MAX / 2));
+  if (found / 2 >= requested) return;
+  static_cast<void>(setsockopt(connection, SOL_SOCKET, SO_SNDBUF, &requested, sizeof requested));
 }
 
 void keep_message_memory(std::size_t bytes) noexcept {

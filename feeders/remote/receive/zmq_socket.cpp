@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeders/remote/receive/zmq_socket.h"
 
+#include <fmt/format.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -57,12 +58,12 @@ int type_of(ZmqSocketOptions::Role role) noexcept {
 
 [[noreturn]] void refuse(const net::Endpoint& endpoint, bool bind, const zmq::error_t& error) {
   std::string text =
-      std::string("cannot ") + (bind ? "bind " : "connect to ") + net::describe(endpoint);
+      fmt::format("cannot {}{}", bind ? "bind " : "connect to ", net::describe(endpoint));
   switch (error.num()) {
     case EADDRINUSE:
-      text += std::string(": it is already in use by another ") +
-              (endpoint.kind == net::Endpoint::Kind::inproc ? "socket" : "process; stop that one") +
-              ", or give another endpoint";
+      text += fmt::format(
+          ": it is already in use by another {}, or give another endpoint",
+          endpoint.kind == net::Endpoint::Kind::inproc ? "socket" : "process; stop that one");
       break;
     case ENODEV:
       text += ": '" + endpoint.host +
@@ -72,7 +73,7 @@ int type_of(ZmqSocketOptions::Role role) noexcept {
       text += ": no such folder; make it, or give another endpoint";
       break;
     default:
-      text += std::string(": ") + error.what() + "; give another endpoint";
+      text += fmt::format(": {}; give another endpoint", error.what());
   }
   throw ConfigError(text);
 }
@@ -103,7 +104,7 @@ std::shared_ptr<zmq::context_t> context_for(const net::Endpoint& endpoint,
     expect_threads(static_cast<std::int32_t>(options.io_threads) + 1);
     return std::make_shared<zmq::context_t>(static_cast<int>(options.io_threads));
   }
-  const std::string text = "ZeroMQ endpoint '" + endpoint.text + "' ";
+  const std::string text = fmt::format("ZeroMQ endpoint '{}' ", endpoint.text);
   if (shared_context == nullptr) {
     throw ConfigError(text +
                       "reaches only threads of this process, but none has called inproc_context(); "
@@ -234,8 +235,9 @@ ZmqSocket::ZmqSocket(const net::Endpoint& endpoint, const ZmqSocketOptions& opti
   try {
     state_ = std::make_unique<State>(endpoint, options, std::move(reports));
   } catch (const zmq::error_t& error) {
-    throw ConfigError("cannot open a ZeroMQ socket for " + endpoint.text + ": " + error.what() +
-                      "; is the process out of file descriptors?");
+    throw ConfigError(
+        "cannot open a ZeroMQ socket for {}: {}; is the process out of file descriptors?",
+        endpoint.text, error.what());
   }
 }
 
@@ -369,8 +371,7 @@ ZmqSocket::Wake ZmqSocket::wait_for_any(std::span<ZmqSocket* const> sockets, Nan
 
 std::int32_t checked_count(std::string_view name, std::int64_t value, std::int64_t most) {
   if (value < 1 || value > most) {
-    throw ConfigError(std::string(name) + " is " + std::to_string(value) + "; expected 1 to " +
-                      std::to_string(most));
+    throw ConfigError("{} is {}; expected 1 to {}", name, value, most);
   }
   return static_cast<std::int32_t>(value);
 }

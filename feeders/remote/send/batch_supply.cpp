@@ -261,9 +261,9 @@ struct FileBatch {
   void add(const Sample& sample) {
     const std::span<const std::byte> content = sample.content();
     if (content.size() > std::numeric_limits<std::uint32_t>::max()) {
-      throw DataError("an image of '" + std::string(sample.file) + "' has " +
-                      std::to_string(content.size()) +
-                      " bytes; a message takes less than 2^32; take it out of the data");
+      throw DataError(
+          "an image of '{}' has {} bytes; a message takes less than 2^32; take it out of the data",
+          sample.file, content.size());
     }
     files.insert(files.end(), content.begin(), content.end());
     lengths.push_back(static_cast<std::uint32_t>(content.size()));
@@ -360,13 +360,15 @@ class FileSupply final : public BatchSupply {
       throw DataError(why + ", or leave it out with --on-bad-sample skip");
     }
     if (policy.limit >= 0 && bad_samples_.value() > policy.limit) {
-      throw DataError(std::to_string(bad_samples_.value()) +
-                      " samples could not be read; --on-bad-sample skip:limit=" +
-                      std::to_string(policy.limit) + " allows no more; the last one: " + why);
+      throw DataError(
+          "{} samples could not be read; --on-bad-sample skip:limit={} allows no more; the last "
+          "one: {}",
+          bad_samples_.value(), policy.limit, why);
     }
     if (++bad_in_a_row_ >= source_.facts().size) {
-      throw DataError("none of the " + std::to_string(source_.facts().size) +
-                      " samples of an epoch could be read; check the data; the last one: " + why);
+      throw DataError(
+          "none of the {} samples of an epoch could be read; check the data; the last one: {}",
+          source_.facts().size, why);
     }
     probe_.note("left out: " + why);
   }

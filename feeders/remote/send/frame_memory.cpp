@@ -15,8 +15,8 @@ Buffer FrameMemory::allocate(std::size_t bytes, MemoryKind kind) {
 
 Buffer SharedFrameMemory::allocate(std::size_t bytes, MemoryKind) {
   if (allocated_ == pool_.slots() || bytes + kFrameAlignment > pool_.slot(0).size()) {
-    throw DeviceError("cannot allocate " + std::to_string(bytes) +
-                      " bytes of shared memory: its slots are for one ring's batches");
+    throw DeviceError(
+        "cannot allocate {} bytes of shared memory: its slots are for one ring's batches", bytes);
   }
   return Buffer(pool_.slot(allocated_++).data(), bytes, [](std::byte*) {});
 }

@@ -223,8 +223,7 @@ std::unique_ptr<OutgoingMessages> make_outgoing(MessageFormat format, const Batc
     return std::make_unique<FramedMessages>(spec, clock, checksum, nullptr);
   }
   if (checksum) {
-    throw ConfigError("messages of the format " + std::string(to_string(format)) +
-                      " have no checksum; take framed");
+    throw ConfigError("messages of the format {} have no checksum; take framed", to_string(format));
   }
   if (format == MessageFormat::numpy_frames) return std::make_unique<NumpyMessages>(spec);
   if (format == MessageFormat::zmq_op) {
@@ -234,8 +233,10 @@ std::unique_ptr<OutgoingMessages> make_outgoing(MessageFormat format, const Batc
     return std::make_unique<OneFrameMessages>(spec, numpy_pieces<values::pickle_pieces>);
   }
   if (spec.pixel_bytes() > UINT32_MAX) {
-    throw ConfigError("msgpack messages hold less than 4 GiB of pixels, and a batch has " +
-                      std::to_string(spec.pixel_bytes()) + " bytes; lower --batch-size");
+    throw ConfigError(
+        "msgpack messages hold less than 4 GiB of pixels, and a batch has {} bytes; lower "
+        "--batch-size",
+        spec.pixel_bytes());
   }
   return std::make_unique<OneFrameMessages>(spec, numpy_pieces<values::msgpack_pieces>);
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeders/remote/send/producer_session.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <string>
 #include <utility>
@@ -34,9 +36,10 @@ void ProducerSession::look() {
     wants_hello_ = true;
   }
   if (peers.joined - peers.left > 1) {
-    throw ConfigError(std::to_string(peers.joined - peers.left) + " consumers are connected at " +
-                      describe(endpoint_) +
-                      "; a producer with credit serves one consumer: start a producer for each");
+    throw ConfigError(
+        "{} consumers are connected at {}; a producer with credit serves one consumer: start a "
+        "producer for each",
+        peers.joined - peers.left, describe(endpoint_));
   }
   if (wants_hello_) say_hello();
   while (receive()) {
@@ -69,11 +72,12 @@ bool ProducerSession::receive() {
     const std::string why = std::string(" is not a consumer with credit: ") + error.what() +
                             "; expected `penstock run --fake-location zmq-consume:credit=N`";
     if (!hooks_.say) {
-      throw DataError("the process that answers at " + describe(endpoint_) + why);
+      throw DataError("the process that answers at {}{}", describe(endpoint_), why);
     }
     const net::MessageSender sender = message_.sender();
     if (socket_.cut_off(sender)) {
-      hooks_.say("cut off " + net::describe(sender) + " at " + describe(endpoint_) + ": it" + why);
+      hooks_.say(
+          fmt::format("cut off {} at {}: it{}", net::describe(sender), describe(endpoint_), why));
     }
   }
   return true;
@@ -95,33 +99,32 @@ void ProducerSession::handle(const FramedMessage& message) {
       }
       return;
     case FramedKind::refusal:
-      throw ConfigError("the consumer at " + describe(endpoint_) +
-                        " refused these batches: " + parse_framed_refusal(message));
+      throw ConfigError("the consumer at {} refused these batches: {}", describe(endpoint_),
+                        parse_framed_refusal(message));
     default:
       throw DataError("it sends a " + std::string(to_string(header.kind)));
   }
 }
 
 void ProducerSession::handle_welcome(const FramedMessage& message) {
-  const FramedWelcome wanted = parse_framed_welcome(message);
+  const FramedWelcome welcome = parse_framed_welcome(message);
   if (message.header.begun_ns != hello_.sent_ns) return;  // answers an earlier hello
   const FramedHeader& ours = hello_;
   const bool pixels = ours.encoding == FramedEncoding::pixels;
-  const bool fits =
-      !pixels ||
-      (std::cmp_equal(wanted.images, ours.images) && std::cmp_equal(wanted.height, ours.height) &&
-       std::cmp_equal(wanted.width, ours.width) && std::cmp_equal(wanted.channels, ours.channels));
-  if (!fits || wanted.classes < classes_) {
+  const bool fits = !pixels || (std::cmp_equal(welcome.images, ours.images) &&
+                                std::cmp_equal(welcome.height, ours.height) &&
+                                std::cmp_equal(welcome.width, ours.width) &&
+                                std::cmp_equal(welcome.channels, ours.channels));
+  if (!fits || welcome.classes < classes_) {
     const auto text = [&](auto images, auto height, auto width, auto channels, auto classes) {
-      const std::string of_classes = std::to_string(classes) + " classes";
+      const std::string of_classes = fmt::format("{} classes", classes);
       if (!pixels) return of_classes;
-      return std::to_string(images) + " x " + std::to_string(height) + "x" + std::to_string(width) +
-             "x" + std::to_string(channels) + " of " + of_classes;
+      return fmt::format("{} x {}x{}x{} of {}", images, height, width, channels, of_classes);
     };
     throw ConfigError(
-        "the consumer at " + describe(endpoint_) + " wants batches of " +
-        text(wanted.images, wanted.height, wanted.width, wanted.channels, wanted.classes) +
-        "; these are " + text(ours.images, ours.height, ours.width, ours.channels, classes_));
+        "the consumer at {} wants batches of {}; these are {}", describe(endpoint_),
+        text(welcome.images, welcome.height, welcome.width, welcome.channels, welcome.classes),
+        text(ours.images, ours.height, ours.width, ours.channels, classes_));
   }
   note_times(message.header);
   welcomed_ = true;

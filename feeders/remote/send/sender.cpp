@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeders/remote/send/sender.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <chrono>
 #include <utility>
@@ -187,8 +189,7 @@ bool Sender::finish(const PushPlan& plan, const std::stop_token& stop) {
 /// Throws TimeoutError: no consumer took a batch within the timeout.
 void Sender::nobody_takes(Nanoseconds timeout) const {
   const ZmqSocket::Peers peers = socket_.peers();
-  std::string why = std::to_string(peers.joined) + " consumers connected, " +
-                    std::to_string(peers.left) + " went away";
+  std::string why = fmt::format("{} consumers connected, {} went away", peers.joined, peers.left);
   if (peers.joined == 0) {
     why = "no consumer ever connected";
   } else if (session_ && !session_->is_welcome()) {
@@ -196,14 +197,14 @@ void Sender::nobody_takes(Nanoseconds timeout) const {
   } else if (session_) {
     const std::size_t leases = supply_->leases();
     why = leases == 0 ? "the consumer has no room for more"
-                      : "the consumer holds " + std::to_string(leases) + " leases";
+                      : fmt::format("the consumer holds {} leases", leases);
   }
-  if (peers.refused > 0) why += "; " + std::to_string(peers.refused) + " connections were refused";
-  throw TimeoutError("no consumer took a batch at " + net::describe(endpoint_) + " within " +
-                     seconds_text(timeout) + "; " + why +
-                     "; start one, such as `penstock run --fake-location zmq-consume:" +
-                     (session_ ? "credit=2," : "") + "endpoint=" + endpoint_.text +
-                     "`, or wait longer with --timeout");
+  if (peers.refused > 0) why += fmt::format("; {} connections were refused", peers.refused);
+  throw TimeoutError(
+      "no consumer took a batch at {} within {}; {}; start one, such as `penstock run "
+      "--fake-location zmq-consume:{}endpoint={}`, or wait longer with --timeout",
+      net::describe(endpoint_), seconds_text(timeout), why, session_ ? "credit=2," : "",
+      endpoint_.text);
 }
 
 std::optional<ClockBounds::Estimate> Sender::clock() const noexcept {

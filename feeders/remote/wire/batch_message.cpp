@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeders/remote/wire/batch_message.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -70,8 +72,9 @@ WireBatch batch_of(std::span<const values::NumpyArray* const> arrays, const Batc
     for (const values::NumpyArray* array : arrays) {
       text += (array == arrays.front() ? "" : " and ") + describe(*array);
     }
-    text += std::string(arrays.empty() ? "no array" : "") + "; expected " + describe(pixels) +
-            " and whole numbers " + describe(labels).substr(to_string(labels.type).size() + 1);
+    text +=
+        fmt::format("{}; expected {} and whole numbers {}", arrays.empty() ? "no array" : "",
+                    describe(pixels), describe(labels).substr(to_string(labels.type).size() + 1));
     if (arrays.empty()) throw DataError(text);
     refuse_pixels(text, dtype_of(arrays[0]->type), arrays[0]->shape, spec);
   }
@@ -85,18 +88,17 @@ std::vector<const values::NumpyArray*> arrays_of(const values::ValueTree& tree,
                                                  const std::string& message) {
   const values::Value& root = tree.root();
   const auto refuse = [&](const std::string& what) {
-    throw DataError(message + " holds " + what +
-                    "; expected a list of two NumPy arrays: pixels "
-                    "and labels");
+    throw DataError("{} holds {}; expected a list of two NumPy arrays: pixels and labels", message,
+                    what);
   };
   if (root.kind != values::ValueKind::list && root.kind != values::ValueKind::tuple)
     refuse("no list");
   // A list may contain the same value several times.
-  if (root.items.size() != 2) refuse("a list of " + std::to_string(root.items.size()));
+  if (root.items.size() != 2) refuse(fmt::format("a list of {}", root.items.size()));
   std::vector<const values::NumpyArray*> arrays;
   for (const values::ValueId item : root.items) {
     if (tree.at(item).kind != values::ValueKind::array) {
-      refuse("something other than an array at place " + std::to_string(arrays.size()));
+      refuse(fmt::format("something other than an array at place {}", arrays.size()));
     }
     arrays.push_back(&tree.at(item).array);
   }
@@ -116,29 +118,29 @@ constexpr std::size_t kMaxNumpyHeader = 4096;
 
 using nlohmann::json;
 
-[[noreturn]] void refuse(const std::string& what) {
-  throw DataError("message of NumPy frames: " + what);
+template <typename... Values>
+[[noreturn]] void refuse(fmt::format_string<Values...> text, Values&&... values) {
+  throw DataError("message of NumPy frames: {}",
+                  fmt::format(text, std::forward<Values>(values)...));
 }
 
 json parse_header(std::span<const std::byte> bytes) {
   if (bytes.size() > kMaxNumpyHeader) {
-    refuse("its header has " + std::to_string(bytes.size()) + " bytes; expected at most " +
-           std::to_string(kMaxNumpyHeader));
+    refuse("its header has {} bytes; expected at most {}", bytes.size(), kMaxNumpyHeader);
   }
   const auto* text = reinterpret_cast<const char*>(bytes.data());
   json header = json::parse(text, text + bytes.size(), nullptr, false);
   if (!header.is_array()) {
     refuse(
-        "its first frame is no JSON list; expected one such as "
-        "[{\"dtype\": \"uint8\", \"shape\": [64, 224, 224, 3]}, "
-        "{\"dtype\": \"int64\", \"shape\": [64]}]");
+        "its first frame is no JSON list; expected one such as [{{\"dtype\": \"uint8\", \"shape\": "
+        "[64, 224, 224, 3]}}, {{\"dtype\": \"int64\", \"shape\": [64]}}]");
   }
   return header;
 }
 
 values::NumpyArray describe_array(const json& entry, const std::string& name) {
   if (!entry.is_object() || !entry.contains("dtype") || !entry.contains("shape")) {
-    refuse(name + " has no dtype and shape in the header");
+    refuse("{} has no dtype and shape in the header", name);
   }
   const json &dtype = entry["dtype"], &shape = entry["shape"];
   values::NumpyArray array;
@@ -146,17 +148,16 @@ values::NumpyArray describe_array(const json& entry, const std::string& name) {
       dtype.is_string() ? values::parse_numpy_type_or_name(dtype.get_ref<const std::string&>())
                         : std::nullopt;
   if (!type) {
-    refuse(name + " has the dtype " + dtype.dump(-1, ' ', true, json::error_handler_t::replace) +
-           "; expected one of plain numbers, such as \"uint8\" or \"<i4\"");
+    refuse("{} has the dtype {}; expected one of plain numbers, such as \"uint8\" or \"<i4\"", name,
+           dtype.dump(-1, ' ', true, json::error_handler_t::replace));
   }
   array.type = *type;
   if (!shape.is_array() || shape.size() > values::kMaxNumpyDimensions) {
-    refuse(name + "'s shape is no list of at most " + std::to_string(values::kMaxNumpyDimensions) +
-           " whole numbers");
+    refuse("{}'s shape is no list of at most {} whole numbers", name, values::kMaxNumpyDimensions);
   }
   for (const json& length : shape) {
     if (!length.is_number_unsigned() || length.get<std::uint64_t>() > INT64_MAX) {
-      refuse(name + "'s shape is no list of whole numbers");
+      refuse("{}'s shape is no list of whole numbers", name);
     }
     array.shape.push_back(length.get<std::int64_t>());
   }
@@ -169,19 +170,18 @@ std::vector<values::NumpyArray> parse_numpy_frames(MessageFrames frames) {
   if (frames.empty()) refuse("there is no frame");
   const json header = parse_header(frames[0]);
   if (header.size() + 1 != frames.size()) {
-    refuse("its header names " + std::to_string(header.size()) + " arrays, and " +
-           std::to_string(frames.size() - 1) + " frames follow it");
+    refuse("its header names {} arrays, and {} frames follow it", header.size(), frames.size() - 1);
   }
   std::vector<values::NumpyArray> arrays;
   for (std::size_t i = 0; i < header.size(); ++i) {
-    const std::string name = "array " + std::to_string(i);
+    const std::string name = fmt::format("array {}", i);
     arrays.push_back(describe_array(header[i], name));
     values::NumpyArray& array = arrays.back();
     array.data = frames[i + 1];
     const std::optional<std::uint64_t> bytes = values::numpy_bytes(array.type, array.shape);
     if (!bytes || *bytes != array.data.size()) {
-      refuse(name + " has " + std::to_string(array.data.size()) + " bytes; expected " +
-             (bytes ? std::to_string(*bytes) : "no more than 2^63") + ", by its dtype and shape");
+      refuse("{} has {} bytes; expected {}, by its dtype and shape", name, array.data.size(),
+             bytes ? std::to_string(*bytes) : "no more than 2^63");
     }
   }
   return arrays;
@@ -208,8 +208,8 @@ std::optional<MessageFormat> message_format_of(std::string_view name) {
 MessageFormat parse_message_format(std::string_view name, std::string_view what,
                                    std::string_view before) {
   if (const std::optional<MessageFormat> format = message_format_of(name)) return *format;
-  throw ConfigError(std::string(what) + " is '" + std::string(name) + "'; expected " +
-                    std::string(before) + "zmq_op, pickle, msgpack, numpy-frames or framed");
+  throw ConfigError("{} is '{}'; expected {}zmq_op, pickle, msgpack, numpy-frames or framed", what,
+                    name, before);
 }
 
 MessageFormat detect_message_format(MessageFrames frames) noexcept {
@@ -236,8 +236,7 @@ WireBatch BatchMessageReader::read(MessageFormat format, MessageFrames frames) {
     return batch_of(views, spec_, message);
   }
   if (frames.size() != 1) {
-    throw DataError(message + " of " + std::to_string(frames.size()) +
-                    " frames; expected one frame");
+    throw DataError("{} of {} frames; expected one frame", message, frames.size());
   }
   tree_ = format == MessageFormat::pickle ? values::parse_pickle(frames[0])
                                           : values::parse_msgpack(frames[0]);

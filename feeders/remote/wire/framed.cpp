@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeders/remote/wire/framed.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
 #include <initializer_list>
 #include <optional>
@@ -8,6 +10,7 @@
 
 #include "dataflow/error.h"
 #include "dataflow/values/crc32c.h"
+#include "dataflow/values/value_at.h"
 #include "feeders/pixel_options.h"
 
 namespace penstock::remote {
@@ -18,15 +21,12 @@ constexpr std::uint64_t kSharedAlignment = 64;
 constexpr std::uint64_t kPoolAlignment = 4096;
 constexpr std::uint16_t kKnownFlags = kFramedChecksum | kFramedShared;
 
+using values::value_at;
 using Bytes = std::span<const std::byte>;
 
-[[noreturn]] void refuse(const std::string& what) { throw DataError("framed message: " + what); }
-
-template <typename Number>
-Number number_at(Bytes bytes, std::size_t at) noexcept {
-  Number value{};
-  std::memcpy(&value, &bytes[at], sizeof(value));
-  return value;
+template <typename... Values>
+[[noreturn]] void refuse(fmt::format_string<Values...> text, Values&&... values) {
+  throw DataError("framed message: {}", fmt::format(text, std::forward<Values>(values)...));
 }
 
 /// Product of any factors; empty: it needs more than 64 bits.
@@ -56,15 +56,17 @@ FramedHeader checked_header(MessageFrames frames) {
   }
   const std::uint16_t version = framed_version(frames[0]);
   if (version != 0 && version != kFramedVersion) {
-    refuse("it is of version " + std::to_string(version) + " of the format; this is a reader of " +
-           std::to_string(kFramedVersion) + ": take a producer and a consumer of one release");
+    refuse(
+        "it is of version {} of the format; this is a reader of {}: take a producer and a consumer "
+        "of one release",
+        version, kFramedVersion);
   }
   const std::optional<FramedHeader> header = read_framed_header(frames[0]);
   if (header) return *header;
-  refuse(frames[0].size() == kFramedHeaderBytes
-             ? "version or reserved bytes of its header are not as version 1 has them"
-             : "its header has " + std::to_string(frames[0].size()) + " bytes; expected " +
-                   std::to_string(kFramedHeaderBytes));
+  refuse("{}", frames[0].size() == kFramedHeaderBytes
+                   ? "version or reserved bytes of its header are not as version 1 has them"
+                   : fmt::format("its header has {} bytes; expected {}", frames[0].size(),
+                                 kFramedHeaderBytes));
 }
 
 constexpr std::pair<FramedPixel, DType> kPixelTypes[] = {{FramedPixel::u8, DType::u8},
@@ -84,20 +86,19 @@ std::optional<DType> dtype_of(FramedPixel pixel) noexcept {
 void check_fields(const FramedHeader& header) {
   const bool batch = header.kind == FramedKind::batch;
   if (to_string(header.kind) == "?") {
-    refuse("its kind is " + std::to_string(static_cast<unsigned>(header.kind)) +
-           "; expected 1 to 3 of a producer, 16 to 18 of a consumer");
+    refuse("its kind is {}; expected 1 to 3 of a producer, 16 to 18 of a consumer",
+           static_cast<unsigned>(header.kind));
   }
   const bool described = batch || header.kind == FramedKind::hello;
   const bool pixels = header.encoding == FramedEncoding::pixels;
   const bool jpeg = header.encoding == FramedEncoding::jpeg;
   if (described ? !pixels && !jpeg : header.encoding != FramedEncoding::none) {
-    refuse("the encoding of its kind, " + std::string(to_string(header.kind)) + ", is " +
-           std::to_string(static_cast<unsigned>(header.encoding)) + "; expected " +
-           (described ? "1, pixels, or 2, JPEG files" : "0"));
+    refuse("the encoding of its kind, {}, is {}; expected {}", to_string(header.kind),
+           static_cast<unsigned>(header.encoding), described ? "1, pixels, or 2, JPEG files" : "0");
   }
   if ((header.flags & ~kKnownFlags) != 0 || (!batch && (header.flags & kFramedShared) != 0)) {
-    refuse("the flags of its kind, " + std::string(to_string(header.kind)) + ", are " +
-           std::to_string(header.flags) + "; expected " + (batch ? "0 to 3" : "0 or 1"));
+    refuse("the flags of its kind, {}, are {}; expected {}", to_string(header.kind), header.flags,
+           batch ? "0 to 3" : "0 or 1");
   }
   if (header.producer == 0) refuse("its producer's number is 0; expected a random one");
   if ((header.flags & kFramedChecksum) == 0 && header.checksum != 0) {
@@ -105,51 +106,51 @@ void check_fields(const FramedHeader& header) {
   }
   const bool plain = header.pixel == FramedPixel::u8 && header.planar == 0;
   if (!pixels || !described ? !plain : !dtype_of(header.pixel) || header.planar > 1) {
-    refuse("the type and layout of its pixels are " +
-           std::to_string(static_cast<unsigned>(header.pixel)) + " and " +
-           std::to_string(header.planar) + "; expected " +
-           (pixels && described ? "0 to 3, and 0 or 1" : "0 and 0"));
+    refuse("the type and layout of its pixels are {} and {}; expected {}",
+           static_cast<unsigned>(header.pixel), header.planar,
+           pixels && described ? "0 to 3, and 0 or 1" : "0 and 0");
   }
   if (!batch) return;
   if (header.images == 0 || (jpeg && header.images > kMaxFramedImages)) {
-    refuse("it has " + std::to_string(header.images) + " images; expected " +
-           (jpeg ? "1 to " + std::to_string(kMaxFramedImages) : "at least one"));
+    refuse("it has {} images; expected {}", header.images,
+           jpeg ? fmt::format("1 to {}", kMaxFramedImages) : "at least one");
   }
   if (jpeg && (header.height != 0 || header.width != 0 || header.channels != 0)) {
-    refuse("height, width and channels of a batch of JPEG files are " +
-           std::to_string(header.height) + ", " + std::to_string(header.width) + " and " +
-           std::to_string(header.channels) + "; expected 0, as each file has its own");
+    refuse(
+        "height, width and channels of a batch of JPEG files are {}, {} and {}; expected 0, as "
+        "each file has its own",
+        header.height, header.width, header.channels);
   }
 }
 
 /// Checks the number of frames after the header.
 void check_count(const FramedHeader& header, std::size_t count) {
   std::size_t least = 1, most = 1;
-  std::string_view wanted = "one";
+  std::string_view expected = "one";
   if (header.kind == FramedKind::batch) {
     if ((header.flags & kFramedShared) != 0) {
-      wanted = "one, the lease";
+      expected = "one, the lease";
     } else if (header.encoding == FramedEncoding::pixels) {
       least = most = 2;
-      wanted = "two: pixels and labels";
+      expected = "two: pixels and labels";
     } else {
       least = most = 3;
-      wanted = "three: lengths, files and labels";
+      expected = "three: lengths, files and labels";
     }
   } else if (header.kind == FramedKind::end || header.kind == FramedKind::credit) {
     least = 0;
     most = header.kind == FramedKind::credit ? 1 : 0;
-    wanted = most == 0 ? "none" : "one at most";
+    expected = most == 0 ? "none" : "one at most";
   }
   if (count >= least && count <= most) return;
-  refuse(std::to_string(count) + " frames follow the header of its kind, " +
-         std::string(to_string(header.kind)) + "; expected " + std::string(wanted));
+  refuse("{} frames follow the header of its kind, {}; expected {}", count, to_string(header.kind),
+         expected);
 }
 
-void check_size(std::string_view name, Bytes frame, std::optional<std::uint64_t> wanted) {
-  if (wanted == frame.size()) return;
-  refuse(std::string(name) + " have " + std::to_string(frame.size()) + " bytes; expected " +
-         (wanted ? std::to_string(*wanted) : "less than 2^64") + ", by the header");
+void check_size(std::string_view name, Bytes frame, std::optional<std::uint64_t> expected) {
+  if (expected == frame.size()) return;
+  refuse("{} have {} bytes; expected {}, by the header", name, frame.size(),
+         expected ? std::to_string(*expected) : "less than 2^64");
 }
 
 std::optional<std::uint64_t> pixel_bytes(const FramedHeader& header) noexcept {
@@ -172,36 +173,33 @@ void check_text_size(const FramedHeader& header, MessageFrames payload) {
   const bool text = header.kind == FramedKind::hello || header.kind == FramedKind::welcome ||
                     header.kind == FramedKind::refusal;
   if (!text || payload[0].size() <= kMaxFramedText) return;
-  refuse("the text of a " + std::string(to_string(header.kind)) + " has " +
-         std::to_string(payload[0].size()) + " bytes; expected at most " +
-         std::to_string(kMaxFramedText));
+  refuse("the text of a {} has {} bytes; expected at most {}", to_string(header.kind),
+         payload[0].size(), kMaxFramedText);
 }
 
 void check_checksum(const FramedHeader& header, MessageFrames frames) {
   if ((header.flags & kFramedChecksum) == 0) return;
   const std::uint32_t found = checksum_of(frames);
   if (found == header.checksum) return;
-  refuse("the checksum of batch " + std::to_string(header.sequence) + " is " +
-         std::to_string(found) + ", its header says " + std::to_string(header.checksum) +
-         ": it was changed in transit");
+  refuse("the checksum of batch {} is {}, its header says {}: it was changed in transit",
+         header.sequence, found, header.checksum);
 }
 
 void require_batch(const FramedMessage& message, FramedEncoding encoding) {
   const FramedHeader& header = message.header;
   if (header.kind != FramedKind::batch) {
-    refuse("it is of kind " + std::string(to_string(header.kind)) + "; expected a batch");
+    refuse("it is of kind {}; expected a batch", to_string(header.kind));
   }
   if (header.encoding != encoding) {
-    refuse("a batch of " + std::string(to_string(header.encoding)) + "; expected " +
-           std::string(to_string(encoding)));
+    refuse("a batch of {}; expected {}", to_string(header.encoding), to_string(encoding));
   }
 }
 
 /// Checks that the message contains the frames of a batch, and their sizes.
 void require_frames(const FramedMessage& message, FramedEncoding encoding) {
   require_batch(message, encoding);
-  const std::size_t wanted = encoding == FramedEncoding::pixels ? 2 : 3;
-  if (message.payload.size() != wanted) {
+  const std::size_t expected = encoding == FramedEncoding::pixels ? 2 : 3;
+  if (message.payload.size() != expected) {
     refuse("its batch is in shared memory; expected it in the message");
   }
 }
@@ -215,8 +213,7 @@ FramedMessage parse_framed(MessageFrames frames) {
   check_count(header, message.payload.size());
   const std::uint64_t bytes = total_bytes(message.payload);
   if (header.payload_bytes != bytes) {
-    refuse("its header says that " + std::to_string(header.payload_bytes) +
-           " bytes follow; there are " + std::to_string(bytes));
+    refuse("its header says that {} bytes follow; there are {}", header.payload_bytes, bytes);
   }
   if (message.is_shared()) {
     static_cast<void>(framed_lease(message));
@@ -243,8 +240,8 @@ void check_framed_shape(const FramedHeader& header, const BatchSpec& spec) {
                      channels = header.channels;
   const std::array<std::int64_t, 4> shape = planar ? std::array{images, channels, height, width}
                                                    : std::array{images, height, width, channels};
-  refuse_pixels("framed message: pixels are " + describe_pixels(type, shape) + "; expected " +
-                    describe_pixels(spec),
+  refuse_pixels(fmt::format("framed message: pixels are {}; expected {}",
+                            describe_pixels(type, shape), describe_pixels(spec)),
                 type, shape, spec);
 }
 
@@ -266,8 +263,7 @@ FramedImages::FramedImages(const FramedMessage& message, const BatchSpec& spec) 
   for (const std::uint32_t length : lengths) ends_.push_back(end += length);
   files_ = message.payload[1];
   if (end != files_.size()) {
-    refuse("the lengths of its files add up to " + std::to_string(end) + " bytes; the files have " +
-           std::to_string(files_.size()));
+    refuse("the lengths of its files add up to {} bytes; the files have {}", end, files_.size());
   }
   labels_.resize(count);
   std::memcpy(labels_.data(), message.payload[2].data(), 4 * count);
@@ -282,16 +278,14 @@ FramedLease framed_lease(const FramedMessage& message) {
   }
   const Bytes bytes = message.payload[0];
   if (bytes.size() != kFramedLeaseBytes) {
-    refuse("its lease has " + std::to_string(bytes.size()) + " bytes; expected " +
-           std::to_string(kFramedLeaseBytes));
+    refuse("its lease has {} bytes; expected {}", bytes.size(), kFramedLeaseBytes);
   }
-  const FramedLease lease{number_at<std::uint64_t>(bytes, 0), number_at<std::uint64_t>(bytes, 8),
-                          number_at<std::uint64_t>(bytes, 16)};
+  const FramedLease lease{value_at<std::uint64_t>(bytes, 0), value_at<std::uint64_t>(bytes, 8),
+                          value_at<std::uint64_t>(bytes, 16)};
   if (lease.offset % kPoolAlignment != 0) {
-    refuse("its lease begins at " + std::to_string(lease.offset) +
-           " of the pool; expected a multiple of 4096");
+    refuse("its lease begins at {} of the pool; expected a multiple of 4096", lease.offset);
   }
-  if (number_at<std::uint64_t>(bytes, 24) != 0) refuse("reserved bytes of its lease are not 0");
+  if (value_at<std::uint64_t>(bytes, 24) != 0) refuse("reserved bytes of its lease are not 0");
   return lease;
 }
 
@@ -307,9 +301,8 @@ FramedShared divide_framed_lease(const FramedHeader& header, Bytes bytes) {
   std::uint64_t at = 0;
   const auto take = [&](std::string_view name, std::optional<std::uint64_t> size) {
     if (!size || at > bytes.size() || *size > bytes.size() - at) {
-      refuse("its lease has " + std::to_string(bytes.size()) + " bytes, too few for " +
-             std::string(name) + " of " + (size ? std::to_string(*size) : "2^64 and more") +
-             " at " + std::to_string(at));
+      refuse("its lease has {} bytes, too few for {} of {} at {}", bytes.size(), name,
+             size ? std::to_string(*size) : "2^64 and more", at);
     }
     shared.frames[shared.count++] = bytes.subspan(at, *size);
     at = (at + *size + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
@@ -321,7 +314,7 @@ FramedShared divide_framed_lease(const FramedHeader& header, Bytes bytes) {
     take("lengths", numbers);
     std::uint64_t files = 0;
     for (std::size_t i = 0; i < header.images; ++i) {
-      files += number_at<std::uint32_t>(shared.frames[0], 4 * i);
+      files += value_at<std::uint32_t>(shared.frames[0], 4 * i);
     }
     take("files", files);
   }
@@ -332,13 +325,12 @@ FramedShared divide_framed_lease(const FramedHeader& header, Bytes bytes) {
 
 std::vector<std::uint64_t> framed_credit_leases(const FramedMessage& message) {
   if (message.header.kind != FramedKind::credit) {
-    refuse("it is of kind " + std::string(to_string(message.header.kind)) + "; expected a credit");
+    refuse("it is of kind {}; expected a credit", to_string(message.header.kind));
   }
   if (message.payload.empty()) return {};
   const Bytes bytes = message.payload[0];
   if (bytes.size() % sizeof(std::uint64_t) != 0) {
-    refuse("the leases of a credit have " + std::to_string(bytes.size()) +
-           " bytes; expected a multiple of 8");
+    refuse("the leases of a credit have {} bytes; expected a multiple of 8", bytes.size());
   }
   std::vector<std::uint64_t> leases(bytes.size() / sizeof(std::uint64_t));
   if (!leases.empty()) std::memcpy(leases.data(), bytes.data(), bytes.size());

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeders/remote/wire/framed_texts.h"
 
+#include <fmt/format.h>
+
 #include <climits>
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +23,7 @@ constexpr std::size_t kMostPoolName = 107;
 constexpr std::size_t kMostWhy = 2000;
 
 [[noreturn]] void refuse(std::string_view kind, const std::string& what) {
-  throw DataError("framed message: the text of a " + std::string(kind) + " " + what);
+  throw DataError("framed message: the text of a {} {}", kind, what);
 }
 
 bool is_printable(char c) noexcept { return c >= ' ' && c <= '~'; }
@@ -36,7 +38,7 @@ json parse_object(const FramedMessage& message, FramedKind kind) {
   const std::string_view name = to_string(kind);
   if (message.header.kind != kind || message.payload.size() != 1 ||
       message.payload[0].size() > kMaxFramedText) {
-    refuse(name, "is missing, or longer than " + std::to_string(kMaxFramedText) + " bytes");
+    refuse(name, fmt::format("is missing, or longer than {} bytes", kMaxFramedText));
   }
   const auto* text = reinterpret_cast<const char*>(message.payload[0].data());
   json object = json::parse(text, text + message.payload[0].size(), nullptr, false);
@@ -49,7 +51,7 @@ std::string text_of(const json& object, const char* key, std::string_view kind,
                     std::size_t most = kMostCharacters) {
   const auto found = object.find(key);
   if (found == object.end()) return {};
-  if (!found->is_string()) refuse(kind, "has a " + std::string(key) + " that is no string");
+  if (!found->is_string()) refuse(kind, fmt::format("has a {} that is no string", key));
   return printable(found->get_ref<const std::string&>(), most);
 }
 
@@ -57,7 +59,7 @@ std::int32_t count_of(const json& object, const char* key, std::string_view kind
   const auto found = object.find(key);
   if (found == object.end() || !found->is_number_unsigned() ||
       found->get<std::uint64_t>() > INT_MAX) {
-    refuse(kind, "has no " + std::string(key) + " that is a whole number below 2^31");
+    refuse(kind, fmt::format("has no {} that is a whole number below 2^31", key));
   }
   return static_cast<std::int32_t>(found->get<std::uint64_t>());
 }
@@ -82,8 +84,8 @@ FramedHello parse_framed_hello(const FramedMessage& message) {
   const bool named = hello.pool == pool->get_ref<const std::string&>() && hello.pool.size() > 1 &&
                      hello.pool.size() <= kMostPoolName && hello.pool[0] == '@';
   if (!named) {
-    refuse(kind, "names the pool '" + hello.pool.substr(0, kMostPoolName) +
-                     "'; expected @ and at most 106 printable characters");
+    refuse(kind, fmt::format("names the pool '{}'; expected @ and at most 106 printable characters",
+                             hello.pool.substr(0, kMostPoolName)));
   }
   return hello;
 }
@@ -133,7 +135,7 @@ std::string describe(const FramedHello& hello, std::uint64_t producer) {
   for (std::size_t i = 16; i-- > 0; producer >>= 4) number[i] = kDigits[producer & 15];
   std::string text = hello.name.empty() ? "producer " + number : hello.name;
   if (!hello.host.empty()) text += " on " + hello.host;
-  if (hello.pid > 0) text += ", pid " + std::to_string(hello.pid);
+  if (hello.pid > 0) text += fmt::format(", pid {}", hello.pid);
   return text;
 }
 

@@ -30,9 +30,8 @@ void check_labels(const WireBatch& batch, const BatchSpec& spec, std::string_vie
   for (std::size_t i = 0; i < static_cast<std::size_t>(spec.images); ++i) {
     const std::optional<std::int64_t> label = label_at(batch, i);
     if (label && *label >= 0 && *label < spec.classes) continue;
-    throw DataError(std::string(message) + ": label " + std::to_string(i) + " is " +
-                    (label ? std::to_string(*label) : "no whole number") + "; expected 0 to " +
-                    std::to_string(spec.classes - 1));
+    throw DataError("{}: label {} is {}; expected 0 to {}", message, i,
+                    label ? std::to_string(*label) : "no whole number", spec.classes - 1);
   }
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeders/remote/wire/zmq_op.h"
 
+#include <fmt/format.h>
+
 #include <bit>
 #include <cstring>
 #include <string>
@@ -34,8 +36,7 @@ constexpr TypeRow kTypes[] = {
 
 /// Throws a DataError such as "zmq_op message, tensor 1 at byte 40: ndim is 9; expected 0 to 8".
 [[noreturn]] void refuse(std::size_t tensor, std::size_t offset, const std::string& what) {
-  throw DataError("zmq_op message, tensor " + std::to_string(tensor) + " at byte " +
-                  std::to_string(offset) + ": " + what);
+  throw DataError("zmq_op message, tensor {} at byte {}: {}", tensor, offset, what);
 }
 
 /// Reads from the front of a message, never past its end.
@@ -50,8 +51,8 @@ class Reader {
   Integer integer(std::size_t tensor, const char* field) {
     if (left() < sizeof(Integer)) {
       refuse(tensor, offset_,
-             std::string(field) + " is cut off: " + std::to_string(left()) +
-                 " bytes are left; expected " + std::to_string(sizeof(Integer)));
+             fmt::format("{} is cut off: {} bytes are left; expected {}", field, left(),
+                         sizeof(Integer)));
     }
     Integer value;
     std::memcpy(&value, message_.data() + offset_, sizeof value);
@@ -89,25 +90,22 @@ WireTensor parse_tensor(Reader& reader, std::size_t index) {
   tensor.type = static_cast<WireType>(type);
   if (size_of(tensor.type) == 0) {
     refuse(index, at,
-           "dtype is " + std::to_string(type) +
-               "; expected a number of TensorFlow's, such as "
-               "4 (uint8) or 3 (int32)");
+           fmt::format(
+               "dtype is {}; expected a number of TensorFlow's, such as 4 (uint8) or 3 (int32)",
+               type));
   }
   at = reader.offset();
   const auto dimensions = reader.integer<std::int32_t>(index, "ndim");
   if (dimensions < 0 || dimensions > static_cast<std::int32_t>(WireTensor::kMaxDimensions)) {
     refuse(index, at,
-           "ndim is " + std::to_string(dimensions) + "; expected 0 to " +
-               std::to_string(WireTensor::kMaxDimensions));
+           fmt::format("ndim is {}; expected 0 to {}", dimensions, WireTensor::kMaxDimensions));
   }
   tensor.dimensions = static_cast<std::size_t>(dimensions);
   for (std::size_t i = 0; i < tensor.dimensions; ++i) {
     at = reader.offset();
     tensor.dims[i] = reader.integer<std::int32_t>(index, "a dimension");
     if (tensor.dims[i] <= 0) {
-      refuse(index, at,
-             "dimension " + std::to_string(i) + " is " + std::to_string(tensor.dims[i]) +
-                 "; expected at least 1");
+      refuse(index, at, fmt::format("dimension {} is {}; expected at least 1", i, tensor.dims[i]));
     }
   }
   at = reader.offset();
@@ -117,15 +115,15 @@ WireTensor parse_tensor(Reader& reader, std::size_t index) {
     refuse(index, tensor.offset, "its dimensions multiply to more than 2^63 bytes");
   }
   if (bytes < 0 || static_cast<std::uint64_t>(bytes) != expected) {
-    refuse(index, at,
-           "nbytes is " + std::to_string(bytes) + "; expected " + std::to_string(expected) +
-               ", the product of its dimensions and the size of " +
-               std::string(to_string(tensor.type)));
+    refuse(
+        index, at,
+        fmt::format("nbytes is {}; expected {}, the product of its dimensions and the size of {}",
+                    bytes, expected, to_string(tensor.type)));
   }
   if (expected > reader.left()) {
-    refuse(index, at,
-           "nbytes is " + std::to_string(bytes) + "; only " + std::to_string(reader.left()) +
-               " bytes are left in the message");
+    refuse(
+        index, at,
+        fmt::format("nbytes is {}; only {} bytes are left in the message", bytes, reader.left()));
   }
   tensor.data = reader.take(static_cast<std::size_t>(expected));
   return tensor;
@@ -202,23 +200,23 @@ std::size_t size_of(WireType type) noexcept {
 WireMessage parse_zmq_op(std::span<const std::byte> bytes) {
   Reader reader(bytes);
   if (bytes.size() < sizeof(std::int32_t)) {
-    throw DataError("zmq_op message of " + std::to_string(bytes.size()) +
-                    " bytes; expected at least the 4 of its tensor count");
+    throw DataError("zmq_op message of {} bytes; expected at least the 4 of its tensor count",
+                    bytes.size());
   }
   const auto tensors = reader.integer<std::int32_t>(0, "tensor count");
   if (tensors < 1 || tensors > static_cast<std::int32_t>(WireMessage::kMaxTensors)) {
-    throw DataError("zmq_op message of " + std::to_string(bytes.size()) +
-                    " bytes: its tensor count at byte 0 is " + std::to_string(tensors) +
-                    "; expected 1 to " + std::to_string(WireMessage::kMaxTensors) +
-                    "; is the producer's format zmq_op?");
+    throw DataError(
+        "zmq_op message of {} bytes: its tensor count at byte 0 is {}; expected 1 to {}; is the "
+        "producer's format zmq_op?",
+        bytes.size(), tensors, WireMessage::kMaxTensors);
   }
   WireMessage message;
   message.tensors = static_cast<std::size_t>(tensors);
   for (std::size_t i = 0; i < message.tensors; ++i) message.tensor[i] = parse_tensor(reader, i);
   if (reader.left() > 0) {
-    throw DataError("zmq_op message of " + std::to_string(bytes.size()) + " bytes: " +
-                    std::to_string(reader.left()) + " bytes follow its last tensor at byte " +
-                    std::to_string(reader.offset()) + "; expected none");
+    throw DataError(
+        "zmq_op message of {} bytes: {} bytes follow its last tensor at byte {}; expected none",
+        bytes.size(), reader.left(), reader.offset());
   }
   return message;
 }
@@ -231,8 +229,8 @@ WireBatch as_batch(const WireMessage& message, const BatchSpec& spec) {
   const bool wide = labels.type == WireType::i64;
   if (message.tensors != 2 || pixels.type != type || !has_shape(pixels, shape) ||
       (labels.type != WireType::i32 && !wide) || !has_shape(labels, labels_shape)) {
-    std::string text = "zmq_op message holds " + describe(message) + "; expected " +
-                       describe(type, shape) + " and " + describe(WireType::i32, labels_shape);
+    std::string text = fmt::format("zmq_op message holds {}; expected {} and {}", describe(message),
+                                   describe(type, shape), describe(WireType::i32, labels_shape));
     if (message.tensors != 2) throw DataError(text);
     const auto dims = std::span(pixels.dims).first(pixels.dimensions);
     refuse_pixels(text, dtype_of(pixels.type), std::vector<std::int64_t>(dims.begin(), dims.end()),

@@ -113,19 +113,19 @@ TEST(MakeDataset, ReplacesOtherImagesOnlyByForce) {
   const TempFolder folder;
   write_text(folder / "data/val/mine/a.jpg", "mine");
   write_text(folder / "data/notes.txt", "mine");
-  dataset::MakeDataset wanted = order(folder / "data");
-  const std::string text = refusal([&] { dataset::make_dataset(wanted, {}); });
+  dataset::MakeDataset request = order(folder / "data");
+  const std::string text = refusal([&] { dataset::make_dataset(request, {}); });
   EXPECT_TRUE(says(text, "--force"));
-  EXPECT_TRUE(says(text, wanted.directory));
+  EXPECT_TRUE(says(text, request.directory));
   EXPECT_EQ(files_below(folder / "data").size(), 2U);
 
-  wanted.force = true;
-  EXPECT_EQ(dataset::make_dataset(wanted, {}).outcome, Outcome::made);
+  request.force = true;
+  EXPECT_EQ(dataset::make_dataset(request, {}).outcome, Outcome::made);
   EXPECT_FALSE(fs::exists(folder / "data/val/mine"));
   EXPECT_EQ(read_text(folder / "data/notes.txt"), "mine");
-  wanted.force = false;
-  wanted.parameters.quality = 50;
-  EXPECT_NE(refusal([&] { dataset::make_dataset(wanted, {}); }), "");
+  request.force = false;
+  request.parameters.quality = 50;
+  EXPECT_NE(refusal([&] { dataset::make_dataset(request, {}); }), "");
 }
 
 TEST(MakeDataset, ReplacesNoExistingFile) {
@@ -144,10 +144,10 @@ TEST(MakeDataset, AddsNoClassesToAFolderThatHasSome) {
   std::ofstream(folder / "cat" / "1.JPEG") << "x";
   fs::create_directories(folder / "notes");  // without images
   for (const bool force : {false, true}) {
-    dataset::MakeDataset wanted = order(folder.path());
-    wanted.force = force;
+    dataset::MakeDataset request = order(folder.path());
+    request.force = force;
     try {
-      dataset::make_dataset(wanted, {});
+      dataset::make_dataset(request, {});
       FAIL() << "made";
     } catch (const ConfigError& error) {
       EXPECT_TRUE(says(std::string(error.what()), "images in 'cat'")) << error.what();

@@ -129,9 +129,9 @@ TEST(SyntheticPhoto, ClassesDifferUnderCropsAndFlips) {
   const NearestCentroid classify(seen);
   std::uint64_t right = 0;
   for (std::uint64_t i = 0; i < kHeldOut * classes; ++i) {
-    const std::size_t wanted = i % classes;
-    const std::size_t got = classify(sample(static_cast<std::int32_t>(wanted), 1, i));
-    right += got == wanted ? 1 : 0;
+    const std::size_t expected = i % classes;
+    const std::size_t got = classify(sample(static_cast<std::int32_t>(expected), 1, i));
+    right += got == expected ? 1 : 0;
   }
   const double accuracy = static_cast<double>(right) / static_cast<double>(kHeldOut * classes);
   RecordProperty("accuracy", std::to_string(accuracy));

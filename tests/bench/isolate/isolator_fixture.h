@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -14,6 +13,7 @@
 #include "dataflow/error.h"
 #include "tests/bench/isolate/simulated_machine.h"
 #include "tests/bench/turned_clock.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 
@@ -68,12 +68,6 @@ class IsolatorTest : public testing::Test {
 
 inline bool covers(const statistics::Estimate& estimate, double truth) {
   return estimate.low <= truth && truth <= estimate.high;
-}
-
-inline bool mentions(const std::vector<std::string>& sentences, std::string_view text) {
-  return std::any_of(sentences.begin(), sentences.end(), [&](const std::string& sentence) {
-    return sentence.find(text) != std::string::npos;
-  });
 }
 
 }  // namespace penstock

@@ -202,10 +202,10 @@ TEST_F(IsolatorTest, StopsOnceTheIntervalIsNarrowAndFiveBlocksAreThere) {
   machine_.noise = 0.001;
   plan_.budget = 10min;
   const isolate::Isolation& found = isolate();
-  EXPECT_EQ(found.blocks, isolate::kWantedBlocks);
+  EXPECT_EQ(found.blocks, isolate::kTargetBlocks);
   EXPECT_EQ(found.measurement.stopped_because, "the interval is within 1 %");
   EXPECT_LT(elapsed_s(), 60);
-  EXPECT_EQ(found.measurement.noise.size(), isolate::kWantedBlocks);
+  EXPECT_EQ(found.measurement.noise.size(), isolate::kTargetBlocks);
 }
 
 TEST_F(IsolatorTest, KeepsToItsBudgetAndStillHasThreeBlocks) {

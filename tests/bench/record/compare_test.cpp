@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -47,11 +46,6 @@ std::vector<double> times(std::vector<double> rates, double factor) {
 
 SweepResult steady(double factor = 1) {
   return sweep_of_rows({row_at("gpu", kSteady), row_at("queue", times(kSteady, 0.5 * factor))});
-}
-
-bool has(const std::vector<std::string>& texts, const std::string& part) {
-  return std::any_of(texts.begin(), texts.end(),
-                     [&](const std::string& text) { return text.find(part) != std::string::npos; });
 }
 
 TEST(Compare, CallsASlowerRowARegression) {
@@ -121,7 +115,7 @@ TEST(Compare, RefusesOtherWorkloadsByNamingWhatDiffers) {
                                                         {"device", "emulated:img_per_s=7"},
                                                         {"forward_only", "true"}}) {
     const Comparison comparison = differ(key, value);
-    EXPECT_TRUE(has(comparison.obstacles, key + ": ")) << key;
+    EXPECT_TRUE(mentions(comparison.obstacles, key + ": ")) << key;
     EXPECT_TRUE(comparison.rows.empty()) << key;
     EXPECT_EQ(exit_code_of(comparison), 7) << key;
   }
@@ -133,7 +127,7 @@ TEST(Compare, RefusesOtherWorkloadsByNamingWhatDiffers) {
 TEST(Compare, RefusesImagesOfAnotherQuality) {
   const SweepResult fancy = sweep_of_rows({row_at("queue", kSteady)});
   const SweepResult plain = sweep_of_rows({row_at("queue:upsampling=plain", kSteady)});
-  EXPECT_TRUE(has(compare(fancy, plain, {}).obstacles, "upsampling=plain"));
+  EXPECT_TRUE(mentions(compare(fancy, plain, {}).obstacles, "upsampling=plain"));
   const CompareOptions allowing{.allowed = {"fake_location"}};
   EXPECT_EQ(exit_code_of(compare(fancy, plain, allowing)), 0);
   const SweepResult here = sweep_of_rows({row_at("zmq-consume:hwm=2", kSteady)});
@@ -154,7 +148,7 @@ TEST(Compare, RefusesImagesOfAnotherSize) {
   };
   set_bytes(small, 36'500);
   set_bytes(large, 110'000);
-  EXPECT_TRUE(has(compare(small, large, {}).obstacles, "36.5 kB each"));
+  EXPECT_TRUE(mentions(compare(small, large, {}).obstacles, "36.5 kB each"));
   set_bytes(large, 37'000);
   EXPECT_TRUE(compare(small, large, {}).obstacles.empty());
 }
@@ -185,15 +179,15 @@ TEST(Compare, RowsMatchThatWereMeasuredLongerOrShorter) {
   const Comparison comparison = compare(lasting("63", "252"), lasting("48", "43"), {});
   EXPECT_EQ(comparison.rows.size(), 2U);
   EXPECT_TRUE(comparison.unmatched.empty());
-  EXPECT_TRUE(has(comparison.settings, "num_batches: 252 -> 43"));
+  EXPECT_TRUE(mentions(comparison.settings, "num_batches: 252 -> 43"));
 }
 
 TEST(Compare, WithoutACommonConfigurationThereIsNothingToCompare) {
   const SweepResult a = sweep_of_rows({row_at("gpu", kSteady), row_at("host", kSteady)});
   const SweepResult b = sweep_of_rows({row_at("cpu", kSteady), row_at("queue", kSteady)});
   const Comparison comparison = compare(a, b, {});
-  EXPECT_TRUE(has(comparison.obstacles, "no configuration is in both"));
-  EXPECT_TRUE(has(comparison.obstacles, "fake_location: gpu, host -> cpu, queue"));
+  EXPECT_TRUE(mentions(comparison.obstacles, "no configuration is in both"));
+  EXPECT_TRUE(mentions(comparison.obstacles, "fake_location: gpu, host -> cpu, queue"));
   EXPECT_EQ(exit_code_of(comparison), 7);
 }
 
@@ -202,8 +196,8 @@ TEST(Compare, TwoThatShareTheirCeilingAloneAreNotComparable) {
   const SweepResult b =
       sweep_of_rows({row_at("gpu", kSteady), row_at("queue:decode=full", kSteady)});
   const Comparison comparison = compare(a, b, {});
-  EXPECT_TRUE(has(comparison.obstacles, "no configuration is in both but the ceiling"));
-  EXPECT_TRUE(has(comparison.obstacles, "--match KEY=A:B"));
+  EXPECT_TRUE(mentions(comparison.obstacles, "no configuration is in both but the ceiling"));
+  EXPECT_TRUE(mentions(comparison.obstacles, "--match KEY=A:B"));
   EXPECT_EQ(exit_code_of(comparison), 7);
   const SweepResult ceiling = sweep_of_rows({row_at("gpu", kSteady)});
   EXPECT_EQ(exit_code_of(compare(ceiling, ceiling, {})), 0) << "nothing else was measured";
@@ -218,7 +212,8 @@ TEST(Compare, RenamedRowsArePaired) {
   const Comparison comparison = compare(a, b, renamed);
   ASSERT_EQ(comparison.rows.size(), 2U);
   EXPECT_EQ(comparison.rows[1].verdict, statistics::Verdict::slower);
-  EXPECT_TRUE(has(comparison.settings, "fake_location: queue:prefer=a:b -> queue:decode=full"));
+  EXPECT_TRUE(
+      mentions(comparison.settings, "fake_location: queue:prefer=a:b -> queue:decode=full"));
   EXPECT_TRUE(comparison.unmatched.empty());
   EXPECT_EQ(exit_code_of(comparison), 1);
   for (const char* wrong : {"fake_location=queue:cpu", "fake_location", "fake_location=queue"}) {

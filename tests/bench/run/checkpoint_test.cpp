@@ -162,9 +162,7 @@ TEST_F(Checkpoints, ARunThatCannotGoOnExactlySaysSo) {
   config_.batch_size = 4;
   const auto says_so = [&](const std::string& name, std::int64_t steps) {
     const RunResult result = train(name, steps);
-    return std::ranges::any_of(result.notes, [](const std::string& note) {
-      return says(note, "is not identical to an uninterrupted one");
-    });
+    return notes(result, "is not identical to an uninterrupted one");
   };
   for (const char* update : {"sma", "independent", "async-sgd"}) {
     config_.variable_update = update;
@@ -204,9 +202,7 @@ TEST_F(Checkpoints, AStopFromOutsideSavesWholeStepsAndTheRunGoesOn) {
     EXPECT_EQ(stopped.exit_code, 130);
     const Steps steps = list_checkpoints(config_.train_dir);
     if (ranks == 2 && steps.empty()) {
-      EXPECT_TRUE(std::ranges::any_of(stopped.notes, [](const std::string& note) {
-        return says(note, "ranks stopped within a step");
-      }));
+      EXPECT_TRUE(notes(stopped, "ranks stopped within a step"));
       continue;
     }
     ASSERT_EQ(steps.size(), 1U);

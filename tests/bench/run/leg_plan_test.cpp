@@ -48,7 +48,7 @@ TEST(LegPlan, MeasuresAtLeastTheLastStepOfAResumedRun) {
   LegPlan plan({.warm_up = 5, .window = 8, .taken = 12});
   EXPECT_EQ(plan.phase(), Phase::settling);
   plan.begin_window(0, 1);
-  EXPECT_EQ(plan.asked(), 1u);
+  EXPECT_EQ(plan.requested(), 1u);
   const LegPlan early({.warm_up = 5, .window = 8, .taken = 10});
   EXPECT_EQ(early.warm_up_left(), 2);
   const LegPlan done({.warm_up = 5, .window = 8, .taken = 13});
@@ -73,7 +73,7 @@ TEST(LegPlan, AddsWarmUpWhileAFeederTunesItselfForThirtySeconds) {
 TEST(LegPlan, ExtendsAWindowToTwentyReservesAtMostFourTimes) {
   LegPlan plan({.window = 8, .extends = true});
   plan.begin_window(3, 2);
-  EXPECT_EQ(plan.asked(), 8u);
+  EXPECT_EQ(plan.requested(), 8u);
   EXPECT_EQ(plan.length(), 31u);
   for (int window = 1; window < LegPlan::kMaxWindows; ++window) {
     EXPECT_TRUE(plan.may_extend());

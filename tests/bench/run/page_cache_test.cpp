@@ -125,7 +125,7 @@ std::string notes_of(const RunResult& result) {
 
 TEST(PageCacheReport, ColdAndWarmAreWhatResidencySays) {
   struct Case {
-    PageCache wanted;
+    PageCache mode;
     std::uint64_t before;
     double fact;
   };
@@ -135,8 +135,8 @@ TEST(PageCacheReport, ColdAndWarmAreWhatResidencySays) {
                         {PageCache::warm, 949, 0}}) {
     RunResult result;
     result.img_per_s = 123;
-    add_page_cache(result, c.wanted, resident(c.before), resident(800), 10'000);
-    const char* const fact = c.wanted == PageCache::cold ? "page_cache_cold" : "page_cache_warm";
+    add_page_cache(result, c.mode, resident(c.before), resident(800), 10'000);
+    const char* const fact = c.mode == PageCache::cold ? "page_cache_cold" : "page_cache_warm";
     EXPECT_EQ(result.facts.at(fact), c.fact) << c.before;
     EXPECT_EQ(result.facts.at("page_cache_resident_percent_before"),
               static_cast<double>(c.before) / 10);

@@ -40,7 +40,7 @@ TEST(RunOutcome, IsPartialIfTheRunIsStoppedOrTheDataEndInTheWindow) {
   EXPECT_EQ(stopped.exit_code, 130);
   EXPECT_EQ(stopped.reason, "stopped after 3 steps of the window");
   const Outcome ended = outcome_of(
-      RunEnd{.data_ended = true, .has_window = true, .window_steps = 3, .asked_steps = 8});
+      RunEnd{.data_ended = true, .has_window = true, .window_steps = 3, .requested_steps = 8});
   EXPECT_EQ(ended.status, Status::partial);
   EXPECT_EQ(ended.exit_code, 6);
   EXPECT_EQ(ended.reason, "the feeder's data ended after 3 of 8 steps");
@@ -48,7 +48,7 @@ TEST(RunOutcome, IsPartialIfTheRunIsStoppedOrTheDataEndInTheWindow) {
 
 TEST(RunOutcome, IsFailedIfTheDataEndDuringWarmUp) {
   const Outcome outcome =
-      outcome_of(RunEnd{.data_ended = true, .warm_up_steps = 2, .wanted_warm_up_steps = 5});
+      outcome_of(RunEnd{.data_ended = true, .warm_up_steps = 2, .planned_warm_up_steps = 5});
   EXPECT_EQ(outcome.status, Status::failed);
   EXPECT_EQ(outcome.exit_code, 6);
   EXPECT_TRUE(says(outcome.reason, "2 of 5 steps"));
@@ -58,8 +58,8 @@ TEST(RunOutcome, KeepsAnExtendedWindowWhoseDataEndAfterTheStepsAskedFor) {
   const Outcome outcome = outcome_of(RunEnd{.data_ended = true,
                                             .has_window = true,
                                             .window_steps = 9,
-                                            .asked_steps = 8,
-                                            .wanted_steps = 20});
+                                            .requested_steps = 8,
+                                            .planned_steps = 20});
   EXPECT_EQ(outcome.status, Status::ok);
   EXPECT_TRUE(says(outcome.note, "after 9 of 20 steps"));
 }

@@ -4,12 +4,12 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <stop_token>
 #include <string>
 #include <string_view>
 
 #include "bench/run/runner.h"
+#include "tests/support/thrown_by.h"
 #include "tests/support/tiny_model.h"
 #include "tests/support/virtual_clock.h"
 
@@ -37,9 +37,7 @@ class SimulatedRun : public testing::Test {
 
 /// Does a note of the result contain `text`?
 inline bool notes_say(const RunResult& result, std::string_view text) {
-  return std::ranges::any_of(result.notes, [text](const std::string& note) {
-    return note.find(text) != std::string::npos;
-  });
+  return mentions(result.notes, text);
 }
 
 }  // namespace penstock

@@ -52,7 +52,7 @@ TEST(ScaleFiles, KeepTheNameThatTheModelWasAskedForBy) {
   result.model = "inception3";
   result.batch_size = 32;
   EXPECT_EQ(result.name(), "inception3_b32");
-  result.asked_model = "inceptionv3";
+  result.requested_model = "inceptionv3";
   EXPECT_EQ(result.name(), "inceptionv3_b32");
 }
 

@@ -4,12 +4,12 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <set>
 
 #include "dataflow/error.h"
 #include "tests/bench/record/sweep_rows.h"
 #include "tests/bench/turned_clock.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -66,12 +66,6 @@ class SweepRunnerTest : public testing::Test {
   std::string lacking_;
   std::function<double(const RunConfig&)> rate_of_ = [](const RunConfig&) { return 100.0; };
 };
-
-bool mentions(const std::vector<std::string>& sentences, std::string_view text) {
-  return std::any_of(sentences.begin(), sentences.end(), [&](const std::string& sentence) {
-    return sentence.find(text) != std::string::npos;
-  });
-}
 
 TEST_F(SweepRunnerTest, EachRoundRunsEveryConfigurationOnceWithASeedOfItsOwn) {
   const SweepResult sweep = run();

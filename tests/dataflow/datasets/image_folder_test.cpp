@@ -9,6 +9,7 @@
 
 #include "dataflow/error.h"
 #include "tests/support/source_fixture.h"
+#include "tests/support/text_bytes.h"
 #include "tests/support/thrown_by.h"
 
 namespace penstock {
@@ -28,20 +29,16 @@ class ImageFolderTest : public SourceFixture {
     for (const auto& [name, count] : {std::pair{"cat", 7}, {"ant", 5}, {"dog", 9}}) {
       for (int i = 0; i < count; ++i) {
         const std::string file = std::string(name) + "/" + std::to_string(i) + kExtensions[i % 4];
-        folder_.write(file, bytes_of(file));
+        folder_.write(file, bytes_of_text(file));
       }
     }
-    folder_.write("cat/notes.txt", bytes_of("no image"));
-    folder_.write(".cache/x.JPEG", bytes_of("hidden"));
-    folder_.write("labels.json", bytes_of("{}"));
+    folder_.write("cat/notes.txt", bytes_of_text("no image"));
+    folder_.write(".cache/x.JPEG", bytes_of_text("hidden"));
+    folder_.write("labels.json", bytes_of_text("{}"));
     plan_.shuffle = true;
   }
   std::unique_ptr<Source> open() const { return SourceFixture::open("image-folder"); }
   std::string refusal() const { return SourceFixture::refusal("image-folder"); }
-  static std::vector<std::byte> bytes_of(std::string_view text) {
-    const auto* data = reinterpret_cast<const std::byte*>(text.data());
-    return {data, data + text.size()};
-  }
   static std::string text_of(const Sample& sample) {
     return {reinterpret_cast<const char*>(sample.bytes.data()), sample.bytes.size()};
   }
@@ -177,7 +174,7 @@ TEST_F(ImageFolderTest, MissingFilesAreReportedWithTheirPath) {
   expect(root + "/cat", "has no class folders");
   std::filesystem::create_directory(root + "/empty");
   expect(root + "/empty", "is empty");
-  folder_.write("split/train/c/x.txt", bytes_of("x"));
+  folder_.write("split/train/c/x.txt", bytes_of_text("x"));
   expect(root + "/split", "has no images");
   expect(root + "/split", "did you mean '" + root + "/split/train'");
   plan_.directory = root + "/empty";
@@ -186,28 +183,28 @@ TEST_F(ImageFolderTest, MissingFilesAreReportedWithTheirPath) {
 
 TEST_F(ImageFolderTest, ImagesThatAreLeftOutAreCounted) {
   EXPECT_EQ(open()->facts().note, "");
-  folder_.write("ant/more/1.jpg", bytes_of("x"));
-  folder_.write("ant/more/again/2.jpg", bytes_of("x"));
-  folder_.write("cat/x.webp", bytes_of("x"));
+  folder_.write("ant/more/1.jpg", bytes_of_text("x"));
+  folder_.write("ant/more/again/2.jpg", bytes_of_text("x"));
+  folder_.write("cat/x.webp", bytes_of_text("x"));
   const auto source = open();
   const std::string note = source->facts().note;
   EXPECT_EQ(source->facts().size, 21U);
   EXPECT_TRUE(says(note, "2 images lie")) << note;
   EXPECT_TRUE(says(note, "1 images are of a format that is not decoded")) << note;
   const std::string root = plan_.directory;
-  folder_.write("nested/a/2019/1.jpg", bytes_of("x"));
+  folder_.write("nested/a/2019/1.jpg", bytes_of_text("x"));
   plan_.directory = root + "/nested";
   EXPECT_TRUE(says(refusal(), "1 images lie one folder deeper"));
-  folder_.write("parquet/data/0.parquet", bytes_of("PAR1"));
+  folder_.write("parquet/data/0.parquet", bytes_of_text("PAR1"));
   plan_.directory = root + "/parquet";
   EXPECT_TRUE(says(refusal(), "data/0.parquet' is a Parquet file"));
 }
 
 TEST_F(ImageFolderTest, OtherNamesOfJpegFilesCount) {
-  folder_.write("ant/x.jfif", bytes_of("x"));
-  folder_.write("ant/x.pjpeg", bytes_of("x"));
-  folder_.write("ant/picture", bytes_of("\xff\xd8\xff\xe0"));
-  folder_.write("ant/LICENSE", bytes_of("no image"));
+  folder_.write("ant/x.jfif", bytes_of_text("x"));
+  folder_.write("ant/x.pjpeg", bytes_of_text("x"));
+  folder_.write("ant/picture", bytes_of_text("\xff\xd8\xff\xe0"));
+  folder_.write("ant/LICENSE", bytes_of_text("no image"));
   EXPECT_EQ(open()->facts().size, 24U);
 }
 

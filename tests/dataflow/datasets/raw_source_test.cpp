@@ -196,8 +196,8 @@ np.lib.format.write_array(open(sys.argv[1] + '/three', 'wb'), images, (3, 0))
   for (Sample sample; source->next(sample); ++i) {
     source->load(sample);
     EXPECT_EQ(sample.label, static_cast<std::int32_t>(i % 4));
-    const std::span<const std::byte> wanted = plain.subspan(i * 4320, 4320);
-    EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), sample.content().begin()));
+    const std::span<const std::byte> expected = plain.subspan(i * 4320, 4320);
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), sample.content().begin()));
   }
   EXPECT_EQ(i, 6U);
   run_of("queue:source=raw", plan_.directory);

@@ -17,15 +17,11 @@
 #include "dataflow/datasets/shard_list.h"
 #include "dataflow/error.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/text_bytes.h"
 #include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
-
-std::vector<std::byte> bytes_of(std::string_view text) {
-  const auto* data = reinterpret_cast<const std::byte*>(text.data());
-  return {data, data + text.size()};
-}
 
 // ---- lists of shards --------------------------------------------------------
 
@@ -55,7 +51,7 @@ class ShardList : public testing::Test {
   }
   std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
   void write(const std::vector<std::string>& names) {
-    for (const std::string& name : names) folder_.write(name, bytes_of(name));
+    for (const std::string& name : names) folder_.write(name, bytes_of_text(name));
   }
   TempFolder folder_;
 };
@@ -132,9 +128,9 @@ std::string text_of(const Sample& sample) {
 class RecordSourceTest : public ShardList {
  protected:
   RecordSourceTest() {
-    folder_.write("a.dat", bytes_of("0aa.1ab.0ac."));
+    folder_.write("a.dat", bytes_of_text("0aa.1ab.0ac."));
     folder_.write("b.dat", {});
-    folder_.write("c.dat", bytes_of("2ca.1cb."));
+    folder_.write("c.dat", bytes_of_text("2ca.1cb."));
     plan_.directory = folder_.path().string();
     plan_.epochs = 1;
     plan_.threads = 3;
@@ -181,7 +177,7 @@ std::ptrdiff_t pages_that_stay(const std::string& path) {
 TEST_F(RecordSourceTest, HoldsNoPageOnceItHasIndexed) {
   std::string text;
   while (text.size() < 16 * 4096) text += "0aa.";
-  for (const char* name : {"a.dat", "control"}) folder_.write(name, bytes_of(text));
+  for (const char* name : {"a.dat", "control"}) folder_.write(name, bytes_of_text(text));
   if (pages_that_stay(path("control")) > 0) {
     GTEST_SKIP() << "this file system does not drop pages, or does not tell";
   }
@@ -211,7 +207,7 @@ TEST_F(RecordSourceTest, GivesEachRecordOnceInEveryEpochOverAllRanks) {
 }
 
 TEST_F(RecordSourceTest, ADamagedRecordIsNamedAndCostsItselfAlone) {
-  folder_.write("a.dat", bytes_of("0aa.1ab!0ac."));
+  folder_.write("a.dat", bytes_of_text("0aa.1ab!0ac."));
   const auto source = open();
   int good = 0;
   for (Sample sample; source->next(sample);) {
@@ -232,8 +228,8 @@ TEST_F(RecordSourceTest, UnusableRecordsAreReportedBeforeTheRun) {
   EXPECT_TRUE(says(labels, "c.dat' have label 2 (at byte 0)"));
   EXPECT_TRUE(says(labels, "--classes 3"));
   plan_.classes = 10;
-  folder_.write("b.dat", bytes_of("xyz"));
-  folder_.write("c.dat", bytes_of("x"));
+  folder_.write("b.dat", bytes_of_text("xyz"));
+  folder_.write("c.dat", bytes_of_text("x"));
   EXPECT_TRUE(says(thrown_by<ConfigError>([&] { open(); }), "b.dat"));
   for (const char* name : {"a.dat", "b.dat", "c.dat"}) folder_.write(name, {});
   EXPECT_TRUE(says(thrown_by<ConfigError>([&] { open(); }), "no sample"));

@@ -11,6 +11,7 @@
 #include "dataflow/images/crop.h"
 #include "tests/support/jpeg_writer.h"
 #include "tests/support/plain_resample.h"
+#include "tests/support/text_bytes.h"
 #include "tests/support/thrown_by.h"
 
 namespace penstock {
@@ -252,18 +253,13 @@ TEST(JpegDecoder, WholeImagesAreDamagedWhereverBytesAreMissing) {
 
 // ---- bad input --------------------------------------------------------------
 
-std::vector<std::byte> bytes_of(std::string_view text) {
-  const auto* data = reinterpret_cast<const std::byte*>(text.data());
-  return {data, data + text.size()};
-}
-
 TEST(JpegDecoder, OtherFilesAreDescribed) {
   const auto decoder = make_decoder();
-  EXPECT_TRUE(says(error_of(*decoder, bytes_of("\x89PNG\r\n\x1a\n....")), "PNG"));
-  EXPECT_TRUE(says(error_of(*decoder, bytes_of("<html>404")), "HTML"));
-  EXPECT_TRUE(says(error_of(*decoder, bytes_of("rubbish")), "72 75 62"));
+  EXPECT_TRUE(says(error_of(*decoder, bytes_of_text("\x89PNG\r\n\x1a\n....")), "PNG"));
+  EXPECT_TRUE(says(error_of(*decoder, bytes_of_text("<html>404")), "HTML"));
+  EXPECT_TRUE(says(error_of(*decoder, bytes_of_text("rubbish")), "72 75 62"));
   EXPECT_TRUE(says(error_of(*decoder, {}), "empty"));
-  const std::string text = error_of(*decoder, bytes_of("rubbish"));
+  const std::string text = error_of(*decoder, bytes_of_text("rubbish"));
   EXPECT_TRUE(says(text, "some/file.JPEG"));
   EXPECT_TRUE(says(text, "sample 12"));
 }

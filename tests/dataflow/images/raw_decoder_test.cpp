@@ -123,7 +123,7 @@ TEST_F(RawDecoderTest, FlipsEveryOtherImageIfAsked) {
 }
 
 TEST_F(RawDecoderTest, PaddedCropsAreAllShiftsOverBlack) {
-  std::set<std::string> wanted, seen;
+  std::set<std::string> expected, seen;
   for (const Bytes* from : {&pixels_, &mirrored_}) {
     for (int top = -2; top <= 2; ++top) {
       for (int left = -2; left <= 2; ++left) {
@@ -135,7 +135,7 @@ TEST_F(RawDecoderTest, PaddedCropsAreAllShiftsOverBlack) {
                 inside ? static_cast<char>((*from)[static_cast<std::size_t>(y * 15 + i)]) : '\0';
           }
         }
-        wanted.insert(shifted);
+        expected.insert(shifted);
       }
     }
   }
@@ -145,7 +145,7 @@ TEST_F(RawDecoderTest, PaddedCropsAreAllShiftsOverBlack) {
     seen.emplace(reinterpret_cast<const char*>(row.data()), row.size());
   }
   EXPECT_EQ(seen.size(), 50U);
-  EXPECT_EQ(seen, wanted);
+  EXPECT_EQ(seen, expected);
 }
 
 TEST_F(RawDecoderTest, OfAnotherSizeAreResampledLikeDecodedImages) {

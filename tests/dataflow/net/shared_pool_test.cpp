@@ -35,10 +35,6 @@ using namespace std::chrono_literals;
 constexpr std::uint64_t kAny = std::uint64_t{1} << 40;
 constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 FileDescriptor make_memfd(off_t size, int seals) {
   FileDescriptor fd(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   EXPECT_EQ(ftruncate(fd.get(), size), 0);
@@ -151,7 +147,7 @@ TEST(PoolListener, EachThatAsksMapsTheSameBytesAndKeepsThem) {
   listener.reset();
   pool.reset();
   EXPECT_EQ(first.view(4096, 4096)[9], std::byte{8});  // remains after the producer is gone
-  EXPECT_TRUE(contains(refusal_of(name), "cannot be reached"));
+  EXPECT_TRUE(says(refusal_of(name), "cannot be reached"));
 }
 
 TEST(PoolListener, ItsClientsCannotWrite) {
@@ -165,7 +161,7 @@ TEST(PoolListener, OtherUsersGetNothing) {
   const net::PoolListener listener(pool.fd(),
                                    geteuid() + 1);  // this process looks like another user
   const std::string text = refusal_of(listener.name());
-  EXPECT_TRUE(contains(text, "gave no descriptor") || contains(text, "0 descriptors")) << text;
+  EXPECT_TRUE(says(text, "gave no descriptor") || says(text, "0 descriptors")) << text;
   EXPECT_EQ(listener.refused(), 1);
   EXPECT_EQ(listener.served(), 0);
 }
@@ -202,7 +198,7 @@ TEST(MappedPool, PoolsOfOtherUsersAreRefused) {
     _exit(read(done[0], &byte, 1) == 1 ? 0 : 5);
   }
   ASSERT_GT(read(ready[0], name.data(), name.size() - 1), 0);
-  EXPECT_TRUE(contains(refusal_of(std::string(name.data())), "belongs to user 65534"));
+  EXPECT_TRUE(says(refusal_of(std::string(name.data())), "belongs to user 65534"));
   EXPECT_EQ(write(done[1], "x", 1), 1);
   int status = -1;
   EXPECT_EQ(waitpid(child, &status, 0), child);
@@ -211,26 +207,26 @@ TEST(MappedPool, PoolsOfOtherUsersAreRefused) {
 }
 
 TEST(MappedPool, AnUnsealedFileIsRefused) {
-  EXPECT_TRUE(contains(refusal_of(make_memfd(4096, 0)), "seals 0"));
-  EXPECT_TRUE(contains(refusal_of(make_memfd(4096, F_SEAL_SHRINK)), "F_SEAL_GROW"));
-  EXPECT_TRUE(contains(refusal_of(make_memfd(4096, F_SEAL_GROW)), "F_SEAL_SHRINK"));
-  EXPECT_TRUE(contains(refusal_of(make_memfd(0, kSizeSeals)), "is empty"));
-  EXPECT_TRUE(contains(refusal_of(make_memfd(8192, kSizeSeals), 8191), "at most 8191"));
+  EXPECT_TRUE(says(refusal_of(make_memfd(4096, 0)), "seals 0"));
+  EXPECT_TRUE(says(refusal_of(make_memfd(4096, F_SEAL_SHRINK)), "F_SEAL_GROW"));
+  EXPECT_TRUE(says(refusal_of(make_memfd(4096, F_SEAL_GROW)), "F_SEAL_SHRINK"));
+  EXPECT_TRUE(says(refusal_of(make_memfd(0, kSizeSeals)), "is empty"));
+  EXPECT_TRUE(says(refusal_of(make_memfd(8192, kSizeSeals), 8191), "at most 8191"));
   EXPECT_EQ(net::MappedPool(make_memfd(8192, kSizeSeals), 8192).bytes(), 8192U);
 
   const TempFolder folder;
   folder.write("file", std::vector<std::byte>(4096));
-  EXPECT_TRUE(contains(
-      refusal_of(FileDescriptor(open((folder / "file").c_str(), O_RDWR | O_CLOEXEC))), "expected"));
+  EXPECT_TRUE(says(refusal_of(FileDescriptor(open((folder / "file").c_str(), O_RDWR | O_CLOEXEC))),
+                   "expected"));
   const FileDescriptor unsealable(open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (unsealable) {
-    EXPECT_TRUE(contains(refusal_of(unsealable), "expected"));
+    EXPECT_TRUE(says(refusal_of(unsealable), "expected"));
   }
   std::array<int, 2> ends{};
   ASSERT_EQ(pipe(ends.data()), 0);
   const FileDescriptor reading(ends[0]), writing(ends[1]);
-  EXPECT_TRUE(contains(refusal_of(reading), "no memfd"));
-  EXPECT_TRUE(contains(refusal_of(FileDescriptor()), "no memfd"));
+  EXPECT_TRUE(says(refusal_of(reading), "no memfd"));
+  EXPECT_TRUE(says(refusal_of(FileDescriptor()), "no memfd"));
 }
 
 TEST(MappedPool, HugePagesThatCanBeTakenAwayAreRefused) {
@@ -238,37 +234,37 @@ TEST(MappedPool, HugePagesThatCanBeTakenAwayAreRefused) {
   if (!fd) GTEST_SKIP() << "no huge pages in this kernel";
   ASSERT_EQ(ftruncate(fd.get(), 2 << 20), 0);
   ASSERT_EQ(fcntl(fd.get(), F_ADD_SEALS, kSizeSeals), 0);
-  EXPECT_TRUE(contains(refusal_of(fd), "huge pages"));
+  EXPECT_TRUE(says(refusal_of(fd), "huge pages"));
 }
 
 TEST(MappedPool, OneDescriptorWithOneByteIsTaken) {
   const FileDescriptor fd = make_memfd(4096, kSizeSeals);
   const std::size_t before = open_descriptors();
-  EXPECT_TRUE(contains(refusal_of(OtherListener({}, 1).name()), "0 descriptors"));
-  EXPECT_TRUE(contains(refusal_of(OtherListener({fd.get(), fd.get()}, 1).name()), "2 descriptors"));
-  EXPECT_TRUE(contains(refusal_of(OtherListener({fd.get()}, 2).name()), "with 2 bytes"));
+  EXPECT_TRUE(says(refusal_of(OtherListener({}, 1).name()), "0 descriptors"));
+  EXPECT_TRUE(says(refusal_of(OtherListener({fd.get(), fd.get()}, 1).name()), "2 descriptors"));
+  EXPECT_TRUE(says(refusal_of(OtherListener({fd.get()}, 2).name()), "with 2 bytes"));
   const std::vector<int> many(20, fd.get());
-  EXPECT_TRUE(contains(refusal_of(OtherListener(many, 1).name()), "more than 8"));
+  EXPECT_TRUE(says(refusal_of(OtherListener(many, 1).name()), "more than 8"));
   EXPECT_EQ(open_descriptors(), before);
   EXPECT_EQ(net::MappedPool(OtherListener({fd.get()}, 1).name(), kAny, 10s, {}).bytes(), 4096U);
   EXPECT_EQ(open_descriptors(), before);
 }
 
 TEST(MappedPool, NamesThatLeadNowhereAreRefused) {
-  EXPECT_TRUE(contains(refusal_of("@penstock-test-nobody-listens"), "cannot be reached"));
+  EXPECT_TRUE(says(refusal_of("@penstock-test-nobody-listens"), "cannot be reached"));
   for (const std::string& name :
        {std::string(), std::string("@"), std::string("/tmp/socket"), std::string("@a\0b", 4),
         std::string("@a\n"), "@" + std::string(108, 'x')}) {
-    EXPECT_TRUE(contains(refusal_of(name), "no abstract Unix socket")) << name;
+    EXPECT_TRUE(says(refusal_of(name), "no abstract Unix socket")) << name;
   }
 }
 
 TEST(MappedPool, AListenerThatNeverAnswersIsGivenUp) {
   const OtherListener silent({}, 0, false);
-  EXPECT_TRUE(contains(refusal_of(silent.name(), 50ms), "did not answer in time"));
+  EXPECT_TRUE(says(refusal_of(silent.name(), 50ms), "did not answer in time"));
   std::stop_source stop;
   stop.request_stop();
-  EXPECT_TRUE(contains(
+  EXPECT_TRUE(says(
       thrown_by<DataError>([&] { net::MappedPool(silent.name(), kAny, 1h, stop.get_token()); }),
       "a stop was requested"));
 }
@@ -282,7 +278,7 @@ TEST(MappedPool, AListenerWithAFullQueueIsGivenUp) {
     if (connect(waiting.back().get(), address->get(), address->bytes) != 0) break;
     ASSERT_LT(waiting.size(), 100U);
   }
-  EXPECT_TRUE(contains(refusal_of(silent.name(), 50ms), "did not answer in time"));
+  EXPECT_TRUE(says(refusal_of(silent.name(), 50ms), "did not answer in time"));
 }
 
 TEST(MappedPool, LeasesLieInIt) {

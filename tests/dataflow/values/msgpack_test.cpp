@@ -22,22 +22,22 @@ std::string refusal(std::string_view hex) {
 }
 
 TEST(Msgpack, NumbersOfEveryWidth) {
-  for (const auto& [hex, wanted] : {std::pair{"07", INT64_C(7)},
-                                    {"7f", 127},
-                                    {"ff", -1},
-                                    {"e0", -32},
-                                    {"ccff", 255},
-                                    {"cdffff", 65535},
-                                    {"ceffffffff", 4294967295},
-                                    {"cf7fffffffffffffff", INT64_MAX},
-                                    {"d080", -128},
-                                    {"d18000", -32768},
-                                    {"d280000000", INT32_MIN},
-                                    {"d38000000000000000", INT64_MIN}}) {
+  for (const auto& [hex, expected] : {std::pair{"07", INT64_C(7)},
+                                      {"7f", 127},
+                                      {"ff", -1},
+                                      {"e0", -32},
+                                      {"ccff", 255},
+                                      {"cdffff", 65535},
+                                      {"ceffffffff", 4294967295},
+                                      {"cf7fffffffffffffff", INT64_MAX},
+                                      {"d080", -128},
+                                      {"d18000", -32768},
+                                      {"d280000000", INT32_MIN},
+                                      {"d38000000000000000", INT64_MIN}}) {
     const Bytes bytes = bytes_of_hex(hex);
     const values::ValueTree tree = parse(bytes);
     EXPECT_EQ(tree.root().kind, values::ValueKind::integer) << hex;
-    EXPECT_EQ(tree.root().integer, wanted) << hex;
+    EXPECT_EQ(tree.root().integer, expected) << hex;
   }
   EXPECT_EQ(parse(bytes_of_hex("ca3fc00000")).root().real, 1.5);
   EXPECT_EQ(parse(bytes_of_hex("cbbff8000000000000")).root().real, -1.5);

@@ -14,17 +14,13 @@
 #include "tests/support/pickles.h"
 #include "tests/support/python.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/text_bytes.h"
 #include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
 
 using Bytes = std::vector<std::byte>;
-
-Bytes bytes_of(std::string_view text) {
-  const auto* data = reinterpret_cast<const std::byte*>(text.data());
-  return {data, data + text.size()};
-}
 
 /// A value on one line, in the form of the test's Python script.
 std::string describe(const values::ValueTree& tree, const values::Value& value) {
@@ -79,7 +75,7 @@ std::string describe(const values::ValueTree& tree, const values::Value& value) 
 std::string describe(const values::ValueTree& tree) { return describe(tree, tree.root()); }
 
 std::string refusal(std::string_view text) {
-  const Bytes bytes = bytes_of(text);
+  const Bytes bytes = bytes_of_text(text);
   return thrown_by<DataError>([&] { values::parse_pickle(bytes); });
 }
 
@@ -156,7 +152,7 @@ for i, value in enumerate(values):
       SCOPED_TRACE(name);
       std::ifstream file(folder / name, std::ios::binary);
       const std::string text(std::istreambuf_iterator<char>(file), {});
-      const Bytes bytes = bytes_of(text);
+      const Bytes bytes = bytes_of_text(text);
       EXPECT_EQ(values::is_pickle(bytes), protocol >= 2);
       if (protocol < 2) {
         EXPECT_TRUE(says(refusal(text), "as in protocols 0 and 1"));
@@ -252,7 +248,7 @@ TEST(Pickle, ArraysOfObjectsHaveAListOfTheirShapeAndAreNoPartOfIt) {
   const std::string state =
       "(K\x01K\x01\x85"
       "cnumpy\ndtype\nU\x02O8K\x00K\x01\x87R(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK?tb"s;
-  const Bytes good = bytes_of(array + state + "\x89]Natb.");
+  const Bytes good = bytes_of_text(array + state + "\x89]Natb.");
   EXPECT_EQ(describe(values::parse_pickle(good)), "objects:1,[None ] ");
   EXPECT_TRUE(says(refusal(array + state + "\x89]tb."), "does not have its shape"));
   EXPECT_TRUE(says(refusal(array + state + "\x88]Natb."), "in Fortran's order"));

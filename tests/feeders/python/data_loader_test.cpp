@@ -273,9 +273,7 @@ TEST_F(DataLoader, AProfileHasTheTimeOfTransformsAndOfLinesOfCode) {
     }));
   }
   const std::unique_ptr<Probe> other = probe_of(text("counting", "profile=true"), 3);
-  EXPECT_TRUE(std::ranges::any_of(other->notes(), [](const std::string& note) {
-    return says(note, "which code loads samples is not known");
-  }));
+  EXPECT_TRUE(mentions(other->notes(), "which code loads samples is not known"));
 }
 
 /// Samples sleep: no processor is used, and the profile names the sleep.
@@ -316,9 +314,7 @@ TEST_F(DataLoader, SettingsThatTheFunctionDoesNotTakeReplaceItsOwn) {
   };
   const std::unique_ptr<Probe> told = probe_of(with("num_workers=2"), 3);
   EXPECT_EQ(told->facts().at("loader_num_workers"), 2);
-  EXPECT_TRUE(std::ranges::any_of(told->notes(), [](const std::string& note) {
-    return says(note, "num_workers=2 replaces what the function states");
-  }));
+  EXPECT_TRUE(mentions(told->notes(), "num_workers=2 replaces what the function states"));
   EXPECT_TRUE(says(thrown_by<ConfigError>([&] { make(with("in_order=False")); }),
                    "the DataLoader of this PyTorch has no 'in_order'"));
   EXPECT_TRUE(says(thrown_by<ConfigError>([&] { make(text("counting", "args='num_workers=2'")); }),

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <set>
@@ -122,12 +121,8 @@ TEST_F(PythonLoader, EntriesWithUsualNamesOrNamedByTheUserAreTaken) {
   const Seen named = take(text("index_first", "pixels_key=mask,labels_key=index"), 1).front();
   EXPECT_EQ(firsts({named}), (std::vector{4, 5}));
   EXPECT_EQ(named.labels, (std::vector<std::int32_t>{7, 8}));
-  EXPECT_TRUE(std::ranges::any_of(probe_.notes(), [](const std::string& note) {
-    return note.find("pixels are 'mask' of the batch, labels 'index'") != std::string::npos;
-  }));
-  EXPECT_TRUE(std::ranges::any_of(probe_.notes(), [](const std::string& note) {
-    return note.find("the batch's other arrays (image, label) are copied too") != note.npos;
-  }));
+  EXPECT_TRUE(mentions(probe_.notes(), "pixels are 'mask' of the batch, labels 'index'"));
+  EXPECT_TRUE(mentions(probe_.notes(), "the batch's other arrays (image, label) are copied too"));
   const std::string said =
       thrown_by<ConfigError>([&] { describe(text("index_first", "pixels_key=label")); });
   EXPECT_TRUE(says(said, "--pixels is 'label', which does not fit")) << said;

@@ -15,6 +15,7 @@
 #include "dataflow/error.h"
 #include "feeders/remote/wire/zmq_op.h"
 #include "tests/support/pickles.h"
+#include "tests/support/text_bytes.h"
 #include "tests/support/thrown_by.h"
 
 namespace penstock {
@@ -25,11 +26,6 @@ using Bytes = std::vector<std::byte>;
 constexpr BatchSpec kSpec{.images = 2, .image = {2, 3, 1}, .classes = 10};
 constexpr std::string_view kHeader =
     R"([{"dtype":"uint8","shape":[2,2,3,1]},{"dtype":"int64","shape":[2],"name":"labels"}])";
-
-Bytes bytes_of(std::string_view text) {
-  const auto bytes = std::as_bytes(std::span(text));
-  return {bytes.begin(), bytes.end()};
-}
 
 Bytes counted(std::size_t size) {
   Bytes bytes(size);
@@ -76,14 +72,15 @@ TEST(BatchMessage, NumpyFramesOfEveryTypeOfLabels) {
   const auto labels = [](const char* dtype, const Bytes& bytes) {
     const std::string header = R"([{"dtype":"|u1","shape":[2,2,3,1]},{"shape":[2],"dtype":")" +
                                std::string(dtype) + "\"}]";
-    return labels_of(remote::MessageFormat::numpy_frames, {bytes_of(header), counted(12), bytes});
+    return labels_of(remote::MessageFormat::numpy_frames,
+                     {bytes_of_text(header), counted(12), bytes});
   };
-  const std::vector<std::int32_t> wanted = {3, 7};
-  EXPECT_EQ(labels("int64", bytes_of_numbers<std::int64_t>({3, 7})), wanted);
-  EXPECT_EQ(labels("int32", bytes_of_numbers<std::int32_t>({3, 7})), wanted);
-  EXPECT_EQ(labels("uint8", bytes_of_numbers<std::uint8_t>({3, 7})), wanted);
-  EXPECT_EQ(labels("<u2", bytes_of_numbers<std::uint16_t>({3, 7})), wanted);
-  EXPECT_EQ(labels(">i2", bytes_of_hex("00030007")), wanted);
+  const std::vector<std::int32_t> expected = {3, 7};
+  EXPECT_EQ(labels("int64", bytes_of_numbers<std::int64_t>({3, 7})), expected);
+  EXPECT_EQ(labels("int32", bytes_of_numbers<std::int32_t>({3, 7})), expected);
+  EXPECT_EQ(labels("uint8", bytes_of_numbers<std::uint8_t>({3, 7})), expected);
+  EXPECT_EQ(labels("<u2", bytes_of_numbers<std::uint16_t>({3, 7})), expected);
+  EXPECT_EQ(labels(">i2", bytes_of_hex("00030007")), expected);
 }
 
 TEST(BatchMessage, PixelsMayBeNumbersAndPlanar) {
@@ -98,7 +95,7 @@ TEST(BatchMessage, PixelsMayBeNumbersAndPlanar) {
     spec.pixel = type;
     const std::string header = R"([{"shape":[2,3,2,3],"dtype":")" + std::string(name) +
                                R"("},{"dtype":"int64","shape":[2]}])";
-    const std::vector<Bytes> frames{bytes_of(header), counted(36 * size_of(type)), labels};
+    const std::vector<Bytes> frames{bytes_of_text(header), counted(36 * size_of(type)), labels};
     const remote::WireBatch batch =
         remote::BatchMessageReader(spec).read(remote::MessageFormat::numpy_frames, views(frames));
     EXPECT_EQ(batch.pixels.size(), spec.pixel_bytes()) << name;
@@ -123,7 +120,7 @@ TEST(BatchMessage, AMisfitSaysWhichFlagsTakeIt) {
     const std::string header =
         fmt::format(R"([{{"dtype":"{}","shape":[{}]}},{{"dtype":"int64","shape":[2]}}])", dtype,
                     fmt::join(shape, ","));
-    const std::vector<Bytes> frames{bytes_of(header), counted(bytes),
+    const std::vector<Bytes> frames{bytes_of_text(header), counted(bytes),
                                     bytes_of_numbers<std::int64_t>({3, 7})};
     return thrown_by<remote::MisfitError>([&] {
       remote::BatchMessageReader(spec).read(remote::MessageFormat::numpy_frames, views(frames));
@@ -149,10 +146,10 @@ TEST(BatchMessage, AMisfitSaysWhichFlagsTakeIt) {
 TEST(BatchMessage, NumpyFramesThatAreNoBatchAreNamed) {
   const Bytes pixels = counted(12), labels = bytes_of_numbers<std::int64_t>({3, 7});
   const auto said = [&](std::string_view header) {
-    return refusal(remote::MessageFormat::numpy_frames, {bytes_of(header), pixels, labels});
+    return refusal(remote::MessageFormat::numpy_frames, {bytes_of_text(header), pixels, labels});
   };
   remote::BatchMessageReader(kSpec).read(remote::MessageFormat::numpy_frames,
-                                         views({bytes_of(kHeader), pixels, labels}));
+                                         views({bytes_of_text(kHeader), pixels, labels}));
   EXPECT_TRUE(says(said("[]"), "names 0 arrays, and 2 frames follow"));
   EXPECT_TRUE(says(said("{}"), "no JSON list"));
   EXPECT_TRUE(says(said("[[["), "no JSON list"));
@@ -178,9 +175,10 @@ TEST(BatchMessage, NumpyFramesThatAreNoBatchAreNamed) {
   EXPECT_TRUE(says(
       refusal(remote::MessageFormat::numpy_frames, {Bytes(4097, std::byte{'['}), pixels, labels}),
       "expected at most 4096"));
-  EXPECT_TRUE(says(refusal(remote::MessageFormat::numpy_frames,
-                           {bytes_of(kHeader), pixels, bytes_of_numbers<std::int64_t>({3, 10})}),
-                   "label 1 is 10; expected 0 to 9"));
+  EXPECT_TRUE(
+      says(refusal(remote::MessageFormat::numpy_frames,
+                   {bytes_of_text(kHeader), pixels, bytes_of_numbers<std::int64_t>({3, 10})}),
+           "label 1 is 10; expected 0 to 9"));
 }
 
 TEST(BatchMessage, MsgpackAndZmqOp) {
@@ -231,10 +229,10 @@ TEST(BatchMessage, FormatsAreFoundByTheirFirstBytes) {
   EXPECT_EQ(detected({pickle_of_python2()}), remote::MessageFormat::pickle);
   EXPECT_EQ(detected({bytes_of_hex("dc0002")}), remote::MessageFormat::msgpack);
   EXPECT_EQ(detected({bytes_of_hex("82")}), remote::MessageFormat::msgpack);
-  EXPECT_EQ(detected({bytes_of(kHeader), {}, {}}), remote::MessageFormat::numpy_frames);
-  EXPECT_EQ(detected({bytes_of(kHeader)}), remote::MessageFormat::numpy_frames);
+  EXPECT_EQ(detected({bytes_of_text(kHeader), {}, {}}), remote::MessageFormat::numpy_frames);
+  EXPECT_EQ(detected({bytes_of_text(kHeader)}), remote::MessageFormat::numpy_frames);
   EXPECT_EQ(detected({bytes_of_hex("02000000")}), remote::MessageFormat::zmq_op);
-  EXPECT_EQ(detected({bytes_of("GET / HTTP/1.1")}), remote::MessageFormat::zmq_op);
+  EXPECT_EQ(detected({bytes_of_text("GET / HTTP/1.1")}), remote::MessageFormat::zmq_op);
   EXPECT_EQ(detected({{}}), remote::MessageFormat::zmq_op);
   EXPECT_EQ(detected({}), remote::MessageFormat::zmq_op);
 }

@@ -261,7 +261,7 @@ class CreditConsume : public ZmqConsume {
     std::ifstream sockets("/proc/net/unix");
     std::size_t count = 0;
     for (std::string line; std::getline(sockets, line);) {
-      count += line.ends_with(" " + file()) && contains(line, kConnected);
+      count += line.ends_with(" " + file()) && says(line, kConnected);
     }
     return count;
   }

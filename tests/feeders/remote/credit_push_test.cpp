@@ -181,7 +181,7 @@ TEST_F(SenderTest, AConsumerThatKeepsItsLeasesIsATimeOut) {
     consumer.welcome(consumer.await(remote::FramedKind::hello));
     consumer.credit(4);
     text = thrown_by<TimeoutError>([&] { server.join(); });
-    return contains(text, "the consumer holds 2 leases");
+    return says(text, "the consumer holds 2 leases");
   })) << text;
 }
 

@@ -303,7 +303,7 @@ class DeliveryFault : public ZmqConsume, public ::testing::WithParamInterface<De
       } catch (const TimeoutError&) {
         return false;
       }
-      return contains(text, part);
+      return says(text, part);
     })) << text;
     return text;
   }

@@ -42,20 +42,6 @@ remote::FramedHeader end(std::uint64_t batches, std::uint64_t producer = 1) {
 bool adds_up(const remote::AccountTotals& t) {
   return t.images_sent == t.images_received + t.images_rejected + t.images_missing;
 }
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
-std::string refusal(remote::ProducerAccounts& accounts, const remote::FramedHeader& header) {
-  const remote::AccountTotals before = accounts.totals();
-  const std::string text = thrown_by<DataError>([&] {
-    header.kind == remote::FramedKind::end ? accounts.ended(header) : accounts.received(header);
-  });
-  remote::AccountTotals after = accounts.totals();
-  after.batches_duplicate = before.batches_duplicate;
-  EXPECT_EQ(after, before) << "what was refused is in the accounts";
-  return text;
-}
-
 TEST(ProducerAccounts, BatchesInOrderAreReceived) {
   remote::ProducerAccounts accounts;
   for (std::uint64_t i = 0; i < 10; ++i) accounts.received(batch(i));
@@ -116,7 +102,7 @@ TEST(ProducerAccounts, ContradictionsAreRefusedAndChangeNothing) {
     remote::FramedHeader header = batch(sequence);
     header.images_before = before;
     header.images = images;
-    return contains(refusal(accounts, header), "contradicts");
+    return says(refusal(accounts, header), "contradicts");
   };
   EXPECT_TRUE(with(6, images_before(6) + 1, 1));  // an additional image, and no batch for it
   EXPECT_TRUE(with(6, images_before(6) - 1, 1));
@@ -287,38 +273,38 @@ TEST(ProducerAccounts, SumsAddUpWhateverComesInWhicheverOrder) {
     std::vector<std::uint64_t> deck(kBatches * kProducers);
     std::iota(deck.begin(), deck.end(), 0);
     for (std::size_t i = deck.size(); i > 1; --i) std::swap(deck[i - 1], deck[random.below(i)]);
-    remote::AccountTotals wanted{.producers_seen = kProducers};
+    remote::AccountTotals expected{.producers_seen = kProducers};
     for (const std::uint64_t card : deck) {
       const std::uint64_t producer = card % kProducers + 1, number = card / kProducers;
       const std::uint32_t images = images_of(number);
       switch (random.below(4)) {
         case 0:  // lost
-          ++wanted.batches_missing;
-          wanted.images_missing += images;
+          ++expected.batches_missing;
+          expected.images_missing += images;
           break;
         case 1:
           accounts.rejected(batch(number, producer));
-          ++wanted.batches_rejected;
-          wanted.images_rejected += images;
+          ++expected.batches_rejected;
+          expected.images_rejected += images;
           break;
         case 2:  // twice
           accounts.received(batch(number, producer));
           EXPECT_FALSE(refusal(accounts, batch(number, producer)).empty());
-          ++wanted.batches_duplicate;
-          ++wanted.batches_received;
-          wanted.images_received += images;
+          ++expected.batches_duplicate;
+          ++expected.batches_received;
+          expected.images_received += images;
           break;
         default:
           accounts.received(batch(number, producer));
-          ++wanted.batches_received;
-          wanted.images_received += images;
+          ++expected.batches_received;
+          expected.images_received += images;
       }
       ASSERT_TRUE(adds_up(accounts.totals()));
     }
     for (std::uint64_t p = 1; p <= kProducers; ++p) accounts.ended(end(kBatches, p));
-    wanted.producers_ended = kProducers;
-    wanted.images_sent = kProducers * images_before(kBatches);
-    ASSERT_EQ(accounts.totals(), wanted) << seed;
+    expected.producers_ended = kProducers;
+    expected.images_sent = kProducers * images_before(kBatches);
+    ASSERT_EQ(accounts.totals(), expected) << seed;
   }
 }
 

@@ -79,7 +79,7 @@ TEST_F(ZmqConsume, ProducersOfTooLargeMessagesAreCutOffAndTheTimeoutSaysWhy) {
     producer.send(std::vector<std::byte>(100'000));
     text = thrown_by<TimeoutError>([&] { consumer.next(); });
     EXPECT_EQ(consumer.counter("messages_received"), 0);
-    return contains(text, "max_message = 2000 bytes");
+    return says(text, "max_message = 2000 bytes");
   })) << text;
 }
 

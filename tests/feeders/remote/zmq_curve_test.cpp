@@ -61,7 +61,7 @@ class ZmqCurve : public ::testing::Test {
   }
   /// Does a note with this text appear?
   static bool is_noted(const Consumer& consumer, const std::string& text) {
-    if (await([&] { return contains(consumer.all_notes(), text); })) return true;
+    if (await([&] { return says(consumer.all_notes(), text); })) return true;
     ADD_FAILURE() << consumer.all_notes();
     return false;
   }
@@ -221,8 +221,7 @@ TEST_F(ZmqCurveConnecting, APeerWithoutKeysIsNotTalkedTo) {
   const std::string endpoint = bind_producer(false);
   const std::string text = failure_of(client_options(endpoint, alice_, "server.key"));
   // It may end each connection before this side has read its mechanism.
-  EXPECT_TRUE(contains(text, "it has no CURVE keys") ||
-              contains(text, "check that it has CURVE keys"))
+  EXPECT_TRUE(says(text, "it has no CURVE keys") || says(text, "check that it has CURVE keys"))
       << text;
 }
 

@@ -249,10 +249,6 @@ inline std::string inside_endpoint(const std::string& name) {
   return "inproc://" + std::string(test.name()) + "-" + name;
 }
 
-inline bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
-
 /// Is batch `index` next? False on a timeout of the consumer.
 inline bool comes(Consumer& consumer, std::uint64_t index) {
   try {

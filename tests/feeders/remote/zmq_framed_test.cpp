@@ -44,7 +44,7 @@ FrameList end_message(std::uint64_t producer, std::uint64_t batches) {
 
 bool has_note(const Consumer& consumer, std::string_view part) {
   for (const std::string& note : consumer.notes()) {
-    if (contains(note, part)) return true;
+    if (says(note, part)) return true;
   }
   return false;
 }
@@ -144,7 +144,7 @@ TEST_F(ZmqConsume, ATimeoutReportsThatAllProducersHaveEnded) {
     consumer.start();
     if (!comes(consumer, 2)) return false;
     said = thrown_by<TimeoutError>([&] { consumer.next(); });
-    return contains(said, "all of them have sent their end; producers=1 ends the data after");
+    return says(said, "all of them have sent their end; producers=1 ends the data after");
   })) << said;
 }
 

@@ -74,17 +74,17 @@ TEST(ZmqMemory, OtherFileDescriptorsAreNotChanged) {
 
 TEST(ZmqMemory, ASocketThatSendsHasItsBufferFromItsFirstMessageOn) {
   const Pair pair;
-  const int before = send_buffer_of(pair.end()), wanted = before + before / 2;
-  if (granted(wanted) < wanted) GTEST_SKIP() << "net.core.wmem_max allows no more than the default";
+  const int before = send_buffer_of(pair.end()), target = before + before / 2;
+  if (granted(target) < target) GTEST_SKIP() << "net.core.wmem_max allows no more than the default";
   const TempFolder folder;
   const net::Endpoint place = net::parse_endpoint("ipc://" + folder.path().string() + "/feed");
   remote::ZmqSocket pull(place, {.role = remote::ZmqSocketOptions::Role::pull});
   remote::ZmqSocket push(
-      place, {.role = remote::ZmqSocketOptions::Role::push, .bind = false, .send_buffer = wanted});
+      place, {.role = remote::ZmqSocketOptions::Role::push, .bind = false, .send_buffer = target});
   ASSERT_EQ(push.wait(20s, {}), remote::ZmqSocket::Wake::ready);
   int enlarged = 0;
   for (int descriptor = 0; descriptor < 1024; ++descriptor) {
-    enlarged += send_buffer_of(descriptor) >= wanted ? 1 : 0;
+    enlarged += send_buffer_of(descriptor) >= target ? 1 : 0;
   }
   EXPECT_EQ(enlarged, 1);
 }

@@ -212,7 +212,7 @@ TEST(ZmqOpBatch, TakesLabelsOf64Bits) {
       says(batch_error_of(with(bytes, last, std::int64_t{1} << 32)), "label 1 is 4294967296"));
 }
 
-TEST(ZmqOpBatch, NamesWantedAndFoundShapes) {
+TEST(ZmqOpBatch, NamesExpectedAndFoundShapes) {
   EXPECT_EQ(
       batch_error_of(kExample),
       "zmq_op message holds uint8 [2,3] and int32 [2]; expected uint8 [2,2,3,1] and int32 [2]");

@@ -33,7 +33,7 @@ constexpr Parts kParts[] = {
 constexpr std::size_t kPartsOfSteps = 4;  ///< the others are tried on small tensors only
 
 void scale_shift(KernelCase& k, DType type, const MatrixShape& shape, const Parts& parts) {
-  const auto floats = [&](bool wanted) { return wanted ? k.floats(shape.columns()) : nullptr; };
+  const auto floats = [&](bool needed) { return needed ? k.floats(shape.columns()) : nullptr; };
   const auto tensor = [&](bool written) {
     return written ? k.both(type, shape.count()) : k.input(type, shape.count());
   };

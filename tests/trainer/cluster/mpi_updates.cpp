@@ -78,12 +78,12 @@ class Checks {
     for (std::size_t element = 0; element < kQuadraticElements; ++element) {
       const RankValues expected = follow(defined, element, update.make);
       for (std::int32_t rank = first(); rank < first() + threads_; ++rank) {
-        const double wanted = expected[static_cast<std::size_t>(rank)];
+        const double exact = expected[static_cast<std::size_t>(rank)];
         const double weight = run.weights(rank)[element];
         expect(
-            std::abs(weight - wanted) <= 2e-6 * (1 + std::abs(wanted)),
+            std::abs(weight - exact) <= 2e-6 * (1 + std::abs(exact)),
             fmt::format("{} with reduction {}, rank {}, element {}: {} instead of {}",
-                        update.update, static_cast<int>(reduction), rank, element, weight, wanted));
+                        update.update, static_cast<int>(reduction), rank, element, weight, exact));
       }
     }
     if (update.identical) have_the_same_bits(run, update.update);

@@ -138,8 +138,8 @@ void expect_equal(const std::string& text, const Definition& definition, float c
     EXPECT_NEAR(result.l2_loss, 0.05 * squares, 1e-5 * squares);
   }
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    const double wanted = weights[i];
-    ASSERT_NEAR(tensors.weights()[i], wanted, 2e-6 * (1 + std::abs(wanted))) << i;
+    const double expected = weights[i];
+    ASSERT_NEAR(tensors.weights()[i], expected, 2e-6 * (1 + std::abs(expected))) << i;
   }
 }
 

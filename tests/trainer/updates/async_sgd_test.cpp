@@ -139,8 +139,8 @@ class AsyncSgd : public ::testing::Test {
       Definition definition(ranks, element, prefetch, peers);
       for (const std::int32_t rank : script) definition.step(rank);
       for (std::int32_t rank = 0; rank < ranks; ++rank) {
-        const double wanted = definition.weight(rank);
-        EXPECT_NEAR(run.weights(rank)[element], wanted, 2e-6 * (1 + std::abs(wanted)))
+        const double expected = definition.weight(rank);
+        EXPECT_NEAR(run.weights(rank)[element], expected, 2e-6 * (1 + std::abs(expected)))
             << ranks << " ranks, rank " << rank << ", element " << element;
       }
       if (element > 0) continue;

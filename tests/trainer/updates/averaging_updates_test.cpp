@@ -32,8 +32,8 @@ TEST_P(DefinedUpdates, FollowTheirDefinition) {
       for (std::size_t element = 0; element < kQuadraticElements; ++element) {
         const RankValues expected = follow(defined, element, update.make);
         for (std::int32_t rank = 0; rank < ranks; ++rank) {
-          const double wanted = expected[static_cast<std::size_t>(rank)];
-          EXPECT_NEAR(run.weights(rank)[element], wanted, 2e-6 * (1 + std::abs(wanted)))
+          const double exact = expected[static_cast<std::size_t>(rank)];
+          EXPECT_NEAR(run.weights(rank)[element], exact, 2e-6 * (1 + std::abs(exact)))
               << ranks << " ranks, rank " << rank << ", element " << element;
         }
       }

@@ -89,10 +89,10 @@ std::int32_t find_batch_that_fits(PlannedBatch known, std::int32_t limit, std::s
 
 ConfigError batch_too_large(std::int32_t images, const std::string& need, std::size_t budget,
                             std::int32_t fitting) {
-  return ConfigError(fmt::format("--batch-size is {}: {}, and {} may be used; {}", images, need,
-                                 size_text(static_cast<double>(budget)),
-                                 fitting > 0 ? fmt::format("a batch of {} fits", fitting)
-                                             : "not even one image fits: use a smaller model"));
+  return ConfigError("--batch-size is {}: {}, and {} may be used; {}", images, need,
+                     size_text(static_cast<double>(budget)),
+                     fitting > 0 ? fmt::format("a batch of {} fits", fitting)
+                                 : "not even one image fits: use a smaller model");
 }
 
 }  // namespace penstock::compiler

@@ -134,9 +134,9 @@ ValueId Builder::output(NodeId node) {
 }
 
 /// The first reader decides which of the two plain layouts the converted pixels have.
-ValueId Builder::image(const Desc& wanted) {
+ValueId Builder::image(const Desc& target) {
   const Desc planar = activation(Graph::kInput, Tag::nchw);
-  const bool is_planar = wanted == planar;
+  const bool is_planar = target == planar;
   const ValueId pixels =
       schedule_.add_value(is_planar ? planar : activation(Graph::kInput, Tag::nhwc));
   set_output(Graph::kInput, pixels);
@@ -151,20 +151,20 @@ ValueId Builder::image(const Desc& wanted) {
   return pixels;
 }
 
-ValueId Builder::as(ValueId value, const Desc& wanted) {
+ValueId Builder::as(ValueId value, const Desc& target) {
   const Desc have = schedule_.desc(value);
-  if (have == wanted) return value;
-  const ValueId result = schedule_.add_value(wanted);
-  const dnnl::reorder::primitive_desc desc(engine_, have, engine_, wanted, attributes(false));
+  if (have == target) return value;
+  const ValueId result = schedule_.add_value(target);
+  const dnnl::reorder::primitive_desc desc(engine_, have, engine_, target, attributes(false));
   std::string outer = schedule_.name("reorder: " + node_of(node_).name);
   run(desc, {{DNNL_ARG_FROM, value, {}}, {DNNL_ARG_TO, result, {}}});
   schedule_.name(std::move(outer));
   return result;
 }
 
-ValueId Builder::input_as(NodeId node, const Desc& wanted) {
-  if (node == Graph::kInput && outputs_[node] == kNoValue) image(wanted);
-  return as(output(node), wanted);
+ValueId Builder::input_as(NodeId node, const Desc& target) {
+  if (node == Graph::kInput && outputs_[node] == kNoValue) image(target);
+  return as(output(node), target);
 }
 
 std::size_t Builder::elements(ValueId value) const {
@@ -194,10 +194,10 @@ void Builder::contribute(NodeId node, ValueId gradient) {
   if (needs_gradient(node)) contributions_[node].push_back(gradient);
 }
 
-ValueId Builder::gradient_of(NodeId node, const Desc& wanted, ValueId mask) {
+ValueId Builder::gradient_of(NodeId node, const Desc& target, ValueId mask) {
   constexpr std::size_t kTerms = 4;  // limit of masked_sum()
   std::vector<ValueId> terms = contributions_[node];
-  if (terms.size() == 1 && mask == kNoValue) return as(terms[0], wanted);
+  if (terms.size() == 1 && mask == kNoValue) return as(terms[0], target);
   const Desc common = mask == kNoValue ? schedule_.desc(terms[0]) : schedule_.desc(mask);
   for (ValueId& term : terms) term = as(term, common);
   for (;;) {
@@ -219,7 +219,7 @@ ValueId Builder::gradient_of(NodeId node, const Desc& wanted, ValueId mask) {
         std::move(operands));
     schedule_.may_overwrite(sum, terms[0]);
     terms.erase(terms.begin(), terms.begin() + static_cast<std::ptrdiff_t>(count));
-    if (terms.empty()) return as(sum, wanted);
+    if (terms.empty()) return as(sum, target);
     terms.insert(terms.begin(), sum);
   }
 }
@@ -252,8 +252,8 @@ ValueId Builder::running(NodeId node, Role role) {
   return schedule_.add_value(buffer.plain, Home::running, buffer.offset * sizeof(float));
 }
 
-ValueId Builder::weight_as(std::size_t parameter, const Desc& wanted) {
-  return as(weight(parameter), wanted);
+ValueId Builder::weight_as(std::size_t parameter, const Desc& target) {
+  return as(weight(parameter), target);
 }
 
 void Builder::place_parameters() {

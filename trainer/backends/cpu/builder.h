@@ -2,7 +2,7 @@
 // Builds the schedule of one phase from a graph; compiler/graph_builder.h says how.
 //
 // oneDNN chooses the layouts: convolutions request `any`, other operators keep the layout of their
-// input, and a value in another layout than wanted is reordered.
+// input, and a value in another layout than requested is reordered.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct CpuOptions {
 
 class Builder : compiler::GraphBuilder {
  public:
-  /// Borrows all arguments. Throws Unavailable if oneDNN lacks an operator in the wanted precision.
+  /// Borrows all arguments. Throws Unavailable if oneDNN lacks an operator in the precision.
   Builder(const Graph& graph, const ExecutableSpec& spec, const dnnl::engine& engine, Phase phase,
           const CpuOptions& options, Layouts& layouts, Schedule& schedule);
   void build();
@@ -82,16 +82,16 @@ class Builder : compiler::GraphBuilder {
   // Values.
   Desc activation(NodeId node, dnnl::memory::format_tag tag) const;
   ValueId output(NodeId node);
-  ValueId image(const Desc& wanted);
-  ValueId as(ValueId value, const Desc& wanted);
-  ValueId input_as(NodeId node, const Desc& wanted);
+  ValueId image(const Desc& target);
+  ValueId as(ValueId value, const Desc& target);
+  ValueId input_as(NodeId node, const Desc& target);
   std::size_t elements(ValueId value) const;
 
   // Gradients.
   bool has_gradient(NodeId node) const { return !contributions_[node].empty(); }
   void contribute(NodeId node, ValueId gradient);
   /// The sum of the contributions of all readers of `node`; zero where `mask` is not positive.
-  ValueId gradient_of(NodeId node, const Desc& wanted, ValueId mask = kNoValue);
+  ValueId gradient_of(NodeId node, const Desc& target, ValueId mask = kNoValue);
 
   // Parameters.
   std::size_t parameter(NodeId node, Role role) const { return layouts_.index_of(node, role); }
@@ -99,7 +99,7 @@ class Builder : compiler::GraphBuilder {
   ValueId weight(std::size_t parameter);
   ValueId gradient(std::size_t parameter);
   ValueId running(NodeId node, Role role);
-  ValueId weight_as(std::size_t parameter, const Desc& wanted);
+  ValueId weight_as(std::size_t parameter, const Desc& target);
   void place_parameters();
 
   dnnl::prop_kind forward_kind() const noexcept {

@@ -32,8 +32,8 @@ constexpr OptionSpec kOptions[] = {
 void check_precision(Precision precision) {
   if (precision == Precision::f32) return;
   if (precision != Precision::bf16) {
-    throw Unavailable("the cpu device computes in fp32 and bf16, not in " +
-                      std::string(to_string(precision)) + "; use --precision fp32");
+    throw Unavailable("the cpu device computes in fp32 and bf16, not in {}; use --precision fp32",
+                      to_string(precision));
   }
   if (!__builtin_cpu_supports("avx512bf16")) {
     throw Unavailable("this CPU has no bf16 instructions (avx512_bf16); use --precision fp32");

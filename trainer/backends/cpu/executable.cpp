@@ -76,9 +76,9 @@ std::unique_ptr<Schedule> CpuExecutable::build(Phase phase, const ExecutableSpec
   try {
     Builder(graph_, spec, engine_, phase, options_, layouts_, *schedule).build();
   } catch (const dnnl::error& error) {
-    const std::string what = "oneDNN cannot compile the model in " +
-                             std::string(to_string(spec.precision)) + " for batches of " +
-                             std::to_string(spec.batch.images) + ": " + error.what();
+    const std::string what =
+        fmt::format("oneDNN cannot compile the model in {} for batches of {}: {}",
+                    to_string(spec.precision), spec.batch.images, error.what());
     if (error.status == dnnl_unimplemented) {
       throw Unavailable(what + "; use --precision fp32");
     }
@@ -99,7 +99,7 @@ std::size_t CpuExecutable::fixed_bytes() const {
 void CpuExecutable::refuse(const compiler::PlannedBatch& planned) {
   const double planned_bytes =
       static_cast<double>(planned.bytes) / planned.images * spec_.batch.images;
-  const double wanted = (planned_bytes + static_cast<double>(fixed_bytes())) * spec_.local_ranks;
+  const double required = (planned_bytes + static_cast<double>(fixed_bytes())) * spec_.local_ranks;
   const std::size_t share = share_of_memory();
   const std::int32_t fitting = compiler::find_batch_that_fits(
       planned, spec_.batch.images, share - std::min(share, fixed_bytes()),
@@ -111,7 +111,7 @@ void CpuExecutable::refuse(const compiler::PlannedBatch& planned) {
   throw compiler::batch_too_large(
       spec_.batch.images,
       fmt::format("training on {} device{} needs {} of memory", spec_.local_ranks,
-                  spec_.local_ranks == 1 ? "" : "s", size_text(wanted)),
+                  spec_.local_ranks == 1 ? "" : "s", size_text(required)),
       options_.memory_budget, fitting);
 }
 
@@ -156,8 +156,7 @@ void CpuExecutable::run(Phase phase, const Batch& batch, Stream&, const Gradient
   try {
     schedule.run({batch, result, step_}, ready, recorder_);
   } catch (const dnnl::error& error) {
-    throw DeviceError(std::string("oneDNN failed in step ") + std::to_string(step_) + ": " +
-                      error.what());
+    throw DeviceError("oneDNN failed in step {}: {}", step_, error.what());
   }
   if (phase == Phase::train) ++step_;
 }

@@ -328,9 +328,9 @@ void softmax_loss(const float* logits, const Batch& batch, std::int32_t classes,
       }
       const std::int32_t label = batch.labels[image];
       if (label < 0 || label >= classes) {
-        throw DataError("image " + std::to_string(image) + " of a batch has label " +
-                        std::to_string(label) + "; the model has classes 0 to " +
-                        std::to_string(classes - 1) + "; see --classes");
+        throw DataError(
+            "image {} of a batch has label {}; the model has classes 0 to {}; see --classes", image,
+            label, classes - 1);
       }
       const std::span row(logits + image * width, width);
       loss += row_loss(row, label, scale, rows == nullptr ? nullptr : rows + image * width);

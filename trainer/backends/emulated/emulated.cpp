@@ -160,8 +160,7 @@ Jitter parse_jitter(const std::string& distribution, double cv, bool cv_given) {
     names.emplace_back(known.name);
     if (known.name != canonical_name(distribution)) continue;
     if (known.distribution == Distribution::constant && cv_given) {
-      throw ConfigError(
-          fmt::format("emulated:cv is {}, but steps are constant; add a distribution=", cv));
+      throw ConfigError("emulated:cv is {}, but steps are constant; add a distribution=", cv);
     }
     if (known.distribution == Distribution::constant) return {};
     if (known.distribution == Distribution::exponential && !cv_given) cv = 1;
@@ -169,14 +168,13 @@ Jitter parse_jitter(const std::string& distribution, double cv, bool cv_given) {
                               ? cv == 1
                               : cv > 0 && cv <= known.largest_cv;
     if (possible) return {known.distribution, cv};
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "emulated:cv is {}, which {} step times cannot have; expected {} {}: standard deviation / "
         "mean",
-        cv, known.name, known.distribution == Distribution::exponential ? "1, not" : "0 < cv <=",
-        known.largest_cv));
+        cv, known.name,
+        known.distribution == Distribution::exponential ? "1, not" : "0 < cv <=", known.largest_cv);
   }
-  throw ConfigError("emulated:distribution is '" + distribution + "'; expected one of " +
-                    join(names));
+  throw ConfigError("emulated:distribution is '{}'; expected one of {}", distribution, join(names));
 }
 
 Nanoseconds busy(double seconds) {
@@ -197,8 +195,8 @@ const Preset& find_preset(const std::string& name) {
     if (known.name == canonical_name(name)) return known;
     names.emplace_back(known.name);
   }
-  throw ConfigError("emulated:preset is '" + name + "'; expected one of " + join(names) +
-                    ", or state img_per_s=");
+  throw ConfigError("emulated:preset is '{}'; expected one of {}, or state img_per_s=", name,
+                    join(names));
 }
 
 /// Statistics of the host's threads that waited for an emulated device: how late they woke, and how
@@ -220,11 +218,11 @@ class Waits {
   /// The quantile `share` of the delays, in whole microseconds; delays beyond 2 ms count as 2 ms. 0
   /// without delays.
   double late_us_quantile(double share) const noexcept {
-    const auto wanted = static_cast<std::uint64_t>(std::ceil(share * count()));
+    const auto target = static_cast<std::uint64_t>(std::ceil(share * count()));
     std::uint64_t seen = 0;
     for (std::size_t us = 0; us < buckets_.size(); ++us) {
       seen += buckets_[us];
-      if (seen >= wanted) return static_cast<double>(us);
+      if (seen >= target) return static_cast<double>(us);
     }
     return 0;
   }
@@ -349,34 +347,34 @@ Nanoseconds parse_exchange(const std::string& text) {
     if (ms >= 0 && ms <= kLongestMs)
       return std::chrono::round<Nanoseconds>(std::chrono::duration<double, std::milli>(ms));
   }
-  throw ConfigError("emulated:exchange is '" + text +
-                    "'; expected none or ms=T with T from 0 to 3600000");
+  throw ConfigError("emulated:exchange is '{}'; expected none or ms=T with T from 0 to 3600000",
+                    text);
 }
 
 double positive(const Options& options, std::string_view name, std::string_view what) {
   const double value = options.real(name);
   constexpr double kLowest = 1e-6, kHighest = 1e6;
   if (value >= kLowest && value <= kHighest) return value;
-  throw ConfigError(fmt::format("emulated:{} is {}; expected {} from 0.000001 to 1000000", name,
-                                options.text(name), what));
+  throw ConfigError("emulated:{} is {}; expected {} from 0.000001 to 1000000", name,
+                    options.text(name), what);
 }
 
 Nanoseconds parse_spin(const Options& options) {
   const std::int64_t us = options.integer("spin_us");
   if (us >= 0 && us <= kLongestSpinUs) return std::chrono::microseconds(us);
   throw ConfigError(
-      fmt::format("emulated:spin_us is {}; expected microseconds from 0 to {}; 50 hides the "
-                  "wake-up time of threads",
-                  us, kLongestSpinUs));
+      "emulated:spin_us is {}; expected microseconds from 0 to {}; 50 hides the wake-up time of "
+      "threads",
+      us, kLongestSpinUs);
 }
 
 void refuse_beside_a_trace(const Options& options) {
   for (const char* name : {"preset", "img_per_s", "samples_per_s", "step_ms", "step_time",
                            "sample_time", "distribution", "cv"}) {
     if (!options.given(name)) continue;
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "emulated:trace='{}' replays recorded times, which {}={} contradicts; keep one of them",
-        options.text("trace"), name, options.text(name)));
+        options.text("trace"), name, options.text(name));
   }
 }
 
@@ -403,8 +401,9 @@ class EmulatedBackend final : public Backend {
       refuse_beside_a_trace(options);
       replay(read_recording(options.text("trace"), options.text("row")));
     } else if (options.given("row")) {
-      throw ConfigError("emulated:row is '" + options.text("row") +
-                        "', but it selects a row of a trace; add trace=FILE, or leave row out");
+      throw ConfigError(
+          "emulated:row is '{}', but it selects a row of a trace; add trace=FILE, or leave row out",
+          options.text("row"));
     } else {
       keep_rate(options);
     }

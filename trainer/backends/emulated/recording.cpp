@@ -82,23 +82,23 @@ std::string feeder_of(const std::string& label) {
   return label.substr(0, label.find_first_of(":,"));
 }
 
-std::size_t find_row(const std::vector<std::string>& labels, const std::string& wanted,
+std::size_t find_row(const std::vector<std::string>& labels, const std::string& row,
                      const std::string& file) {
-  if (labels.size() == 1 && wanted.empty()) return 0;
+  if (labels.size() == 1 && row.empty()) return 0;
   std::vector<std::size_t> found;
   std::vector<std::string> all;
   for (std::size_t i = 0; i < labels.size(); ++i) {
     const std::string number = std::to_string(i + 1);
-    all.push_back(number + ": " + labels[i]);
-    if (wanted == number || wanted == labels[i]) return i;
-    if (feeder_of(labels[i]) == (wanted.empty() ? "gpu" : canonical_name(wanted))) {
+    all.push_back(fmt::format("{}: {}", number, labels[i]));
+    if (row == number || row == labels[i]) return i;
+    if (feeder_of(labels[i]) == (row.empty() ? "gpu" : canonical_name(row))) {
       found.push_back(i);
     }
   }
   if (found.size() == 1) return found.front();
-  const std::string what = wanted.empty()
+  const std::string what = row.empty()
                                ? fmt::format("{} of its rows have the feeder gpu", found.size())
-                               : fmt::format("{} of its rows are '{}'", found.size(), wanted);
+                               : fmt::format("{} of its rows are '{}'", found.size(), row);
   throw ConfigError(refusal(file, what, "one of its rows: " + join(all, "; "),
                             "name one of them by its number with row="));
 }
@@ -153,12 +153,11 @@ Recording recording_of(const Json& config, const std::vector<const Json*>& runs,
   return recording;
 }
 
-Recording recording_of_sweep(const Json& sweep, const std::string& wanted,
-                             const std::string& file) {
+Recording recording_of_sweep(const Json& sweep, const std::string& row, const std::string& file) {
   const Json& rows = sweep.at("runs");
   if (!rows.is_array() || rows.empty()) damaged(file, "it has no rows");
   const std::vector<std::string> labels = labels_of(rows);
-  const std::size_t index = find_row(labels, wanted, file);
+  const std::size_t index = find_row(labels, row, file);
   std::vector<const Json*> runs;
   for (const Json& repetition : rows[index].at("repetitions")) runs.push_back(&repetition);
   return recording_of(rows[index].at("config"), runs, file,
@@ -166,15 +165,14 @@ Recording recording_of_sweep(const Json& sweep, const std::string& wanted,
 }
 
 /// The steps of a rank's main loop, from a record of `penstock watch`, without their waits.
-Recording recording_of_watch(const Json& ranks, const std::string& wanted,
-                             const std::string& file) {
+Recording recording_of_watch(const Json& ranks, const std::string& row, const std::string& file) {
   std::vector<std::string> numbers;
   for (const Json& rank : ranks) {
     numbers.push_back(std::to_string(whole(rank.at("rank"), "rank", file)));
   }
-  const auto found = wanted.empty() ? numbers.begin() : std::ranges::find(numbers, wanted);
+  const auto found = row.empty() ? numbers.begin() : std::ranges::find(numbers, row);
   if (found == numbers.end()) {
-    throw ConfigError(refusal(file, fmt::format("it has no steps of rank '{}'", wanted),
+    throw ConfigError(refusal(file, fmt::format("it has no steps of rank '{}'", row),
                               "one of its ranks: " + join(numbers, ", "),
                               "name a rank with row=, or watch the training again"));
   }
@@ -226,7 +224,7 @@ Recording parse_recording(std::string_view text, const std::string& row, const s
     }
     if (json.is_object() && json.contains("config") && json.contains("step_ms")) {
       if (row.empty()) return recording_of(json.at("config"), {&json}, file, "");
-      throw ConfigError(refusal(file, "it is one run, and row= is '" + row + "'",
+      throw ConfigError(refusal(file, fmt::format("it is one run, and row= is '{}'", row),
                                 "no row for a single run", "leave row= out"));
     }
     if (json.is_object() && json.contains("watch") && json.contains("ranks")) {

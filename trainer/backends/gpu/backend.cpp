@@ -24,8 +24,7 @@ constexpr Nanoseconds kWatchPeriod = std::chrono::seconds(1);
 std::int32_t count_of(const Options& options, std::string_view name, std::int64_t most) {
   const std::int64_t value = options.integer(name);
   if (value < 1 || value > most) {
-    throw ConfigError(
-        fmt::format("gpu:{} is {}; expected a number from 1 to {}", name, value, most));
+    throw ConfigError("gpu:{} is {}; expected a number from 1 to {}", name, value, most);
   }
   return static_cast<std::int32_t>(value);
 }
@@ -35,7 +34,7 @@ FormMode mode_of(const Options& options, std::string_view name) {
   if (text == "auto") return FormMode::automatic;
   if (text == "on") return FormMode::on;
   if (text == "off") return FormMode::off;
-  throw ConfigError(fmt::format("gpu:{} is '{}'; expected auto, on or off", name, text));
+  throw ConfigError("gpu:{} is '{}'; expected auto, on or off", name, text);
 }
 
 /// In bytes; 0: automatic.
@@ -116,7 +115,7 @@ std::unique_ptr<Optimizer> GpuBackend::make_optimizer(const OptimizerChoice& cho
 
 ExchangeChoice GpuBackend::choose_exchange(std::span<Device* const> devices,
                                            const GroupSpec& spec) const {
-  const Exchange wanted = wanted_exchange(exchange_, spec.exchange);
+  const Exchange requested = requested_exchange(exchange_, spec.exchange);
   std::vector<std::int32_t> gpus;
   std::vector<Driver*> drivers;
   std::vector<std::string> buses;
@@ -126,8 +125,8 @@ ExchangeChoice GpuBackend::choose_exchange(std::span<Device* const> devices,
     buses.push_back(drivers.back()->facts().pci_bus);
   }
   return spec.processes != nullptr
-             ? choose_process_exchange(wanted, buses, *spec.processes, *library_)
-             : gpu::choose_exchange(wanted, gpus, drivers, *library_);
+             ? choose_process_exchange(requested, buses, *spec.processes, *library_)
+             : gpu::choose_exchange(requested, gpus, drivers, *library_);
 }
 
 std::unique_ptr<CollectiveGroup> GpuBackend::make_group(std::span<Device* const> devices,

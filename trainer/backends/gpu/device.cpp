@@ -113,10 +113,10 @@ std::unique_ptr<Program> GpuStream::capture(const std::function<void()>& enqueue
   try {
     return record_program(enqueue);
   } catch (const DeviceError& error) {
-    throw DeviceError(fmt::format(
+    throw DeviceError(
         "{}, while a step was being recorded; --device gpu:record=false does not record steps, but "
         "enqueues each one",
-        error.what()));
+        error.what());
   }
 }
 

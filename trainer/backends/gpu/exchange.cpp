@@ -44,12 +44,12 @@ std::string why_out_of_reach(std::span<const std::int32_t> gpus, std::span<Drive
 ExchangeChoice choose_copies(std::string why, std::span<const std::int32_t> gpus,
                              std::span<Driver* const> drivers, const std::string& instead) {
   if (gpus.size() > static_cast<std::size_t>(kMaxRanks)) {
-    throw ConfigError(fmt::format("--num-gpus is {}: at most {} ranks can exchange by copies{}",
-                                  gpus.size(), kMaxRanks, instead));
+    throw ConfigError("--num-gpus is {}: at most {} ranks can exchange by copies{}", gpus.size(),
+                      kMaxRanks, instead);
   }
   const std::string reason = why_out_of_reach(gpus, drivers);
   if (!reason.empty()) {
-    throw Unavailable(fmt::format("ranks cannot exchange by copies: {}{}", reason, instead));
+    throw Unavailable("ranks cannot exchange by copies: {}{}", reason, instead);
   }
   return {.exchange = Exchange::copies,
           .note = fmt::format("ranks exchange by built-in sums and copies ({})", std::move(why))};
@@ -155,30 +155,30 @@ Exchange parse_exchange(std::string_view text) {
   if (text == "copies") return Exchange::copies;
   if (text == "nccl") return Exchange::nccl;
   if (text == "host") return Exchange::host;
-  throw ConfigError(fmt::format("gpu:exchange is '{}'; expected auto, copies, nccl or host", text));
+  throw ConfigError("gpu:exchange is '{}'; expected auto, copies, nccl or host", text);
 }
 
-Exchange wanted_exchange(Exchange option, const ExchangeSpec& spec) {
+Exchange requested_exchange(Exchange option, const ExchangeSpec& spec) {
   if (!spec.nccl || option == Exchange::nccl) return option;
   if (option == Exchange::automatic) return Exchange::nccl;
-  throw ConfigError(fmt::format("--all-reduce-spec is nccl, and gpu:exchange is {}; leave one out",
-                                option == Exchange::copies ? "copies" : "host"));
+  throw ConfigError("--all-reduce-spec is nccl, and gpu:exchange is {}; leave one out",
+                    option == Exchange::copies ? "copies" : "host");
 }
 
-ExchangeChoice choose_exchange(Exchange wanted, std::span<const std::int32_t> gpus,
+ExchangeChoice choose_exchange(Exchange requested, std::span<const std::int32_t> gpus,
                                std::span<Driver* const> drivers, DriverLibrary& library) {
   if (gpus.size() == 1) return {};
-  if (wanted == Exchange::host) return choose_host("gpu:exchange=host");
+  if (requested == Exchange::host) return choose_host("gpu:exchange=host");
   const auto [first, second] = sharing_ranks(gpus);
   const bool shares = first != second;
-  if (wanted == Exchange::nccl) {
+  if (requested == Exchange::nccl) {
     if (!shares) return choose_nccl(library);
     throw ConfigError(
-        fmt::format("NCCL is asked for, but ranks {} and {} share GPU {}, which NCCL refuses: use "
-                    "--num-gpus with one rank a GPU, or gpu:exchange=copies",
-                    first, second, gpus[first]));
+        "NCCL is asked for, but ranks {} and {} share GPU {}, which NCCL refuses: use --num-gpus "
+        "with one rank a GPU, or gpu:exchange=copies",
+        first, second, gpus[first]);
   }
-  if (wanted == Exchange::copies) {
+  if (requested == Exchange::copies) {
     return choose_copies("gpu:exchange=copies", gpus, drivers,
                          shares ? "; use fewer ranks" : "; use gpu:exchange=nccl");
   }
@@ -193,14 +193,14 @@ ExchangeChoice choose_exchange(Exchange wanted, std::span<const std::int32_t> gp
   }
 }
 
-ExchangeChoice choose_process_exchange(Exchange wanted, std::span<const std::string> buses,
+ExchangeChoice choose_process_exchange(Exchange requested, std::span<const std::string> buses,
                                        const ProcessRanks& ranks, DriverLibrary& library) {
-  if (wanted == Exchange::copies) {
+  if (requested == Exchange::copies) {
     throw ConfigError(
         "gpu:exchange is copies, which is for ranks of one process; use auto, nccl or host, or "
         "start one process with more --num-gpus");
   }
-  if (wanted == Exchange::host) return choose_host("gpu:exchange=host");
+  if (requested == Exchange::host) return choose_host("gpu:exchange=host");
   const std::vector<Offer> offers = exchange_offers(make_offer(buses, library), ranks);
   const std::string reason = why_not_nccl(offers);
   if (reason.empty()) {
@@ -208,9 +208,9 @@ ExchangeChoice choose_process_exchange(Exchange wanted, std::span<const std::str
             .id = from_hex(offers.front().id),
             .note = std::string(kThroughNccl)};
   }
-  if (wanted == Exchange::automatic) return choose_host(reason);
-  throw Unavailable(fmt::format(
-      "NCCL is asked for, and {}; give each rank a GPU, or use gpu:exchange=host", reason));
+  if (requested == Exchange::automatic) return choose_host(reason);
+  throw Unavailable("NCCL is asked for, and {}; give each rank a GPU, or use gpu:exchange=host",
+                    reason);
 }
 
 }  // namespace penstock::gpu

@@ -22,7 +22,7 @@ enum class Exchange : std::uint8_t { automatic, copies, nccl, host };
 Exchange parse_exchange(std::string_view text);
 /// The exchange that gpu:exchange and --all-reduce-spec ask for. Throws ConfigError if the two
 /// differ.
-Exchange wanted_exchange(Exchange option, const ExchangeSpec& spec);
+Exchange requested_exchange(Exchange option, const ExchangeSpec& spec);
 
 struct ExchangeChoice {
   Exchange exchange = Exchange::copies;  ///< never automatic
@@ -33,13 +33,13 @@ struct ExchangeChoice {
 /// Chooses for ranks on these GPUs; `drivers` are the ranks' drivers. If the choice is copies, the
 /// drivers can access each other's memory afterwards. Throws ConfigError for a setup that NCCL
 /// refuses or for too many ranks, and Unavailable for anything that this machine lacks.
-ExchangeChoice choose_exchange(Exchange wanted, std::span<const std::int32_t> gpus,
+ExchangeChoice choose_exchange(Exchange requested, std::span<const std::int32_t> gpus,
                                std::span<Driver* const> drivers, DriverLibrary& library);
 
 /// Chooses among several processes, for the ranks of this process; `buses` are their GPUs in the
 /// order of the ranks. All processes call it together and make the same choice. Copies are never
 /// chosen.
-ExchangeChoice choose_process_exchange(Exchange wanted, std::span<const std::string> buses,
+ExchangeChoice choose_process_exchange(Exchange requested, std::span<const std::string> buses,
                                        const ProcessRanks& ranks, DriverLibrary& library);
 
 }  // namespace penstock::gpu

@@ -46,9 +46,8 @@ Unavailable no_engine_for(const DnnGraph& graph, const PlanRules& rules, Driver&
     rest = fmt::format(" within {} MiB of workspace; raise gpu:workspace_mib",
                        rules.workspace_limit >> 20);
   }
-  return Unavailable(fmt::format("cuDNN {} has no engine for '{}' on {}{}",
-                                 driver.facts().dnn_version, to_text(graph), driver.facts().name,
-                                 rest));
+  return Unavailable("cuDNN {} has no engine for '{}' on {}{}", driver.facts().dnn_version,
+                     to_text(graph), driver.facts().name, rest);
 }
 
 }  // namespace
@@ -59,7 +58,7 @@ std::optional<PlanChoice> find_plan(const DnnGraph& graph, const PlanRules& rule
   if (book.lacks_engine(graph, rules)) return std::nullopt;
   std::vector<Candidate> candidates = candidates_for(graph, rules, driver, book);
   if (candidates.empty()) {
-    expect_alive(driver, DeviceError(fmt::format("no engine for '{}'", to_text(graph))));
+    expect_alive(driver, DeviceError("no engine for '{}'", to_text(graph)));
     book.add_lack(graph, rules);
     return std::nullopt;
   }

@@ -230,7 +230,7 @@ class NcclCollective final : public Collective {
       }
     } catch (const DeviceError& error) {
       mine_.abort();
-      throw DeviceError(fmt::format("{}: {}", describe(what, count), error.what()));
+      throw DeviceError("{}: {}", describe(what, count), error.what());
     } catch (...) {
       mine_.abort();
       throw;
@@ -251,10 +251,10 @@ class NcclCollective final : public Collective {
                        count > 0 ? fmt::format(" of {} elements", count) : std::string());
   }
   [[noreturn]] void throw_late(const char* what, std::size_t count) const {
-    throw TimeoutError(fmt::format(
+    throw TimeoutError(
         "{} did not start within {} s: another rank has not joined, or is disconnected; look for "
         "its message, or raise gpu:nccl_timeout",
-        describe(what, count), to_seconds(group_.rules_.timeout)));
+        describe(what, count), to_seconds(group_.rules_.timeout));
   }
 
   NcclGroup& group_;

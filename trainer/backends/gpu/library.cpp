@@ -30,9 +30,9 @@ Function& find_function(void* library, const std::filesystem::path& file, const 
   void* const symbol = dlsym(library, name);
   if (symbol == nullptr) {
     throw Unavailable(
-        fmt::format("{} has no function {}: it is not Penstock's, or damaged: build "
-                    "the target penstock_cuda again",
-                    file.string(), name));
+        "{} has no function {}: it is not Penstock's, or damaged: build the target penstock_cuda "
+        "again",
+        file.string(), name);
   }
   return *reinterpret_cast<Function*>(symbol);
 }
@@ -42,9 +42,9 @@ void expect_revision(void* library, const std::filesystem::path& file) {
       find_function<RevisionFunction>(library, file, "penstock_cuda_revision")();
   if (revision == PENSTOCK_REVISION) return;
   throw Unavailable(
-      fmt::format("{} is of revision {}, this program of {}: build both together, or put the "
-                  "program's own library beside it",
-                  file.string(), revision, PENSTOCK_REVISION));
+      "{} is of revision {}, this program of {}: build both together, or put the program's own "
+      "library beside it",
+      file.string(), revision, PENSTOCK_REVISION);
 }
 
 DriverLibrary& library_in(void* library, const std::filesystem::path& file) {
@@ -53,7 +53,7 @@ DriverLibrary& library_in(void* library, const std::filesystem::path& file) {
   DriverLibrary* const drivers = find_function<LibraryFunction>(
       library, file, "penstock_cuda_library")(error.data(), error.size());
   if (drivers == nullptr) {
-    throw Unavailable(fmt::format("{} cannot be used: {}", file.string(), error.data()));
+    throw Unavailable("{} cannot be used: {}", file.string(), error.data());
   }
   return *drivers;
 }
@@ -75,18 +75,18 @@ DriverLibrary& open_driver_library(std::span<const std::filesystem::path> files,
       continue;
     }
     throw Unavailable(
-        fmt::format("{} cannot be loaded: {}; it needs the libraries of CUDA 13 and cuDNN 9, on "
-                    "LD_LIBRARY_PATH or beside it",
-                    file.string(), dlerror()));
+        "{} cannot be loaded: {}; it needs the libraries of CUDA 13 and cuDNN 9, on "
+        "LD_LIBRARY_PATH or beside it",
+        file.string(), dlerror());
   }
   if (std::error_code unreadable; !std::filesystem::exists(gpus, unreadable)) {
-    throw Unavailable(fmt::format("this machine has no NVIDIA GPU: neither {} nor {} is there",
-                                  gpus.string(), kName));
+    throw Unavailable("this machine has no NVIDIA GPU: neither {} nor {} is there", gpus.string(),
+                      kName);
   }
   throw Unavailable(
-      fmt::format("the gpu device needs {}, which was not found (tried {}{}): build the target "
-                  "penstock_cuda on a machine with the CUDA 13 toolkit, cuDNN 9 and NCCL",
-                  kName, tried, system_says));
+      "the gpu device needs {}, which was not found (tried {}{}): build the target penstock_cuda "
+      "on a machine with the CUDA 13 toolkit, cuDNN 9 and NCCL",
+      kName, tried, system_says);
 }
 
 std::filesystem::path find_driver_library(const std::filesystem::path& program) {

@@ -33,9 +33,10 @@ UpdateWeights kernel_of(const OptimizerChoice& choice) {
     case DeviceRule::lars:
       return {.rule = UpdateRule::lars, .constants = {real("momentum")}};
   }
-  throw Unavailable("the gpu device has no kernel for the optimizer '" +
-                    std::string(choice.entry.name) +
-                    "'; it has sgd, momentum, rmsprop, adam and lars");
+  throw Unavailable(
+      "the gpu device has no kernel for the optimizer '{}'; it has sgd, momentum, rmsprop, adam "
+      "and lars",
+      choice.entry.name);
 }
 
 /// The entry's constants of trust_ratio(), if it is layer-wise.

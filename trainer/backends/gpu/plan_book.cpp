@@ -36,7 +36,7 @@ std::string file_name(std::string device) {
   for (char& c : device) {
     if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '-';
   }
-  return "gpu-plans-" + device + ".json";
+  return fmt::format("gpu-plans-{}.json", device);
 }
 
 Json to_json(const EngineChoice& choice) {

@@ -8,7 +8,7 @@
 namespace penstock::gpu {
 
 std::byte* Addresses::operator()(ValueId id) const {
-  if (asked_ != nullptr && id != kNoValue) asked_->push_back(id);
+  if (requested_ != nullptr && id != kNoValue) requested_->push_back(id);
   return schedule_.address(id, homes_);
 }
 

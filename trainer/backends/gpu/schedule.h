@@ -33,11 +33,11 @@ class Addresses {
 
  private:
   friend class Schedule;
-  Addresses(const Schedule& schedule, const Homes& homes, std::vector<ValueId>* asked)
-      : schedule_(schedule), homes_(homes), asked_(asked) {}
+  Addresses(const Schedule& schedule, const Homes& homes, std::vector<ValueId>* requested)
+      : schedule_(schedule), homes_(homes), requested_(requested) {}
   const Schedule& schedule_;
   const Homes& homes_;
-  std::vector<ValueId>* asked_;
+  std::vector<ValueId>* requested_;
 };
 
 class Schedule : public compiler::StepPlan {

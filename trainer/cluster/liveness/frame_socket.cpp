@@ -28,7 +28,7 @@ constexpr int kBacklog = 128;
 
 int new_socket(int family) {
   const int file = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (file < 0) throw Unavailable(fmt::format("opening a socket: {}", std::strerror(errno)));
+  if (file < 0) throw Unavailable("opening a socket: {}", std::strerror(errno));
   const int one = 1;
   if (family == AF_INET) setsockopt(file, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   return file;
@@ -171,9 +171,9 @@ FrameListener FrameListener::local(std::string_view name) {
   if (bind(listener.file(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
       listen(listener.file(), kBacklog) != 0) {
     throw Unavailable(
-        fmt::format("listening for the other ranks as '{}': {}; check whether another run of that "
-                    "name is active",
-                    name, std::strerror(errno)));
+        "listening for the other ranks as '{}': {}; check whether another run of that name is "
+        "active",
+        name, std::strerror(errno));
   }
   return listener;
 }
@@ -187,8 +187,7 @@ FrameListener FrameListener::tcp(bool loopback) {
   auto* const any = reinterpret_cast<sockaddr*>(&address);
   if (bind(listener.file(), any, length) != 0 || listen(listener.file(), kBacklog) != 0 ||
       getsockname(listener.file(), any, &length) != 0) {
-    throw Unavailable(
-        fmt::format("listening for the other ranks over TCP: {}", std::strerror(errno)));
+    throw Unavailable("listening for the other ranks over TCP: {}", std::strerror(errno));
   }
   const std::uint16_t port = ntohs(address.sin_port);
   listener.address_ = loopback ? fmt::format("127.0.0.1:{}", port) : addresses_with(port);

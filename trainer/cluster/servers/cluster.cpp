@@ -35,17 +35,15 @@ std::vector<std::string> parse_hosts(std::string_view text, std::string_view fla
     const std::string host(text.substr(0, comma));
     const std::size_t colon = host.rfind(':');
     if (colon == std::string::npos || colon == 0 || host.ends_with('*')) {
-      throw ConfigError(
-          fmt::format("{} has '{}'; expected HOST:PORT, separated by commas", flag, host));
+      throw ConfigError("{} has '{}'; expected HOST:PORT, separated by commas", flag, host);
     }
     try {
       static_cast<void>(net::parse_endpoint("tcp://" + host));  // throws if the port is invalid
     } catch (const ConfigError& error) {
-      throw ConfigError(fmt::format("{}: {}", flag, error.what()));
+      throw ConfigError("{}: {}", flag, error.what());
     }
     if (std::find(hosts.begin(), hosts.end(), host) != hosts.end()) {
-      throw ConfigError(
-          fmt::format("{} has '{}' twice; give each task a different address", flag, host));
+      throw ConfigError("{} has '{}' twice; give each task a different address", flag, host);
     }
     hosts.push_back(host);
     if (comma == std::string_view::npos) return hosts;
@@ -67,9 +65,8 @@ std::string numeric_endpoint(std::string_view address) {
   addrinfo* list = nullptr;
   const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &list);
   if (error != 0) {
-    throw ConfigError(
-        fmt::format("host '{}' of {}: {}; give a name or an address that is known here", host,
-                    address, gai_strerror(error)));
+    throw ConfigError("host '{}' of {}: {}; give a name or an address that is known here", host,
+                      address, gai_strerror(error));
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, freeaddrinfo);
   const addrinfo* chosen = list;
@@ -82,7 +79,7 @@ std::string numeric_endpoint(std::string_view address) {
   std::array<char, NI_MAXHOST> text{};
   if (getnameinfo(chosen->ai_addr, chosen->ai_addrlen, text.data(), text.size(), nullptr, 0,
                   NI_NUMERICHOST) != 0) {
-    throw ConfigError(fmt::format("host '{}' of {} has no address", host, address));
+    throw ConfigError("host '{}' of {} has no address", host, address);
   }
   const bool six = chosen->ai_family == AF_INET6;
   return fmt::format("tcp://{}{}{}:{}", six ? "[" : "", text.data(), six ? "]" : "", port);

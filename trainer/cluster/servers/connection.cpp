@@ -45,10 +45,10 @@ std::unique_ptr<net::MessageSockets> connect_to_servers(
         "a worker has --curve-allow, which is for parameter servers; give it --curve-server-key");
   }
   if (const std::size_t keys = curve.server_keys.size(); keys > 1 && keys != addresses.size()) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "--curve-server-key has {} files, and --ps-hosts {} servers; give one file for all of "
         "them, or one for each",
-        keys, addresses.size()));
+        keys, addresses.size());
   }
   for (std::size_t server = 0; server < addresses.size(); ++server) {
     sockets->connect(numeric_endpoint(addresses[server]), server, {.frame = kMaxFrame});
@@ -221,9 +221,9 @@ void ServerConnection::begin(const PartPlan& plan, ServerRule rule, const Tensor
 
 void ServerConnection::ask(const Part& part, const Tensor& arena, std::size_t number) {
   PartState& known = parts_[part.key];
-  PENSTOCK_ASSERT(!known.asked);
+  PENSTOCK_ASSERT(!known.requested);
   known.into = part_of(arena, part);
-  known.asked = true;
+  known.requested = true;
   ++unanswered_;
   enqueue({.server = known.server,
            .header = {.kind = MessageKind::pull, .key = part.key, .step = number}});
@@ -250,9 +250,9 @@ void ServerConnection::push(const Push& push, const Terms& terms) {
   throw_failure();
   PENSTOCK_ASSERT(push.part < parts_.size());
   PartState& part = parts_[push.part];
-  PENSTOCK_ASSERT(!part.asked && push.gradients.size_bytes() == part.bytes &&
+  PENSTOCK_ASSERT(!part.requested && push.gradients.size_bytes() == part.bytes &&
                   push.into.size_bytes() == part.bytes);
-  part.asked = true;
+  part.requested = true;
   part.into = push.into;
   if (unanswered_++ == 0) progress_ = clock_.now();
   enqueue({.server = part.server,
@@ -357,8 +357,7 @@ void ServerConnection::run() noexcept {
   } catch (const ConfigError&) {  // the server does not accept the keys
     fail(std::current_exception());
   } catch (const std::exception& error) {
-    fail(std::make_exception_ptr(
-        Error(fmt::format("talking to parameter servers: {}", error.what()))));
+    fail(std::make_exception_ptr(Error("talking to parameter servers: {}", error.what())));
   }
   sockets_->drop();
   const std::lock_guard lock(mutex_);
@@ -500,8 +499,8 @@ void ServerConnection::take(std::size_t server, std::span<const std::byte> bytes
       case MessageKind::beat:
         return;
       case MessageKind::refused:
-        return fail_locked(std::make_exception_ptr(
-            ConfigError(fmt::format("{} refuses: {}", name, text_of(data.bytes)))));
+        return fail_locked(
+            std::make_exception_ptr(ConfigError("{} refuses: {}", name, text_of(data.bytes))));
       case MessageKind::lost:
         return fail_locked(std::make_exception_ptr(TimeoutError(std::string(text_of(data.bytes)))));
       case MessageKind::gathered:
@@ -512,26 +511,26 @@ void ServerConnection::take(std::size_t server, std::span<const std::byte> bytes
         take_answer(header, data);
         break;
       default:
-        throw DataError(fmt::format("{} to a worker", to_string(header.kind)));
+        throw DataError("{} to a worker", to_string(header.kind));
     }
     clock_.wake(gate_);
   } catch (const DataError& error) {
-    fail(std::make_exception_ptr(Error(fmt::format("{}: {}", name, error.what()))));
+    fail(std::make_exception_ptr(Error("{}: {}", name, error.what())));
   }
 }
 
 /// Copies out of the message while it holds the lock; no other thread needs the lock for long.
 void ServerConnection::take_answer(const ServerHeader& header, const net::Frame& data) {
-  if (header.key >= parts_.size() || !parts_[header.key].asked) {
-    throw DataError(fmt::format("an answer for part {}, which was not asked for", header.key));
+  if (header.key >= parts_.size() || !parts_[header.key].requested) {
+    throw DataError("an answer for part {}, which was not asked for", header.key);
   }
   PartState& part = parts_[header.key];
   if (data.bytes.size() != part.into.size_bytes()) {
-    throw DataError(fmt::format("an answer of {} bytes; expected {}", data.bytes.size(),
-                                part.into.size_bytes()));
+    throw DataError("an answer of {} bytes; expected {}", data.bytes.size(),
+                    part.into.size_bytes());
   }
   if (!data.bytes.empty()) std::memcpy(part.into.data(), data.bytes.data(), data.bytes.size());
-  part.asked = false;
+  part.requested = false;
   part.version = header.version;
   answers_.value += header.value;
   if (header.key == 0) answers_.staleness = static_cast<std::int64_t>(header.step);

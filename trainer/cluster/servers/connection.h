@@ -139,7 +139,7 @@ class ServerConnection {
     std::size_t server = 0;
     std::size_t bytes = 0;
     std::span<float> into{};
-    bool asked = false;
+    bool requested = false;
     std::uint64_t version = 0, step = 0;  // version of the local weights; step of the next push
   };
 

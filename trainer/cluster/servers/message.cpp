@@ -3,16 +3,16 @@
 
 #include <fmt/format.h>
 
-#include <bit>
 #include <cmath>
 #include <cstring>
 
 #include "dataflow/error.h"
+#include "dataflow/values/value_at.h"
 
 namespace penstock::cluster {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "messages are little-endian");
+using values::value_at;
 
 /// Byte offsets of the fields.
 enum Offset : std::size_t {
@@ -32,20 +32,14 @@ enum Offset : std::size_t {
 };
 
 template <typename Value>
-Value read(std::span<const std::byte> bytes, std::size_t at) {
-  Value value;
-  std::memcpy(&value, bytes.data() + at, sizeof value);
-  return value;
-}
-template <typename Value>
 void write(std::span<std::byte> bytes, std::size_t at, Value value) {
   std::memcpy(bytes.data() + at, &value, sizeof value);
 }
 
 [[noreturn]] void refuse(std::string_view field, const std::string& found,
                          const std::string& expected) {
-  throw DataError(fmt::format("message to a parameter server: its {} is {}; expected {}", field,
-                              found, expected));
+  throw DataError("message to a parameter server: its {} is {}; expected {}", field, found,
+                  expected);
 }
 
 void check_number(std::string_view field, double value) {
@@ -76,30 +70,30 @@ ServerHeader parse_header(std::span<const std::byte> bytes, std::size_t data_byt
   if (bytes.size() != kHeaderBytes) {
     refuse("header", fmt::format("{} bytes long", bytes.size()), std::to_string(kHeaderBytes));
   }
-  const auto magic = read<std::uint32_t>(bytes, kMagicAt);
+  const auto magic = value_at<std::uint32_t>(bytes, kMagicAt);
   if (magic != kServerMagic) {
     refuse("magic number", fmt::format("{:#010x}", magic), fmt::format("{:#010x}", kServerMagic));
   }
-  const auto version = read<std::uint16_t>(bytes, kVersionAt);
+  const auto version = value_at<std::uint16_t>(bytes, kVersionAt);
   if (version != kServerVersion) {
     refuse("version", std::to_string(version), std::to_string(kServerVersion));
   }
-  const auto kind = read<std::uint16_t>(bytes, kKindAt);
+  const auto kind = value_at<std::uint16_t>(bytes, kKindAt);
   if (kind < 1 || kind > static_cast<std::uint16_t>(kLastKind)) {
     refuse("kind", std::to_string(kind),
            fmt::format("1 to {}", static_cast<std::uint16_t>(kLastKind)));
   }
   const ServerHeader header{.kind = static_cast<MessageKind>(kind),
-                            .key = read<std::uint32_t>(bytes, kKeyAt),
-                            .task = read<std::uint32_t>(bytes, kTaskAt),
-                            .step = read<std::uint64_t>(bytes, kStepAt),
-                            .length = read<std::uint64_t>(bytes, kLengthAt),
-                            .learning_rate = read<float>(bytes, kRateAt),
-                            .weight_decay = read<float>(bytes, kDecayAt),
-                            .gradient_clip = read<float>(bytes, kClipAt),
-                            .gradient_scale = read<float>(bytes, kScaleAt),
-                            .value = read<double>(bytes, kValueAt),
-                            .version = read<std::uint64_t>(bytes, kPartVersionAt)};
+                            .key = value_at<std::uint32_t>(bytes, kKeyAt),
+                            .task = value_at<std::uint32_t>(bytes, kTaskAt),
+                            .step = value_at<std::uint64_t>(bytes, kStepAt),
+                            .length = value_at<std::uint64_t>(bytes, kLengthAt),
+                            .learning_rate = value_at<float>(bytes, kRateAt),
+                            .weight_decay = value_at<float>(bytes, kDecayAt),
+                            .gradient_clip = value_at<float>(bytes, kClipAt),
+                            .gradient_scale = value_at<float>(bytes, kScaleAt),
+                            .value = value_at<double>(bytes, kValueAt),
+                            .version = value_at<std::uint64_t>(bytes, kPartVersionAt)};
   if (header.length != data_bytes) {
     refuse("length", std::to_string(header.length),
            fmt::format("the {} bytes of data", data_bytes));
@@ -127,7 +121,7 @@ std::vector<std::string> split_texts(std::span<const std::byte> bytes, std::size
   std::vector<std::string> texts;
   while (!bytes.empty()) {
     if (texts.size() == count || bytes.size() < sizeof(std::uint32_t)) break;
-    const auto length = read<std::uint32_t>(bytes, 0);
+    const auto length = value_at<std::uint32_t>(bytes, 0);
     bytes = bytes.subspan(sizeof length);
     if (length > bytes.size()) {
       refuse("text", fmt::format("{} bytes long", length), fmt::format("at most {}", bytes.size()));

@@ -51,10 +51,10 @@ std::string ModelClient::network_endpoint(const ModelServerAddress& to, Time dea
       find_reachable(to.addresses, settings_.own_addresses, to.port, deadline, stop_.get());
   if (address) return fmt::format("tcp://{}:{}", *address, to.port);
   throw_if_stopped();
-  throw TimeoutError(fmt::format(
-      "connecting to the model server on host {}: none of its addresses ({}) accepts "
-      "connections to port {} from here; let a firewall pass them, or use sync-sgd or sma",
-      to.host, fmt::join(to.addresses, ", "), to.port));
+  throw TimeoutError(
+      "connecting to the model server on host {}: none of its addresses ({}) accepts connections "
+      "to port {} from here; let a firewall pass them, or use sync-sgd or sma",
+      to.host, fmt::join(to.addresses, ", "), to.port);
 }
 
 /// The reply to the latest request, whose data stay in message_. Nothing: none arrived before the
@@ -100,18 +100,18 @@ std::optional<ModelClient::Model> ModelClient::read(std::int32_t process, std::i
                 std::as_bytes(std::span(to.token)), nullptr);
   const auto reply = await_reply(deadline);
   if (!reply) {
-    throw TimeoutError(fmt::format(
+    throw TimeoutError(
         "waited {} s for the model of rank {} on host {}: it hangs, is stopped, or cannot be "
         "reached; see the messages of the launcher, or raise --timeout",
-        to_seconds(settings_.patience), owner, to.host));
+        to_seconds(settings_.patience), owner, to.host);
   }
   if (reply->kind == MessageKind::no_model) return std::nullopt;
   const std::size_t found = reply->length / sizeof(float);
   if (found != elements) {
     throw Error(
-        fmt::format("reading the model of rank {}: it has {} elements where this rank's "
-                    "has {}; start all ranks with the same model",
-                    owner, found, elements));
+        "reading the model of rank {}: it has {} elements where this rank's has {}; start all "
+        "ranks with the same model",
+        owner, found, elements);
   }
   return Model{static_cast<std::int64_t>(reply->version), message_.data.bytes};
 }

@@ -111,8 +111,8 @@ class Reader {
   std::size_t left() const noexcept { return bytes_.size(); }
   [[noreturn]] static void refuse(std::string_view field, const std::string& found,
                                   const std::string& expected) {
-    throw DataError(fmt::format("layout of a model's weights: its {} is {}; expected {}", field,
-                                found, expected));
+    throw DataError("layout of a model's weights: its {} is {}; expected {}", field, found,
+                    expected);
   }
 
  private:

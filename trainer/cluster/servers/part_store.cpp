@@ -57,9 +57,8 @@ std::span<const std::byte> as_frame(std::span<const float> floats) { return std:
 
 [[noreturn]] void refuse(const ServerHeader& header, std::string_view field,
                          const std::string& found, const std::string& expected) {
-  throw DataError(fmt::format("{} of part {} from worker {}: its {} is {}; expected {}",
-                              to_string(header.kind), header.key, header.task, field, found,
-                              expected));
+  throw DataError("{} of part {} from worker {}: its {} is {}; expected {}", to_string(header.kind),
+                  header.key, header.task, field, found, expected);
 }
 
 }  // namespace

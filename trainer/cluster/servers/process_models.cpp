@@ -257,8 +257,9 @@ class ProcessModelStore final : public ModelStore {
       server_ = std::make_unique<ModelServer>(
           models_, parts.probe.counter("model_requests_refused"), network);
     } catch (const net::SocketError& error) {
-      throw Unavailable(std::string("opening the sockets of the model server: ") + error.what() +
-                        "; is the process out of file descriptors?");
+      throw Unavailable(
+          "opening the sockets of the model server: {}; is the process out of file descriptors?",
+          error.what());
     }
     const std::vector<Json> servers =
         exchange(parts.processes, {{"name", parts.host.name},

@@ -63,11 +63,11 @@ std::unique_ptr<net::MessageSockets> listen_at(const std::string& address,
   try {
     sockets->listen(endpoint, {.frame = kMaxFrame});
   } catch (const net::SocketError& error) {
-    throw ConfigError("cannot listen at " + address + ": " +
-                      (error.address_taken()
-                           ? "the port is taken by another process; stop that one, or give another "
-                             "--ps-hosts"
-                           : std::string(error.what()) + "; give an address of this machine"));
+    throw ConfigError("cannot listen at {}: {}", address,
+                      error.address_taken()
+                          ? "the port is taken by another process; stop that one, or give another "
+                            "--ps-hosts"
+                          : std::string(error.what()) + "; give an address of this machine");
   }
   return sockets;
 }
@@ -105,13 +105,13 @@ void Server::receive(net::Received message) {
   const std::int32_t task = task_of(message.peer);
   try {
     if (message.frames > 2) {
-      throw DataError(fmt::format("a message of {} frames; expected 1 or 2", message.frames));
+      throw DataError("a message of {} frames; expected 1 or 2", message.frames);
     }
     header = parse_header(message.header, message.data.bytes.size());
     if (header.kind == MessageKind::hello) return hello(message, header);
-    if (task < 0) throw DataError(fmt::format("{} without a hello", to_string(header.kind)));
+    if (task < 0) throw DataError("{} without a hello", to_string(header.kind));
     if (states_.has_left(task)) {
-      throw DataError(fmt::format("{} behind a goodbye", to_string(header.kind)));
+      throw DataError("{} behind a goodbye", to_string(header.kind));
     }
     states_.heard(task, states_.state(task), clock_.now());
   } catch (const DataError& error) {
@@ -197,7 +197,7 @@ void Server::dispatch(std::int32_t task, const ServerHeader& header, net::Frame 
     case MessageKind::goodbye:
       return goodbye(task, header);
     default:
-      throw DataError(fmt::format("{} to a server", to_string(header.kind)));
+      throw DataError("{} to a server", to_string(header.kind));
   }
 }
 
@@ -208,7 +208,7 @@ void Server::heard(std::int32_t task, RankPhase phase, std::int64_t step) {
 }
 
 PartStore& Server::store(const ServerHeader& header) {
-  if (store_ == nullptr) throw DataError(fmt::format("{} before a layout", to_string(header.kind)));
+  if (store_ == nullptr) throw DataError("{} before a layout", to_string(header.kind));
   return *store_;
 }
 
@@ -241,8 +241,8 @@ void Server::gather(std::int32_t task, const ServerHeader& header,
   Worker& worker = workers_[static_cast<std::size_t>(task)];
   std::vector<std::string> texts = split_texts(data, 2);
   if (header.step != meeting_ || worker.text) {
-    throw DataError(fmt::format("a text for meeting {}; expected one for {}", header.step,
-                                meeting_ + (worker.text ? 1 : 0)));
+    throw DataError("a text for meeting {}; expected one for {}", header.step,
+                    meeting_ + (worker.text ? 1 : 0));
   }
   worker.text = std::move(texts[1]);
   if (!meeting_ends_) {

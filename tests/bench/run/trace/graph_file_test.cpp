@@ -42,8 +42,8 @@ TEST(GraphFile, InJsonHasEveryNodeWithItsEdgesParametersAndWork) {
 
 TEST(GraphFile, ForGraphvizHasALineForEachNodeAndEdge) {
   const Graph graph = resnet50();
-  std::size_t edges = 0, wanted = 0, nodes = 0;
-  for (const Node& node : graph.nodes()) wanted += node.inputs.size();
+  std::size_t edges = 0, expected = 0, nodes = 0;
+  for (const Node& node : graph.nodes()) expected += node.inputs.size();
   std::istringstream text(graph_text(graph, "resnet50", ".dot"));
   std::string line, last;
   std::getline(text, line);
@@ -52,7 +52,7 @@ TEST(GraphFile, ForGraphvizHasALineForEachNodeAndEdge) {
     edges += says(line, "\" -> \"") ? 1 : 0;
     nodes += says(line, " [label=\"") ? 1 : 0;
   }
-  EXPECT_EQ(edges, wanted);
+  EXPECT_EQ(edges, expected);
   EXPECT_EQ(nodes, graph.nodes().size() + 1) << "and the input";
   EXPECT_EQ(last, "}");
 }

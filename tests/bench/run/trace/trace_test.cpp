@@ -201,8 +201,8 @@ TEST_F(TraceTest, LeavesTheRestOfTheWindowAsItWas) {
 /// Devices that only record activity.
 class Recording final : public DeviceMonitor {
  public:
-  std::string start_activity(ActivityDetail wanted) override {
-    detail = wanted;
+  std::string start_activity(ActivityDetail requested) override {
+    detail = requested;
     return refuses;
   }
   std::vector<ActivityRecord> finish_activity() override { return std::move(records); }

@@ -34,11 +34,6 @@ class CudaDriver : public testing::Test {
   void TearDown() override { EXPECT_EQ(fake_cuda_races(), 0); }
 };
 
-testing::AssertionResult says(std::string_view text, std::string_view part) {
-  if (text.find(part) != text.npos) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "no '" << part << "' in: " << text;
-}
-
 template <typename Work>
 std::string reason_of(const Work& work) {
   return thrown_by<DeviceError>(work);

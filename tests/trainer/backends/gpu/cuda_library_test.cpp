@@ -7,17 +7,13 @@
 
 #include "dataflow/error.h"
 #include "tests/support/text_files.h"
+#include "tests/support/thrown_by.h"
 #include "trainer/backends/gpu/dnn_patterns.h"
 #include "trainer/backends/gpu/driver.h"
 #include "trainer/backends/gpu/library.h"
 
 namespace penstock::gpu {
 namespace {
-
-testing::AssertionResult says(std::string_view text, std::string_view part) {
-  if (text.find(part) != text.npos) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "no '" << part << "' in: " << text;
-}
 
 TEST(CudaLibrary, OpensOnceAndStays) { EXPECT_EQ(&driver_library(), &driver_library()); }
 

@@ -33,7 +33,7 @@ class Machine final : public HostDriverLibrary {
 };
 
 struct Situation {
-  const char* wanted;
+  const char* requested;
   std::vector<std::int32_t> gpus;  ///< the GPU of each rank
   bool has_nccl = true, reach_each_other = true;
 };
@@ -50,7 +50,7 @@ std::string answer(const Situation& situation) {
   }
   try {
     const ExchangeChoice choice =
-        choose_exchange(parse_exchange(situation.wanted), situation.gpus, drivers, machine);
+        choose_exchange(parse_exchange(situation.requested), situation.gpus, drivers, machine);
     EXPECT_EQ(choice.exchange == Exchange::nccl,
               choice.note.find("through NCCL") != std::string::npos);
     return choice.note;
@@ -62,58 +62,58 @@ std::string answer(const Situation& situation) {
 }
 
 TEST(Exchange, IsChosenByWhereTheRanksAre) {
-  EXPECT_EQ(answer({.wanted = "auto", .gpus = {0, 0}}),
+  EXPECT_EQ(answer({.requested = "auto", .gpus = {0, 0}}),
             "ranks exchange by built-in sums and copies (NCCL refuses ranks that share a GPU)");
-  EXPECT_EQ(answer({.wanted = "auto", .gpus = {0, 1, 2}}),
+  EXPECT_EQ(answer({.requested = "auto", .gpus = {0, 1, 2}}),
             "ranks exchange through NCCL, with one GPU per rank");
-  EXPECT_EQ(answer({.wanted = "auto", .gpus = {0, 1, 0, 1}}),
+  EXPECT_EQ(answer({.requested = "auto", .gpus = {0, 1, 0, 1}}),
             "ranks exchange by built-in sums and copies (NCCL refuses ranks that share a GPU)");
-  EXPECT_EQ(answer({.wanted = "auto", .gpus = {0, 1}, .has_nccl = false}),
+  EXPECT_EQ(answer({.requested = "auto", .gpus = {0, 1}, .has_nccl = false}),
             "ranks exchange by built-in sums and copies (libnccl.so.2 cannot be loaded)");
-  EXPECT_EQ(answer({.wanted = "copies", .gpus = {0, 1}}),
+  EXPECT_EQ(answer({.requested = "copies", .gpus = {0, 1}}),
             "ranks exchange by built-in sums and copies (gpu:exchange=copies)");
-  EXPECT_EQ(answer({.wanted = "nccl", .gpus = {1, 0}}),
+  EXPECT_EQ(answer({.requested = "nccl", .gpus = {1, 0}}),
             "ranks exchange through NCCL, with one GPU per rank");
-  EXPECT_EQ(answer({.wanted = "host", .gpus = {0, 1}}),
+  EXPECT_EQ(answer({.requested = "host", .gpus = {0, 1}}),
             "ranks exchange through the host's memory (gpu:exchange=host)");
-  for (const char* wanted : {"auto", "copies", "nccl", "host"}) {
-    EXPECT_EQ(answer({.wanted = wanted, .gpus = {0}, .has_nccl = false}), "") << wanted;
+  for (const char* requested : {"auto", "copies", "nccl", "host"}) {
+    EXPECT_EQ(answer({.requested = requested, .gpus = {0}, .has_nccl = false}), "") << requested;
   }
 }
 
 TEST(Exchange, SaysWhatMakesItImpossible) {
-  EXPECT_EQ(answer({.wanted = "nccl", .gpus = {0, 1, 0}}),
+  EXPECT_EQ(answer({.requested = "nccl", .gpus = {0, 1, 0}}),
             "config: NCCL is asked for, but ranks 0 and 2 share GPU 0, which NCCL refuses: use "
             "--num-gpus with one rank a GPU, or gpu:exchange=copies");
-  EXPECT_EQ(answer({.wanted = "nccl", .gpus = {0, 1}, .has_nccl = false}),
+  EXPECT_EQ(answer({.requested = "nccl", .gpus = {0, 1}, .has_nccl = false}),
             "unavailable: libnccl.so.2 cannot be loaded");
-  EXPECT_EQ(answer({.wanted = "copies", .gpus = {0, 1}, .reach_each_other = false}),
+  EXPECT_EQ(answer({.requested = "copies", .gpus = {0, 1}, .reach_each_other = false}),
             "unavailable: ranks cannot exchange by copies: GPU 0 cannot reach the memory of GPU 1; "
             "use gpu:exchange=nccl");
   EXPECT_EQ(
-      answer({.wanted = "auto", .gpus = {0, 1}, .has_nccl = false, .reach_each_other = false}),
+      answer({.requested = "auto", .gpus = {0, 1}, .has_nccl = false, .reach_each_other = false}),
       "unavailable: ranks cannot exchange by copies: GPU 0 cannot reach the memory of GPU 1; and "
       "libnccl.so.2 cannot be loaded");
-  EXPECT_EQ(answer({.wanted = "auto", .gpus = {0, 1, 0}, .reach_each_other = false}),
+  EXPECT_EQ(answer({.requested = "auto", .gpus = {0, 1, 0}, .reach_each_other = false}),
             "unavailable: ranks cannot exchange by copies: GPU 0 cannot reach the memory of GPU 1; "
             "use one rank a GPU, and NCCL does it");
-  EXPECT_EQ(answer({.wanted = "copies", .gpus = std::vector<std::int32_t>(17)}),
+  EXPECT_EQ(answer({.requested = "copies", .gpus = std::vector<std::int32_t>(17)}),
             "config: --num-gpus is 17: at most 16 ranks can exchange by copies; use fewer "
             "ranks");
-  EXPECT_EQ(answer({.wanted = "ring", .gpus = {0, 1}}),
+  EXPECT_EQ(answer({.requested = "ring", .gpus = {0, 1}}),
             "config: gpu:exchange is 'ring'; expected auto, copies, nccl or host");
 }
 
 TEST(Exchange, ASpecThatAsksForNcclIsTheSameAsTheOptionAndRefusesOtherOnes) {
   const ExchangeSpec spec{.nccl = true};
-  EXPECT_EQ(wanted_exchange(Exchange::automatic, {}), Exchange::automatic);
-  EXPECT_EQ(wanted_exchange(Exchange::copies, {}), Exchange::copies);
-  EXPECT_EQ(wanted_exchange(Exchange::automatic, spec), Exchange::nccl);
-  EXPECT_EQ(wanted_exchange(Exchange::nccl, spec), Exchange::nccl);
+  EXPECT_EQ(requested_exchange(Exchange::automatic, {}), Exchange::automatic);
+  EXPECT_EQ(requested_exchange(Exchange::copies, {}), Exchange::copies);
+  EXPECT_EQ(requested_exchange(Exchange::automatic, spec), Exchange::nccl);
+  EXPECT_EQ(requested_exchange(Exchange::nccl, spec), Exchange::nccl);
   for (const auto& [option, name] :
        {std::pair{Exchange::copies, "copies"}, {Exchange::host, "host"}}) {
     try {
-      wanted_exchange(option, spec);
+      requested_exchange(option, spec);
       ADD_FAILURE() << "accepted " << name;
     } catch (const ConfigError& error) {
       EXPECT_EQ(error.what(), "--all-reduce-spec is nccl, and gpu:exchange is " +

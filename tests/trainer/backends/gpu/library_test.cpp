@@ -12,14 +12,10 @@
 #include "dataflow/error.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock::gpu {
 namespace {
-
-testing::AssertionResult says(std::string_view text, std::string_view part) {
-  if (text.find(part) != text.npos) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "no '" << part << "' in: " << text;
-}
 
 std::string reason_against(const std::vector<std::filesystem::path>& files,
                            const std::filesystem::path& gpus = "/proc") {

@@ -68,7 +68,7 @@ struct Process {
 };
 
 /// The choice of each process: its note with the mark of the id, or the text of the exception.
-std::vector<std::string> answers(const char* wanted, const std::vector<Process>& processes) {
+std::vector<std::string> answers(const char* requested, const std::vector<Process>& processes) {
   Room room(processes.size());
   std::vector<std::string> answers(processes.size());
   run_ranks(static_cast<std::int32_t>(processes.size()), [&](std::int32_t rank) {
@@ -79,7 +79,7 @@ std::vector<std::string> answers(const char* wanted, const std::vector<Process>&
     Machine machine({}, number);
     try {
       const ExchangeChoice choice = choose_process_exchange(
-          parse_exchange(wanted), std::span(&process.bus, 1), room.ranks(rank), machine);
+          parse_exchange(requested), std::span(&process.bus, 1), room.ranks(rank), machine);
       answer = choice.note;
       if (choice.exchange == Exchange::nccl) {
         EXPECT_EQ(choice.id.bytes.back(), kMark);
@@ -99,8 +99,8 @@ std::vector<std::string> answers(const char* wanted, const std::vector<Process>&
 std::vector<std::string> three_times(const std::string& text) { return {text, text, text}; }
 
 TEST(ProcessExchange, AllChooseNcclWithTheIdOfTheFirstWhereEachHasAGpu) {
-  for (const char* wanted : {"auto", "nccl"}) {
-    EXPECT_EQ(answers(wanted, {{"0000:01:00.0"}, {"0000:02:00.0"}, {"0000:03:00.0"}}),
+  for (const char* requested : {"auto", "nccl"}) {
+    EXPECT_EQ(answers(requested, {{"0000:01:00.0"}, {"0000:02:00.0"}, {"0000:03:00.0"}}),
               three_times("ranks exchange through NCCL, with one GPU per rank, id 10"));
   }
 }

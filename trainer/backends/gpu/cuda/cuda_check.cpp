@@ -45,9 +45,8 @@ const char* advice_for(cudaError_t status) {
 void check_cuda(cudaError_t status, std::string_view call, std::int32_t ordinal) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // clears the error, so that a later call does not report it again
-  throw DeviceError(fmt::format("CUDA device {}: {} failed with {}: {}{}", ordinal, call,
-                                cudaGetErrorName(status), cudaGetErrorString(status),
-                                advice_for(status)));
+  throw DeviceError("CUDA device {}: {} failed with {}: {}{}", ordinal, call,
+                    cudaGetErrorName(status), cudaGetErrorString(status), advice_for(status));
 }
 
 std::string cuda_driver_text() {

@@ -54,14 +54,14 @@ DeviceFacts facts_of(std::int32_t ordinal) {
 
 void expect_code_for(const DeviceFacts& facts, std::int32_t ordinal) {
   if (facts.capability >= PENSTOCK_CUDA_CAPABILITY) return;
-  throw Unavailable(fmt::format(
+  throw Unavailable(
       "CUDA device {} is a {} of compute capability {}.{}; libpenstock_cuda.so has code for {}.{} "
       "and newer: use another device{}",
       ordinal, facts.name, facts.capability / 10, facts.capability % 10,
       PENSTOCK_CUDA_CAPABILITY / 10, PENSTOCK_CUDA_CAPABILITY % 10,
       facts.capability < kLowestCapability
           ? ""
-          : fmt::format(", or build with -DPENSTOCK_CUDA_ARCHITECTURES={}", facts.capability)));
+          : fmt::format(", or build with -DPENSTOCK_CUDA_ARCHITECTURES={}", facts.capability));
 }
 
 /// Makes the device the thread's current one for the first time. CUDA claims the device at this
@@ -71,16 +71,16 @@ void claim(std::int32_t ordinal) {
   if (status == cudaSuccess) return;
   cudaGetLastError();
   if (status == cudaErrorDevicesUnavailable) {
-    throw Unavailable(fmt::format(
+    throw Unavailable(
         "CUDA device {} is busy ({}): another process has it in exclusive use, or its compute mode "
         "is Prohibited: end that process, set the mode with nvidia-smi -c DEFAULT, or use --device "
         "emulated",
-        ordinal, cudaGetErrorName(status)));
+        ordinal, cudaGetErrorName(status));
   }
-  throw Unavailable(fmt::format(
+  throw Unavailable(
       "CUDA device {} cannot be opened: cudaSetDevice says {} ({}): look whether nvidia-smi shows "
       "free memory and no error, or use --device emulated",
-      ordinal, cudaGetErrorName(status), cudaGetErrorString(status)));
+      ordinal, cudaGetErrorName(status), cudaGetErrorString(status));
 }
 
 Descriptor make_variant_pack(const std::vector<DnnTensorId>& in_memory,
@@ -112,7 +112,7 @@ auto naming_device(std::int32_t ordinal, Call call) {
   try {
     return call();
   } catch (const DeviceError& error) {
-    throw DeviceError(fmt::format("CUDA device {}: {}", ordinal, error.what()));
+    throw DeviceError("CUDA device {}: {}", ordinal, error.what());
   }
 }
 

@@ -16,9 +16,8 @@ void check_dnn(cudnnStatus_t status, std::string_view call) {
   if (status == CUDNN_STATUS_SUCCESS) return;
   std::array<char, 2048> text{};
   cudnnGetLastErrorString(text.data(), text.size());
-  throw DeviceError(fmt::format("cuDNN {}: {} failed with {}{}{}", dnn_version_text(), call,
-                                cudnnGetErrorString(status), text[0] == '\0' ? "" : ": ",
-                                text.data()));
+  throw DeviceError("cuDNN {}: {} failed with {}{}{}", dnn_version_text(), call,
+                    cudnnGetErrorString(status), text[0] == '\0' ? "" : ": ", text.data());
 }
 
 std::string dnn_version_text() {

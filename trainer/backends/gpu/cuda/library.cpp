@@ -62,17 +62,15 @@ class CudaLibrary final : public DriverLibrary {
       return count;
     }
     cudaGetLastError();
-    throw Unavailable(
-        fmt::format("this machine has no GPU that CUDA {} can use: {}, or use --device cpu",
-                    cuda_runtime_text(), why_no_device(status)));
+    throw Unavailable("this machine has no GPU that CUDA {} can use: {}, or use --device cpu",
+                      cuda_runtime_text(), why_no_device(status));
   }
 
   std::unique_ptr<Driver> open(std::int32_t ordinal) override {
     const std::int32_t count = device_count();
     if (ordinal < 0 || ordinal >= count) {
-      throw Unavailable(
-          fmt::format("CUDA device {} was asked for, the machine has {}", ordinal,
-                      count == 1 ? "device 0 only" : fmt::format("0 to {}", count - 1)));
+      throw Unavailable("CUDA device {} was asked for, the machine has {}", ordinal,
+                        count == 1 ? "device 0 only" : fmt::format("0 to {}", count - 1));
     }
     return std::make_unique<CudaDriver>(ordinal);
   }
@@ -97,9 +95,9 @@ void expect_library_versions() {
   const std::size_t version = cudnnGetVersion();
   if (version / 10000 == CUDNN_MAJOR && version >= CUDNN_VERSION) return;
   throw Unavailable(
-      fmt::format("cuDNN {} is loaded, {}.{}.{} or a newer {} is needed: install it, and put its "
-                  "folder first on LD_LIBRARY_PATH",
-                  dnn_version_text(), CUDNN_MAJOR, CUDNN_MINOR, CUDNN_PATCHLEVEL, CUDNN_MAJOR));
+      "cuDNN {} is loaded, {}.{}.{} or a newer {} is needed: install it, and put its folder first "
+      "on LD_LIBRARY_PATH",
+      dnn_version_text(), CUDNN_MAJOR, CUDNN_MINOR, CUDNN_PATCHLEVEL, CUDNN_MAJOR);
 }
 
 }  // namespace

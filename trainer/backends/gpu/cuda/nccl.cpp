@@ -40,8 +40,8 @@ struct Nccl {
 void expect_version(const Nccl& nccl) {
   int version = 0;
   if (nccl.get_version(&version) == ncclSuccess && version >= NCCL_VERSION_CODE) return;
-  throw Unavailable(fmt::format("NCCL {} is loaded, {} or newer is needed", version_text(version),
-                                version_text(NCCL_VERSION_CODE)));
+  throw Unavailable("NCCL {} is loaded, {} or newer is needed", version_text(version),
+                    version_text(NCCL_VERSION_CODE));
 }
 
 /// Opens NCCL at the first call that succeeds.
@@ -64,10 +64,9 @@ void check_nccl(ncclResult_t status, std::string_view call, const std::string& w
                 ncclComm_t communicator) {
   if (status == ncclSuccess || status == ncclInProgress) return;
   const char* const details = nccl().last_error(communicator);
-  throw DeviceError(fmt::format("{}: {} failed with {} ({}){}{}", who, call,
-                                static_cast<int>(status), nccl().error_string(status),
-                                details == nullptr || *details == '\0' ? "" : ": ",
-                                details == nullptr ? "" : details));
+  throw DeviceError("{}: {} failed with {} ({}){}{}", who, call, static_cast<int>(status),
+                    nccl().error_string(status), details == nullptr || *details == '\0' ? "" : ": ",
+                    details == nullptr ? "" : details);
 }
 
 class NcclCommunicator final : public Communicator {

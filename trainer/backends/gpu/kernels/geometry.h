@@ -46,9 +46,9 @@ PENSTOCK_HOST_DEVICE constexpr Tiling tiling_of(std::int32_t groups, std::int32_
 /// Enough blocks to leave each thread at least `least` rows; between 1 and `most` over all tiles.
 constexpr std::int32_t row_blocks_of(const Tiling& tiling, std::int64_t rows, std::int32_t least,
                                      std::int32_t most) {
-  const std::int64_t wanted = rows / (std::int64_t{tiling.lanes} * least);
+  const std::int64_t chunks = rows / (std::int64_t{tiling.lanes} * least);
   return static_cast<std::int32_t>(
-      larger<std::int64_t>(1, smaller<std::int64_t>(wanted, larger(1, most / tiling.tiles))));
+      larger<std::int64_t>(1, smaller<std::int64_t>(chunks, larger(1, most / tiling.tiles))));
 }
 
 constexpr Geometry sum_geometry(std::int64_t rows, std::int32_t channels) {
