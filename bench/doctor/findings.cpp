@@ -402,14 +402,14 @@ struct Check {
 
 constexpr std::array kChecks{
     Check{"cores", "Workers and the training loop wait for a core instead of working.",
-          "Compare the training's img/s with half the workers, and with other programs stopped.",
+          "Compare the speed of the training with half the workers, and with other programs stopped.",
           "Use fewer workers or threads, stop other programs, or allow more cores.", check_cores},
     Check{"quota", "All threads stand still until the quota's next period begins, often 100 ms.",
           "Watch nr_throttled in cpu.stat of the control group.",
           "Raise the quota (docker --cpus, Kubernetes limits.cpu), or use fewer threads.",
           check_quota},
     Check{"threads", "Threads that share a core interrupt each other and empty its caches.",
-          "Start the training with OMP_NUM_THREADS=1 and compare img/s.",
+          "Start the training with OMP_NUM_THREADS=1 and compare its speed.",
           "Set OMP_NUM_THREADS=1, and call cv2.setNumThreads(0) and torch.set_num_threads(1) in "
           "each worker.",
           check_threads},
@@ -435,7 +435,7 @@ constexpr std::array kChecks{
           "Read avg10 in /proc/pressure, and find the other programs with top.",
           "Stop other programs, or lower the number of workers.", check_pressure},
     Check{"frequency", "Cores run slower than they could, and rates differ from run to run.",
-          "Compare img/s after `cpupower frequency-set -g performance`.",
+          "Compare its speed after `cpupower frequency-set -g performance`.",
           "Set the governor to performance; check cooling if heat is the cause.", check_frequency},
     Check{"other programs", "They take cores, caches and memory bandwidth from the training.",
           "Find them with top; ask the provider of the virtual machine about steal.",

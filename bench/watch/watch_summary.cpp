@@ -321,7 +321,7 @@ document::Document document_of(const WatchRecord& record) {
                          {"loop"},
                          {"batches", true},
                          {"waited %", true},
-                         {"img/s", true},
+                         {"samples/s", true},
                          {"batches/s", true},
                          {"p50 ms", true},
                          {"p95", true},
