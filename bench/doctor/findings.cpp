@@ -402,7 +402,7 @@ struct Check {
 
 constexpr std::array kChecks{
     Check{"cores", "Workers and the training loop wait for a core instead of working.",
-          "Compare the speed of the training with half the workers, and with other programs stopped.",
+          "Compare the speed of the training with half the workers, and without other programs.",
           "Use fewer workers or threads, stop other programs, or allow more cores.", check_cores},
     Check{"quota", "All threads stand still until the quota's next period begins, often 100 ms.",
           "Watch nr_throttled in cpu.stat of the control group.",
