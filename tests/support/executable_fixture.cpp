@@ -106,11 +106,11 @@ StepResult CompiledGraph::run(Phase phase, const PlainBatch& batch, std::int32_t
   }
   stream_->copy(memory.pixels.bytes(), std::as_bytes(std::span(batch.pixels)));
   stream_->copy(memory.labels.bytes(), std::as_bytes(std::span(batch.labels)));
-  const Batch view{
-      memory.pixels.bytes(),
-      {reinterpret_cast<std::int32_t*>(memory.labels.bytes().data()), batch.labels.size()},
-      batch.valid,
-      slot};
+  const Batch view{.pixels = memory.pixels.bytes(),
+                   .labels = {reinterpret_cast<std::int32_t*>(memory.labels.bytes().data()),
+                              batch.labels.size()},
+                   .valid = batch.valid,
+                   .slot = slot};
   if (result_.bytes().empty()) {
     result_ = device_->allocate(sizeof(StepResult), MemoryKind::pinned);
   }
