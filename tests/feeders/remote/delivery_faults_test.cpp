@@ -303,7 +303,7 @@ class DeliveryFault : public ZmqConsume, public ::testing::WithParamInterface<De
       } catch (const TimeoutError&) {
         return false;
       }
-      return says(text, part);
+      return static_cast<bool>(says(text, part));
     })) << text;
     return text;
   }

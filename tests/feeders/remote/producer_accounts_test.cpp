@@ -42,6 +42,17 @@ remote::FramedHeader end(std::uint64_t batches, std::uint64_t producer = 1) {
 bool adds_up(const remote::AccountTotals& t) {
   return t.images_sent == t.images_received + t.images_rejected + t.images_missing;
 }
+std::string refusal(remote::ProducerAccounts& accounts, const remote::FramedHeader& header) {
+  const remote::AccountTotals before = accounts.totals();
+  const std::string text = thrown_by<DataError>([&] {
+    header.kind == remote::FramedKind::end ? accounts.ended(header) : accounts.received(header);
+  });
+  remote::AccountTotals after = accounts.totals();
+  after.batches_duplicate = before.batches_duplicate;
+  EXPECT_EQ(after, before) << "what was refused is in the accounts";
+  return text;
+}
+
 TEST(ProducerAccounts, BatchesInOrderAreReceived) {
   remote::ProducerAccounts accounts;
   for (std::uint64_t i = 0; i < 10; ++i) accounts.received(batch(i));

@@ -211,7 +211,8 @@ TEST_P(ZmqChurn, ProducersThatComeAndGoLoseNothing) {
           if (!comes(consumer, i % kNumbers)) return false;
         }
         text = thrown_by<TimeoutError>([&] { consumer.next(); });
-        return says(text, "100 messages came; 4 of 4 connections of producers have ended");
+        return static_cast<bool>(
+            says(text, "100 messages came; 4 of 4 connections of producers have ended"));
       },
       1s))
       << text;

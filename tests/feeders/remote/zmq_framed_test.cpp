@@ -144,7 +144,8 @@ TEST_F(ZmqConsume, ATimeoutReportsThatAllProducersHaveEnded) {
     consumer.start();
     if (!comes(consumer, 2)) return false;
     said = thrown_by<TimeoutError>([&] { consumer.next(); });
-    return says(said, "all of them have sent their end; producers=1 ends the data after");
+    return static_cast<bool>(
+        says(said, "all of them have sent their end; producers=1 ends the data after"));
   })) << said;
 }
 
