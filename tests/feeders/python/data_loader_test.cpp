@@ -165,6 +165,20 @@ class Uneven:
 def uneven(num_workers):
     return DataLoader(num_workers, False, Uneven())
 
+class Sorted:
+    """Sorts numbers for some 50 ms, in which no other thread of Python runs, and then lets others run twice."""
+    def __init__(self):
+        self.numbers = [i * 7919 % 200003 for i in range(200000)]
+
+    def __getitem__(self, index):
+        sorted(self.numbers)  # holds the lock
+        os.stat("/")  # lets go of it
+        time.sleep(0.005)  # sleeps
+        return index
+
+def locked(num_workers):
+    return DataLoader(num_workers, False, Sorted())
+
 def fixed():
     return DataLoader(0, False, Samples())
 
@@ -276,6 +290,26 @@ TEST_F(DataLoader, AProfileHasTheTimeOfTransformsAndOfLinesOfCode) {
   EXPECT_TRUE(std::ranges::any_of(other->notes(), [](const std::string& note) {
     return says(note, "which code loads samples is not known");
   }));
+}
+
+/// Python's global lock keeps the profile's thread from running during a call, but the call's line
+/// is named, with the time that it held the lock.
+TEST_F(DataLoader, AProfileNamesTheLineThatHoldsPythonsLock) {
+  for (const int workers : {0, 2}) {
+    SCOPED_TRACE(workers);
+    const std::unique_ptr<Probe> told =
+        probe_of("python:profile=true,loader='" + path_ +
+                     ":locked',args='num_workers=" + std::to_string(workers) + "'",
+                 20);
+    std::int64_t sorts = 0, all = 0, computes = 0;
+    for (const auto& [name, ns] : told->values()) {
+      if (name.starts_with(kLoadTime)) all += ns;
+      if (name.ends_with("# holds the lock")) sorts += ns;
+      if (name == std::string(kLoadState) + "computing") computes += ns;
+    }
+    EXPECT_GT(10 * sorts, 7 * all);
+    EXPECT_TRUE(computes == 0 || 10 * computes > 7 * all) << "0: this kernel does not say";
+  }
 }
 
 /// Samples sleep: no processor is used, and the profile names the sleep.
