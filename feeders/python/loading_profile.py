@@ -36,6 +36,26 @@ def name_of(function):
     return f"{name} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})" if code and name == "<lambda>" else name
 
 
+def names_in(code):
+    """Names that a function uses, and the functions and comprehensions inside it."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from names_in(constant)
+
+
+def used_by(function):
+    """The global objects and those of an outer function that a function uses, such as a Compose."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = getattr(function, "__func__", getattr(function, "penstock_timed", function))
+    if not isinstance(function, types.FunctionType):
+        return []
+    empty = types.CellType()
+    held = [cell.cell_contents for cell in function.__closure__ or () if cell != empty]
+    return held + [function.__globals__[name] for name in names_in(function.__code__) if name in function.__globals__]
+
+
 def median_of(values):
     """0 if there are none."""
     return sorted(values)[len(values) // 2] if values else 0
@@ -190,21 +210,20 @@ class LoadingProfile:
             if isinstance(item, (list, tuple)):
                 found.extend(item[:64])
                 continue
-            if isinstance(item, dict):
-                self.wrap_functions(item, item.__setitem__)
-                found.extend(list(item.values())[:64])
+            if isinstance(item, FUNCTIONS):
+                found.extend(used_by(item)[:64])
                 continue
-            held = getattr(item, "__dict__", None)
+            held = item if isinstance(item, dict) else getattr(item, "__dict__", None)
             if not isinstance(held, dict) or type(item).__module__.partition(".")[0] in ("numpy", "pandas", "threading"):
                 continue
-            self.wrap_functions(held, functools.partial(object.__setattr__, item))
+            self.wrap_functions(held, held.__setitem__ if held is item else functools.partial(object.__setattr__, item))
             for name in ("transforms", "transform", "target_transform"):
                 parts = held.get(name, None)
                 parts = parts if isinstance(parts, (list, tuple)) else [parts]
                 classes.update(type(part) for part in parts if callable(part) and not isinstance(part, FUNCTIONS))
                 if isinstance(held.get(name), list):
                     held[name][:] = [self.timed(part) if isinstance(part, FUNCTIONS) else part for part in parts]
-            found.extend(held.values())
+            found.extend(list(held.values())[:64])
         for kind in classes:
             if hasattr(kind.__call__, "penstock_timed"):
                 continue  # by a class from which it inherits
@@ -228,7 +247,7 @@ class LoadingProfile:
         def call(*positional, **named):
             return self.call(name, function, positional, named)
 
-        call.penstock_timed = True
+        call.penstock_timed = function
         return call
 
     def timed_method(self, method):

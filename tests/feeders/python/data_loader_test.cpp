@@ -165,6 +165,25 @@ class Uneven:
 def uneven(num_workers):
     return DataLoader(num_workers, False, Uneven())
 
+class Augment:
+    def __call__(self, item):
+        time.sleep(0.001)
+        return item
+
+STEPS = Compose([Blur(), crop])
+
+class Formatted:
+    """As a data set of Hugging Face: it holds its functions in a dictionary, and one of them uses a global Compose."""
+    def __init__(self):
+        self.format = {"function": lambda items: [STEPS(item) for item in items], "transform": Augment()}
+
+    def __getitem__(self, index):
+        time.sleep(0.002)  # reads
+        return self.format["transform"](self.format["function"]([index])[0])
+
+def formatted(num_workers):
+    return DataLoader(num_workers, False, Formatted())
+
 class Sorted:
     """Sorts numbers for some 50 ms, in which no other thread of Python runs, and then lets others run twice."""
     def __init__(self):
@@ -261,12 +280,12 @@ TEST_F(DataLoader, TheWayFromWorkersAndPinningAreTimed) {
 /// Transforms of a list are timed; the line that reads is sampled.
 TEST_F(DataLoader, AProfileHasTheTimeOfTransformsAndOfLinesOfCode) {
   constexpr std::int64_t kBatches = 200, kMs = 1'000'000;
-  for (const int workers : {0, 2}) {
-    SCOPED_TRACE(workers);
-    const std::unique_ptr<Probe> told =
-        probe_of("python:profile=true,loader='" + path_ +
-                     ":transformed',args='num_workers=" + std::to_string(workers) + "'",
-                 kBatches);
+  for (const char* const function :
+       {"transformed',args='num_workers=0", "transformed',args='num_workers=2",
+        "formatted',args='num_workers=2"}) {
+    SCOPED_TRACE(function);
+    const std::unique_ptr<Probe> told = probe_of(
+        "python:profile=true,loader='" + path_ + ":" + std::string(function) + "'", kBatches);
     std::map<std::string, std::int64_t> times;
     for (const auto& [name, ns] : told->values()) {
       if (name.starts_with("load_ns: ")) times[name.substr(9)] = ns;
@@ -279,6 +298,7 @@ TEST_F(DataLoader, AProfileHasTheTimeOfTransformsAndOfLinesOfCode) {
     // Half of the batches at least are in the last profile.
     EXPECT_GE(blur, kBatches * 3 * kMs);
     EXPECT_GE(crop, kBatches * 1 * kMs);
+    EXPECT_EQ(times.contains("Augment"), function[0] == 'f');
     EXPECT_LT(crop, blur);
     EXPECT_GE(reading, crop);
     EXPECT_LT(reading, blur);
