@@ -178,8 +178,8 @@ class RecommendationList {
   }
 
   bool waits_for_lock() const {
-    constexpr double kMostly = 50;
-    return found_.code && state_percent(*found_.code, "waiting for a lock") > kMostly;
+    return found_.code && are_held_up_by_lock(state_percent(*found_.code, "waiting for a lock"),
+                                              found_.waits.workers);
   }
 
   /// The time of one worker of a DataLoader for an image; 0: not known.

@@ -64,6 +64,12 @@ struct LoaderChange {
 /// Those against the cause, if there are any. `step_ms`: of a step that waits for nothing.
 std::vector<LoaderChange> changes_against(const LoaderWaits& waits, double step_ms);
 
+/// Do workers wait for one lock for so long that more of them would not load faster? `percent`: of
+/// their time; one lock that is never free makes n workers wait for (n - 1) / n of it.
+inline bool are_held_up_by_lock(double percent, std::int32_t workers) {
+  return percent > (workers > 1 ? 50.0 * (workers - 1) / workers : 50);
+}
+
 nlohmann::ordered_json to_json(const LoaderWaits& waits);
 
 }  // namespace penstock

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <vector>
 
 #include "bench/statistics/series.h"
+#include "dataflow/entry.h"
 
 namespace penstock::watch {
 namespace {
@@ -70,9 +72,10 @@ WaitCause cause_of(const Loop& loop, const Times& times, const LoaderWaits& wait
   return makes_enough ? WaitCause::uneven : WaitCause::work;
 }
 
-/// "a sample takes 4.1 ms, 2 % of it on a processor: it waits for storage, a network, a lock or a
-/// sleep". Empty: not known.
-std::string describe(const Loading& loading) {
+/// "a sample takes 4.1 ms, 2 % of it on a processor; its workers spend 70 % of the time waiting for
+/// a lock and 27 % sleeping". Empty: not known.
+std::string describe(const Loop& loop) {
+  const Loading& loading = loop.loading;
   if (loading.batches == 0) return {};
   if (loading.collate_ms() > kMostly * loading.batch_ms()) {
     return fmt::format("collating a batch takes {:.1f} ms", loading.collate_ms());
@@ -84,10 +87,11 @@ std::string describe(const Loading& loading) {
     return text + fmt::format(" and {:.0f} % waiting for one", 100 * core);
   }
   if (computing > kMostly) return text;
+  const std::string states = describe_states(loop, "of the time ");
+  if (!states.empty()) return text + "; its workers spend " + states;
   // A kernel that counts no waits for a processor says 0.
-  return text + (loading.core_wait_us > 0 ? ": it waits for storage, a network, a lock or a sleep"
-                                          : ": it waits for storage, a network, a lock, a sleep "
-                                            "or a processor");
+  return text + ": it waits for storage, a network, a lock" +
+         (loading.core_wait_us > 0 ? " or a sleep" : ", a sleep or a processor");
 }
 
 /// Sets the remedy against too few workers, or against samples that are too slow for any number.
@@ -95,6 +99,8 @@ void add_workers(const Loop& loop, const Times& times, double cores, LoopAnswer&
   constexpr double kLeastComputing = 0.1, kMostWorkers = 1024;
   const Loading& loading = loop.loading;
   const std::int32_t now = answer.waits.workers;
+  const bool share_lock =
+      are_held_up_by_lock(loop.loading_percent()[std::string(kWaitsForLock)], now);
   const double batch_ms = loading.batches > 0 ? loading.batch_ms() : times.wait_ms();
   // What a worker needs of a core; a wait for a core would need one.
   const double computing =
@@ -106,7 +112,7 @@ void add_workers(const Loop& loop, const Times& times, double cores, LoopAnswer&
   const double most = std::max(1.0, std::floor(cores / std::max(kLeastComputing, computing)));
   const double needed = std::ceil(kSpare * batch_ms / std::max(1e-3, times.computing_ms));
   const double workers = std::min({needed, most, kMostWorkers});
-  if (now >= 0 && workers > now) {
+  if (now >= 0 && workers > now && !share_lock) {
     answer.remedy = fmt::format("num_workers={:.0f} (now {})", workers, now);
     answer.saves_percent =
         times.saved_percent(std::max(0.0, batch_ms / workers - times.computing_ms));
@@ -115,7 +121,8 @@ void add_workers(const Loop& loop, const Times& times, double cores, LoopAnswer&
   answer.is_bound = true;
   answer.saves_percent = times.saved_percent(0);
   answer.remedy =
-      loading.batches == 0 ? "a loader that makes batches faster, or in more workers"
+      share_lock             ? "less time under the lock that its workers share"
+      : loading.batches == 0 ? "a loader that makes batches faster, or in more workers"
       : loading.collate_ms() > kMostly * batch_ms
           ? "a faster collate_fn, or fewer bytes to copy"
           : fmt::format("samples that take {:.1f} ms at most",
@@ -125,6 +132,18 @@ void add_workers(const Loop& loop, const Times& times, double cores, LoopAnswer&
 }
 
 }  // namespace
+
+std::string describe_states(const Loop& loop, std::string_view first) {
+  constexpr double kLeast = 5;
+  std::multimap<double, std::string, std::greater<>> largest;
+  for (const auto& [name, percent] : loop.loading_percent()) largest.emplace(percent, name);
+  std::vector<std::string> parts;
+  for (const auto& [percent, name] : largest) {
+    if (percent < kLeast) break;
+    parts.push_back(fmt::format("{:.0f} % {}{}", percent, parts.empty() ? first : "", name));
+  }
+  return join(parts);
+}
 
 LoopAnswer answer_of(const Loop& loop, const WatchRecord& record) {
   return answer_of(loop, std::max(1, record.environment.usable_cores) /
@@ -144,8 +163,7 @@ LoopAnswer answer_of(const Loop& loop, double cores) {
   waits.edge_longer_ms = times.edges_ms / edges;
   waits.steps_per_epoch = (times.steady() + edges) / (edges + 1);
   waits.made_in_turn_ms = times.wait_ms();
-  const std::string work = describe(loop.loading),
-                    in_brackets = work.empty() ? "" : " (" + work + ")";
+  const std::string work = describe(loop), in_brackets = work.empty() ? "" : " (" + work + ")";
   for (const LoaderChange& change : changes_against(waits, std::max(1e-3, times.computing_ms))) {
     answer.remedy += (answer.remedy.empty() ? "" : " or ") + change.change +
                      (change.now > 1 ? fmt::format(" (now {})", change.now) : "");

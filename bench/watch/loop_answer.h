@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "bench/record/wait_cause.h"
 #include "bench/watch/watch_record.h"
@@ -20,5 +21,9 @@ struct LoopAnswer {
 LoopAnswer answer_of(const Loop& loop, double cores);
 /// With the record's cores, shared by its ranks.
 LoopAnswer answer_of(const Loop& loop, const WatchRecord& record);
+
+/// "70 % {first}waiting for a lock and 27 % sleeping": what its workers did while they loaded.
+/// Empty: not known.
+std::string describe_states(const Loop& loop, std::string_view first = "");
 
 }  // namespace penstock::watch

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <utility>
 
 #include "bench/record/result_json.h"
@@ -96,6 +97,12 @@ Loop loop_of(const JsonField& field) {
   for (const auto& [name, member] : kLoading) {
     if (field.has("loading")) loop.loading.*member = field.at("loading").at(name).amount();
   }
+  if (field.has("workers")) {
+    for (const JsonField& pid : field.at("workers").elements()) loop.workers.push_back(pid.count());
+  }
+  if (field.has("states")) {
+    for (const auto& [name, n] : field.at("states").members()) loop.states[name] = n.amount();
+  }
   return loop;
 }
 
@@ -111,6 +118,7 @@ void append(Loop loop, std::vector<Loop>& loops) {
   known->ends_us.insert(known->ends_us.end(), loop.ends_us.begin(), loop.ends_us.end());
   known->waits_for_first = loop.waits_for_first;
   known->settings = loop.settings;
+  known->workers = loop.workers;
   if (loop.loading.batches > 0) known->loading = loop.loading;
 }
 
@@ -156,6 +164,7 @@ Json to_json(const Loop& loop, const WatchRecord& record) {
   for (const auto& [name, member] : kLoading) {
     if (loop.loading.batches > 0) json["loading"][std::string(name)] = loop.loading.*member;
   }
+  if (!loop.states.empty()) json["states"] = loop.states;
   return json;
 }
 
@@ -165,6 +174,22 @@ double Loop::total_us() const {
   double sum = 0;
   for (const Step& step : steps) sum += step.step_us;
   return sum;
+}
+
+WorkerStates Loop::loading_percent() const {
+  constexpr double kFewest = 20;
+  const double time_us = std::accumulate(ends_us.begin(), ends_us.end(), total_us());
+  double seen = 0;
+  for (const auto& state : states) seen += state.second;
+  if (!(seen >= kFewest) || loading.batches == 0 || settings.workers < 1) return {};
+  // An idle worker waits for the numbers of the next samples, which looks like a network.
+  const double loads = (loading.samples_us + loading.collate_us) / (settings.workers * time_us);
+  WorkerStates shares = states;
+  double& network = shares[std::string(kWaitsForNetwork)];
+  const double idle = std::min(network, std::max(0.0, 1 - loads) * seen);
+  network -= idle;
+  for (auto& state : shares) state.second *= 100 / std::max(1.0, seen - idle);
+  return shares;
 }
 
 void add_line(std::string_view line, Rank& rank) {
@@ -186,6 +211,19 @@ void StepFiles::read() {
     File& file = files_[entry.path()];
     if (file.problem.empty()) read_more(entry.path(), file);
   }
+}
+
+void StepFiles::look_at_workers() noexcept try {
+  read();
+  for (auto& [path, file] : files_) {
+    for (Loop& loop : file.rank.loops) {
+      for (const std::int32_t worker : loop.workers) {
+        const std::string_view state = state_of_worker(worker, file.rank.pid);
+        if (!state.empty()) ++loop.states[std::string(state)];
+      }
+    }
+  }
+} catch (const std::exception&) {  // the next report gives the reason
 }
 
 void StepFiles::read_more(const std::filesystem::path& path, File& file) {

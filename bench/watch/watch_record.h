@@ -17,6 +17,7 @@
 #include "bench/record/environment.h"
 #include "bench/record/json_field.h"
 #include "bench/record/wait_cause.h"
+#include "bench/watch/worker_states.h"
 
 namespace penstock::watch {
 
@@ -59,8 +60,12 @@ struct Loop {
   bool waits_for_first = false;   ///< it has asked for its first batch, which has not come
   LoaderSettings settings{};
   Loading loading{};
+  std::vector<std::int32_t> workers{};  ///< processes that load now; only while the training runs
+  WorkerStates states{};                ///< of all its workers so far
 
   double total_us() const;  ///< sum of step_us
+  /// What workers did while they loaded samples, in per cent. Empty: too few were seen.
+  WorkerStates loading_percent() const;
   bool operator==(const Loop&) const = default;
 };
 
@@ -92,6 +97,8 @@ class StepFiles {
   /// Reads the lines that were added since the last call. A damaged line ends the reading of its
   /// file; its steps so far are kept. Throws nothing about the content of files.
   void read();
+  /// Also adds what the workers of all loops do at this moment.
+  void look_at_workers() noexcept;
   /// All steps so far, and what was left out.
   void put_into(WatchRecord& record) const;
 

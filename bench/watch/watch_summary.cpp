@@ -110,6 +110,7 @@ document::Table loading_table(const WatchRecord& record) {
                                  "batch ms", "slowest batch"}) {
     table.columns.push_back({name, true});
   }
+  table.columns.push_back({"workers"});
   for (const Rank& rank : record.ranks) {
     for (const Loop& loop : rank.loops) {
       if (loop.settings == LoaderSettings{}) continue;
@@ -123,6 +124,8 @@ document::Table loading_table(const WatchRecord& record) {
             loading.collate_ms(), loading.batch_ms(), loading.slowest_batch_us / 1e3}) {
         cells.push_back(loading.batches > 0 ? format_fixed(value, 1) : "not known");
       }
+      const std::string states = describe_states(loop);
+      cells.push_back(loop.settings.workers == 0 ? "-" : states.empty() ? "not known" : states);
       table.rows.push_back(std::move(cells));
     }
   }
@@ -162,7 +165,7 @@ std::vector<std::string> how_to_read(const WatchRecord& record) {
         "Samples and collating are timed where they are loaded: in the loop's process, or in "
         "workers that are forked; of others they are not known. The time of a sample that is not "
         "on a processor, and no wait for one, is a wait for storage, a network, a lock or a "
-        "sleep.");
+        "sleep. \"workers\" is what they were seen to do, ten times a second, while they loaded.");
   }
   const bool cuda = std::any_of(record.ranks.begin(), record.ranks.end(),
                                 [](const Rank& rank) { return rank.cuda; });

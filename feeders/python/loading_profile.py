@@ -36,6 +36,26 @@ def name_of(function):
     return f"{name} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})" if code and name == "<lambda>" else name
 
 
+def names_in(code):
+    """Names that a function uses, and the functions and comprehensions inside it."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from names_in(constant)
+
+
+def used_by(function):
+    """The global objects and those of an outer function that a function uses, such as a Compose."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = getattr(function, "__func__", getattr(function, "penstock_timed", function))
+    if not isinstance(function, types.FunctionType):
+        return []
+    empty = types.CellType()
+    held = [cell.cell_contents for cell in function.__closure__ or () if cell != empty]
+    return held + [function.__globals__[name] for name in names_in(function.__code__) if name in function.__globals__]
+
+
 def median_of(values):
     """0 if there are none."""
     return sorted(values)[len(values) // 2] if values else 0
@@ -69,7 +89,10 @@ class TimedSamples:
 
 
 class LoadingProfile:
-    PERIOD = 0.01  # s between two samples of the stack
+    PERIOD = 0.01  # s between two samples of the stack, on average
+    # s until a call of Python, or the next one of C, makes room for the thread that samples. With Python's 5 ms it would run
+    # when a line happens to let go of the interpreter's lock, and name that line for the calls before it that hold the lock.
+    SWITCH = 1e-4
     PUBLISH = 0.2  # s between two updates of the table
     ROW, MOST_OBJECTS, MOST_NAMES, MOST_LENGTH = 16384, 500, 40, 80
     SLOWEST = 5  # samples that are named
@@ -88,8 +111,10 @@ class LoadingProfile:
             self.slowest, self.walls = {}, collections.deque(maxlen=500)  # ns by index; of the newest samples
             self.open = []  # time of the calls inside each open call, innermost last
             self.thread, self.native = threading.get_ident(), threading.get_native_id()
+            self.kernel = None  # files that show the thread's state, once they are open
             self.loading = False
             self.wrap(fetcher.dataset)
+            sys.setswitchinterval(self.SWITCH)
             threading.Thread(target=self.sample, daemon=True).start()
         if TimedSamples.suits(fetcher):
             fetcher.dataset = TimedSamples(fetcher.dataset, self)
@@ -124,28 +149,32 @@ class LoadingProfile:
         return {name[:self.MOST_LENGTH]: values[name] for name in names}
 
     def sample(self):
+        """Each sample stands for the time since the one before, since a call that holds the interpreter's lock delays it."""
+        turn, before = 0.0, time.perf_counter_ns()
         while True:
-            time.sleep(self.PERIOD)
-            state = self.state() if self.loading else None
-            if state and self.loading:
-                self.states[state] = self.states.get(state, 0) + 1
-            if not self.loading or self.open:
-                continue
-            frame = sys._current_frames().get(self.thread)
+            turn = (turn + 0.618) % 1  # periods that differ do not fall into step with the loader's
+            time.sleep(self.PERIOD * (0.5 + turn))
+            frame = sys._current_frames().get(self.thread)  # at once: what follows lets the thread go on
             name = self.place(frame) if frame and self.loading and not self.open else None
-            if name:
-                self.sampled[name] = self.sampled.get(name, 0) + 1
+            now = time.perf_counter_ns()
+            state = self.state() if self.loading else None
+            for sums, key in ((self.sampled, name), (self.states, state)):
+                if key and self.loading:
+                    sums[key] = sums.get(key, 0) + now - before
+            before = now
 
     def state(self):
-        """What the thread that loads samples does: "computing", or what it waits for. None: the kernel does not say."""
+        """What the thread that loads samples does: "computing", or what it waits for. None: the kernel does not say. Each call that
+        reads lets go of the interpreter's lock, and takes it from that thread again: so the files stay open."""
         try:
-            with open(f"/proc/self/task/{self.native}/syscall", encoding="ascii") as file:
-                call, first, *_ = file.read().split() + [""]
-            if call == "running":
-                return "computing"
-            with open(f"/proc/self/task/{self.native}/stat", encoding="ascii", errors="replace") as file:
-                waits_for_storage = file.read().rpartition(")")[2].split()[0] == "D"
-            return "waiting for storage" if waits_for_storage else self.kind(int(call), first)
+            if self.kernel is None:
+                self.kernel = [os.open(f"/proc/self/task/{self.native}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+                               for name in ("stat", "syscall")]
+            letter = os.pread(self.kernel[0], 400, 0).rpartition(b")")[2].split()[0]
+            if letter in (b"R", b"D"):  # R: also if it was about to get the interpreter's lock
+                return "computing" if letter == b"R" else "waiting for storage"
+            call, first, *_ = os.pread(self.kernel[1], 400, 0).decode().split() + [""]
+            return "computing" if call == "running" else self.kind(int(call), first)
         except (OSError, ValueError, IndexError):
             return None
 
@@ -159,13 +188,13 @@ class LoadingProfile:
         """ "data.py:31 image = image.resize(size)", or "PIL.Image.open" if no code of the user's is on the stack."""
         innermost = None
         while frame is not None:
-            code = frame.f_code
+            code, number = frame.f_code, frame.f_lineno
             if code.co_filename == "<penstock>":
                 break
             name = getattr(code, "co_qualname", code.co_name)
             if not is_library(code.co_filename):
-                line = linecache.getline(code.co_filename, frame.f_lineno).strip() or name
-                return f"{os.path.basename(code.co_filename)}:{frame.f_lineno} {line}"
+                line = linecache.getline(code.co_filename, number).strip() or name
+                return f"{os.path.basename(code.co_filename)}:{number} {line}"
             innermost = innermost or f"{frame.f_globals.get('__name__', '?')}.{name}"
             frame = frame.f_back
         return innermost
@@ -181,21 +210,20 @@ class LoadingProfile:
             if isinstance(item, (list, tuple)):
                 found.extend(item[:64])
                 continue
-            if isinstance(item, dict):
-                self.wrap_functions(item, item.__setitem__)
-                found.extend(list(item.values())[:64])
+            if isinstance(item, FUNCTIONS):
+                found.extend(used_by(item)[:64])
                 continue
-            held = getattr(item, "__dict__", None)
+            held = item if isinstance(item, dict) else getattr(item, "__dict__", None)
             if not isinstance(held, dict) or type(item).__module__.partition(".")[0] in ("numpy", "pandas", "threading"):
                 continue
-            self.wrap_functions(held, functools.partial(object.__setattr__, item))
+            self.wrap_functions(held, held.__setitem__ if held is item else functools.partial(object.__setattr__, item))
             for name in ("transforms", "transform", "target_transform"):
                 parts = held.get(name, None)
                 parts = parts if isinstance(parts, (list, tuple)) else [parts]
                 classes.update(type(part) for part in parts if callable(part) and not isinstance(part, FUNCTIONS))
                 if isinstance(held.get(name), list):
                     held[name][:] = [self.timed(part) if isinstance(part, FUNCTIONS) else part for part in parts]
-            found.extend(held.values())
+            found.extend(list(held.values())[:64])
         for kind in classes:
             if hasattr(kind.__call__, "penstock_timed"):
                 continue  # by a class from which it inherits
@@ -219,7 +247,7 @@ class LoadingProfile:
         def call(*positional, **named):
             return self.call(name, function, positional, named)
 
-        call.penstock_timed = True
+        call.penstock_timed = function
         return call
 
     def timed_method(self, method):

@@ -58,6 +58,7 @@ class Loop:
         self.main = None  # a weak reference to the pass whose steps these are
         self.settings = {}  # of its DataLoader
         self.table = None  # of the processes that load samples
+        self.workers = []  # these processes
 
 
 class Log:
@@ -126,6 +127,8 @@ class Log:
             values["waits_for_first"] = True
         if loop.settings:
             values["settings"] = loop.settings
+        if loop.workers:
+            values["workers"] = loop.workers
         if loop.table is not None and (loading := loading_of(loop.table)):
             values["loading"] = loading
         return json.dumps(values, separators=(",", ":")) + "\n"
@@ -423,6 +426,10 @@ def watch_loader_class(loader_class):
             iterator = original(loader)
         finally:
             times[0].table = None
+        workers = [getattr(worker, "pid", None) for worker in getattr(iterator, "_workers", ())]
+        workers = [pid for pid in workers if isinstance(pid, int)]
+        if workers != loop.workers:  # the file tells it at once, because penstock looks at what they do
+            loop.workers, loop.is_told, LOG.due = workers, False, 0
         fetcher = getattr(iterator, "_dataset_fetcher", None)
         if fetcher is not None:
             fetcher.penstock_table = loop.table

@@ -78,11 +78,25 @@ def huggingface(num_workers=2, batch_size=16):
     import torch
     from PIL import Image
 
+    class Resize:
+        def __call__(self, image):
+            return image.resize((SIZE, SIZE))
+
+    class Compose:
+        def __init__(self, *transforms):
+            self.transforms = transforms
+
+        def __call__(self, image):
+            for transform in self.transforms:
+                image = transform(image)
+            return image
+
     paths, labels = zip(*files())
     table = datasets.Dataset.from_dict({"path": list(paths), "label": list(labels)})
+    resize = Compose(Resize())
 
     def decode(batch):
-        batch["image"] = [numpy.asarray(Image.open(path).convert("RGB").resize((SIZE, SIZE))) for path in batch["path"]]
+        batch["image"] = [numpy.asarray(resize(Image.open(path).convert("RGB"))) for path in batch["path"]]
         del batch["path"]
         return batch
 

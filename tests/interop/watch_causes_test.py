@@ -5,7 +5,9 @@
 Each case runs this file as the training. What is expected holds on a slow and busy machine too: the planted waits are sleeps of a
 multiple of the step.
 """
+import contextlib
 import json
+import multiprocessing
 import os
 import pathlib
 import subprocess
@@ -18,6 +20,7 @@ STEP_S = 0.02
 # begin of the remedy.
 CASES = {
     "slow_samples": (320, 1, 0.02, 0, 0, 0, {"num_workers": 2}, "work", "num_workers="),
+    "one_lock_for_all": (320, 2, 0.008, 0, 0, 0, {"num_workers": 3}, "work", "less time under the lock"),
     "slow_collate": (320, 1, 0, 0, 0.1, 0, {"num_workers": 2}, "work", "a faster collate_fn"),
     "one_slow_sample_of_50": (640, 1, 0.0005, 0.12, 0, 0, {"num_workers": 2, "persistent_workers": True}, "uneven", "prefetch_factor="),
     "workers_that_start_anew": (80, 4, 0.001, 0, 0, 1.5, {"num_workers": 2}, "edges", "persistent_workers=True"),
@@ -31,12 +34,15 @@ def train(name):
 
     samples, epochs, sample_s, late_s, collate_s, start_s, settings, _, _ = CASES[name]
 
+    lock = multiprocessing.Lock() if name == "one_lock_for_all" else contextlib.nullcontext()
+
     class Samples(Dataset):
         def __len__(self):
             return samples
 
         def __getitem__(self, index):
-            time.sleep(late_s if late_s and index % 50 == 0 else sample_s)
+            with lock:
+                time.sleep(late_s if late_s and index % 50 == 0 else sample_s)
             return torch.zeros(3, 8, 8), index
 
     def collate(batch):

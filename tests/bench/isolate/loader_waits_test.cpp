@@ -198,6 +198,9 @@ TEST_F(LoaderWaitsOf, MoreWorkersAreNoRemedyForALock) {
   EXPECT_FALSE(recommends_workers());
   EXPECT_TRUE(says(predict(found_, plan_).recommendations.back().text,
                    "less time under the lock of data.py:3 with lock:"));
+  found_.waits.workers = 2;
+  found_.code->states = {{"sleeping", 52}, {"waiting for a lock", 46}};
+  EXPECT_FALSE(recommends_workers()) << "one of two workers always has the lock";
 }
 
 }  // namespace

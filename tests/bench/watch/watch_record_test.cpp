@@ -231,6 +231,28 @@ TEST_F(PlantedCause, WorkersThatMakeTooFewBatchesShouldBeMore) {
          "sleep); num_workers=5 (now 2) would save about 44 % of the time.");
 }
 
+/// One of n workers has the lock, and n - 1 wait.
+TEST_F(PlantedCause, AgainstALockThatWorkersShareNoMoreWorkersAreNamed) {
+  set_loading(4.5, 0.05, 0, 40);
+  line_["states"] = {{"waiting for a lock", 48}, {"sleeping", 49}, {"computing", 3}};
+  expect(
+      "work", "less time under the lock that its workers share",
+      "5 % of it on a processor; its workers spend 49 % of the time sleeping, 48 % waiting for a "
+      "lock); less time under the lock that its workers share would save up to 44 %");
+  line_["states"]["waiting for a lock"] = 10;
+  expect("work", "num_workers=5 (now 2)", "79 % of the time sleeping, 16 % waiting for a lock");
+  line_["states"] = {{"waiting for a lock", 9}, {"sleeping", 8}};
+  expect("work", "num_workers=5 (now 2)", "it waits for storage, a network, a lock or a sleep");
+}
+
+/// They loaded for 90 % of their time.
+TEST_F(PlantedCause, TheTimeInWhichWorkersHaveNothingToLoadDoesNotCount) {
+  set_loading(4.05, 0.05, 0, 40);
+  line_["states"] = {{"waiting for the network", 30}, {"sleeping", 70}};
+  expect("work", "num_workers=4 (now 2)",
+         "78 % of the time sleeping, 22 % waiting for the network");
+}
+
 TEST_F(PlantedCause, SamplesThatComputeOnAllCoresShouldBeFaster) {
   line_["settings"]["num_workers"] = 4;
   set_loading(9, 0.99, 0, 80);

@@ -165,6 +165,39 @@ class Uneven:
 def uneven(num_workers):
     return DataLoader(num_workers, False, Uneven())
 
+class Augment:
+    def __call__(self, item):
+        time.sleep(0.001)
+        return item
+
+STEPS = Compose([Blur(), crop])
+
+class Formatted:
+    """As a data set of Hugging Face: it holds its functions in a dictionary, and one of them uses a global Compose."""
+    def __init__(self):
+        self.format = {"function": lambda items: [STEPS(item) for item in items], "transform": Augment()}
+
+    def __getitem__(self, index):
+        time.sleep(0.002)  # reads
+        return self.format["transform"](self.format["function"]([index])[0])
+
+def formatted(num_workers):
+    return DataLoader(num_workers, False, Formatted())
+
+class Sorted:
+    """Sorts numbers for some 50 ms, in which no other thread of Python runs, and then lets others run twice."""
+    def __init__(self):
+        self.numbers = [i * 7919 % 200003 for i in range(200000)]
+
+    def __getitem__(self, index):
+        sorted(self.numbers)  # holds the lock
+        os.stat("/")  # lets go of it
+        time.sleep(0.005)  # sleeps
+        return index
+
+def locked(num_workers):
+    return DataLoader(num_workers, False, Sorted())
+
 def fixed():
     return DataLoader(0, False, Samples())
 
@@ -247,12 +280,12 @@ TEST_F(DataLoader, TheWayFromWorkersAndPinningAreTimed) {
 /// Transforms of a list are timed; the line that reads is sampled.
 TEST_F(DataLoader, AProfileHasTheTimeOfTransformsAndOfLinesOfCode) {
   constexpr std::int64_t kBatches = 200, kMs = 1'000'000;
-  for (const int workers : {0, 2}) {
-    SCOPED_TRACE(workers);
-    const std::unique_ptr<Probe> told =
-        probe_of("python:profile=true,loader='" + path_ +
-                     ":transformed',args='num_workers=" + std::to_string(workers) + "'",
-                 kBatches);
+  for (const char* const function :
+       {"transformed',args='num_workers=0", "transformed',args='num_workers=2",
+        "formatted',args='num_workers=2"}) {
+    SCOPED_TRACE(function);
+    const std::unique_ptr<Probe> told = probe_of(
+        "python:profile=true,loader='" + path_ + ":" + std::string(function) + "'", kBatches);
     std::map<std::string, std::int64_t> times;
     for (const auto& [name, ns] : told->values()) {
       if (name.starts_with("load_ns: ")) times[name.substr(9)] = ns;
@@ -265,6 +298,7 @@ TEST_F(DataLoader, AProfileHasTheTimeOfTransformsAndOfLinesOfCode) {
     // Half of the batches at least are in the last profile.
     EXPECT_GE(blur, kBatches * 3 * kMs);
     EXPECT_GE(crop, kBatches * 1 * kMs);
+    EXPECT_EQ(times.contains("Augment"), function[0] == 'f');
     EXPECT_LT(crop, blur);
     EXPECT_GE(reading, crop);
     EXPECT_LT(reading, blur);
@@ -274,6 +308,26 @@ TEST_F(DataLoader, AProfileHasTheTimeOfTransformsAndOfLinesOfCode) {
   }
   const std::unique_ptr<Probe> other = probe_of(text("counting", "profile=true"), 3);
   EXPECT_TRUE(mentions(other->notes(), "which code loads samples is not known"));
+}
+
+/// Python's global lock keeps the profile's thread from running during a call, but the call's line
+/// is named, with the time that it held the lock.
+TEST_F(DataLoader, AProfileNamesTheLineThatHoldsPythonsLock) {
+  for (const int workers : {0, 2}) {
+    SCOPED_TRACE(workers);
+    const std::unique_ptr<Probe> told =
+        probe_of("python:profile=true,loader='" + path_ +
+                     ":locked',args='num_workers=" + std::to_string(workers) + "'",
+                 20);
+    std::int64_t sorts = 0, all = 0, computes = 0;
+    for (const auto& [name, ns] : told->values()) {
+      if (name.starts_with(kLoadTime)) all += ns;
+      if (name.ends_with("# holds the lock")) sorts += ns;
+      if (name == std::string(kLoadState) + "computing") computes += ns;
+    }
+    EXPECT_GT(10 * sorts, 7 * all);
+    EXPECT_TRUE(computes == 0 || 10 * computes > 7 * all) << "0: this kernel does not say";
+  }
 }
 
 /// Samples sleep: no processor is used, and the profile names the sleep.
