@@ -42,9 +42,13 @@ std::string to_string(const WaitSpread& spread) {
 }
 
 std::optional<WaitGrowth> growth_of_waits(std::span<const double> waits_ms) {
-  constexpr std::size_t kFewest = 60, kQuarters = 4;
-  constexpr double kGrows = 2;
+  constexpr std::size_t kFewest = 60, kQuarters = 4, kBlock = 5;
+  constexpr double kGrows = 2, kHidden = 0.05;  // hidden by a queue that drains
   if (waits_ms.size() < kFewest) return std::nullopt;
+  const double hidden_ms = kHidden * statistics::mean(waits_ms.last(waits_ms.size() / 3));
+  while (waits_ms.size() > kFewest / 2 && statistics::mean(waits_ms.first(kBlock)) < hidden_ms) {
+    waits_ms = waits_ms.subspan(1);
+  }
   const std::size_t third = waits_ms.size() / 3, quarter = third / kQuarters;
   const auto first = waits_ms.first(third), last = waits_ms.last(third);
   const WaitGrowth growth{statistics::mean(first), statistics::mean(last)};
@@ -53,8 +57,7 @@ std::optional<WaitGrowth> growth_of_waits(std::span<const double> waits_ms) {
     most = std::max(most, statistics::mean(first.subspan(each * quarter, quarter)));
     least = std::min(least, statistics::mean(last.subspan(each * quarter, quarter)));
   }
-  const bool grows = least > most && growth.last_ms > statistics::mean(waits_ms);
-  return grows ? std::optional(growth) : std::nullopt;
+  return least > std::max(most, statistics::mean(waits_ms)) ? std::optional(growth) : std::nullopt;
 }
 
 std::string to_string(const WaitGrowth& growth) {

@@ -25,12 +25,13 @@ WaitSpread spread_of_waits(std::vector<double> waits_ms);
 /// "10 % of the steps wait 199 ms each, the others 0.0 ms", or "11.2 ms before most steps"
 std::string to_string(const WaitSpread& spread);
 
-/// The mean wait in the first and in the last third of the steps.
+/// The mean wait in the first and in the last third of the steps, from the first that waits on.
 struct WaitGrowth {
   double first_ms = 0, last_ms = 0;
 };
 /// None unless each quarter of the last third waits longer than any of the first third, and twice
-/// its mean: a few late batches are no growth. `waits_ms`: in order; fewer than 60 do not tell.
+/// its mean: a few late batches are no growth. Without the first steps that wait for nothing, too:
+/// a queue that drains hides the waits. `waits_ms`: in order; fewer than 60 do not tell.
 std::optional<WaitGrowth> growth_of_waits(std::span<const double> waits_ms);
 /// "from 1.2 ms at first to 14.0 ms in the end"
 std::string to_string(const WaitGrowth& growth);

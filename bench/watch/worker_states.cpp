@@ -13,16 +13,13 @@ namespace penstock::watch {
 
 std::string_view state_of_worker(std::int32_t pid, std::int64_t parent) {
   static const std::map<long, std::string_view> kCalls{
-      {SYS_futex, kWaitsForLock},         {SYS_flock, kWaitsForLock},
-      {SYS_fcntl, kWaitsForLock},         {SYS_nanosleep, kSleeps},
-      {SYS_clock_nanosleep, kSleeps},     {SYS_read, kReadsFiles},
-      {SYS_pselect6, kWaitsForNetwork},   {SYS_ppoll, kWaitsForNetwork},
-      {SYS_recvfrom, kWaitsForNetwork},   {SYS_epoll_pwait, kWaitsForNetwork},
+      {SYS_futex, kWaitsForLock},      {SYS_flock, kWaitsForLock},       {SYS_fcntl, kWaitsForLock},
+      {SYS_nanosleep, kSleeps},        {SYS_clock_nanosleep, kSleeps},   {SYS_read, kReadsFiles},
+      {SYS_ppoll, kWaitsForNetwork},   {SYS_recvfrom, kWaitsForNetwork},
 #ifdef SYS_poll  // not on every processor
-      {SYS_select, kWaitsForNetwork},     {SYS_poll, kWaitsForNetwork},
-      {SYS_epoll_wait, kWaitsForNetwork},
+      {SYS_select, kWaitsForNetwork},  {SYS_poll, kWaitsForNetwork},
 #endif
-  };
+      {SYS_pselect6, kWaitsForNetwork}};
   const std::string folder = "/proc/" + std::to_string(pid);
   const ProcessStat stat(folder);
   if (!stat.runs() || stat.small_number(ProcessStat::kParent) != parent) return {};

@@ -42,7 +42,7 @@ TEST(WaitGrowth, IsSeenAboveTheNoiseOfSteps) {
   EXPECT_NEAR(growth->first_ms, 1.45 + 3 * 5.0 / 30, 0.01);
   EXPECT_NEAR(growth->last_ms, 7.45 + 3 * 4.0 / 30, 0.01);
   EXPECT_EQ(to_string(WaitGrowth{1.25, 14}), "from 1.2 ms at first to 14.0 ms in the end");
-  EXPECT_TRUE(growth_of_waits(waits_of(60, [](double step) { return step < 30 ? 0.0 : 5.0; })));
+  EXPECT_TRUE(growth_of_waits(waits_of(90, [](double step) { return std::max(0.0, step - 40); })));
 }
 
 TEST(WaitGrowth, IsNoFewBurstsNoShortRunAndNoSmallChange) {
@@ -54,6 +54,9 @@ TEST(WaitGrowth, IsNoFewBurstsNoShortRunAndNoSmallChange) {
   EXPECT_FALSE(grows(90, [](double step) { return step == 80 || step == 85 ? 900.0 : 1.0; }));
   EXPECT_FALSE(grows(300, [](double step) { return std::fmod(step, 50) < 1 ? 500.0 : 0.0; }));
   EXPECT_FALSE(grows(90, [](double step) { return step < 3 ? 0.0 : 10.0; })) << "a full queue";
+  EXPECT_FALSE(grows(300, [](double step) { return step < 180 ? 0.02 : 10 + std::fmod(step, 3); }))
+      << "a long queue that drains";
+  EXPECT_FALSE(grows(60, [](double step) { return step < 30 ? 0.0 : 5.0; }));
   EXPECT_FALSE(grows(90, [](double step) { return step < 60 ? (step == 40 ? 90.0 : 0.0) : 0.1; }));
   EXPECT_FALSE(grows(90, [](double) { return 0.0; }));
 }
@@ -70,7 +73,7 @@ TEST(WaitSpread, OfARunIsItsAnswer) {
   EXPECT_TRUE(says(describe_waits(edges), "mostly for the first batch of each epoch"));
   EXPECT_EQ(describe_waits({}), "");
   const RunResult growing = run_of(waits_of(90, [](double step) { return step; }));
-  EXPECT_TRUE(says(describe_waits(growing), "in waits that grow from 14.5 ms at first to 74.5 ms"));
+  EXPECT_TRUE(says(describe_waits(growing), "in waits that grow from 16.0 ms at first to 75.0 ms"));
 }
 
 }  // namespace

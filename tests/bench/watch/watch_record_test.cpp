@@ -287,7 +287,7 @@ TEST_F(PlantedCause, WaitsThatGrowAreNamed) {
   set_loading(2, 0.1, 0, 30);
   expect("growing",
          "loading that stays as fast as at first (look at lists, caches and open files that grow)",
-         "waits longer and longer: from 2.6 ms at first to 14.6 ms in the end");
+         "waits longer and longer: from 3.1 ms at first to 14.7 ms in the end");
 }
 
 TEST_F(PlantedCause, BatchesThatLieReadyAreSlowToGet) {
