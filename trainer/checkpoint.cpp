@@ -257,7 +257,7 @@ bool Checkpoint::restore(Executable& executable, Optimizer& optimizer,
 }
 
 fs::path checkpoint_path(const fs::path& folder, std::int64_t step) {
-  return folder / (fmt::format("{}{}{}", kPrefix, step, kSuffix));
+  return folder / fmt::format("{}{}{}", kPrefix, step, kSuffix);
 }
 
 std::vector<std::int64_t> list_checkpoints(const fs::path& folder) {

@@ -89,11 +89,8 @@ std::vector<Flag> loader_flags(RunConfig& config) {
       flag("labels",
            "entry of a batch that has the labels, such as label or 1; default: by name and shape",
            "", option("labels_key")),
-      flag(
-          "batch_samples",
-          "samples of a batch that has no images: a number, or an entry with one element for each; "
-          "default: found",
-          "", option("samples"))};
+      flag("batch_samples", "samples of a batch without images: number, or entry with one each", "",
+           option("samples"))};
 }
 
 void apply_like_of(RunConfig& config, std::span<const std::string> arguments) {

@@ -55,7 +55,7 @@ constexpr std::string_view kBegin = ".penstock-", kEnd = ".tmp";
 /// Makes a new file in the folder of `target`. Its lock tells other hosts that its writer is alive.
 int make_unfinished(const fs::path& target, fs::path& name) {
   for (unsigned number = 0;; ++number) {
-    name = target.parent_path() / (fmt::format("{}{}-{}{}", kBegin, ::getpid(), number, kEnd));
+    name = target.parent_path() / fmt::format("{}{}-{}{}", kBegin, ::getpid(), number, kEnd);
     const int file = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (file >= 0) static_cast<void>(::flock(file, LOCK_EX | LOCK_NB));
     if (file >= 0 || errno != EEXIST) return file;
