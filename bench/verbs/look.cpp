@@ -132,6 +132,8 @@ int run(const Invocation& invocation) {
   Look request;
   apply_like_of(config, invocation.arguments);
   const FlagGroup flag{"Look"};
+  std::vector<Flag> loader = loader_flags(config);
+  std::erase_if(loader, [](const Flag& one) { return one.name == "batch_samples"; });
   if (!parse_flags(
           {.verb = "look",
            .summary = "Shows what a feeder, a loader or an endpoint delivers, without a model: "
@@ -139,7 +141,7 @@ int run(const Invocation& invocation) {
            .examples = "look --feeder zmq-consume:endpoint=ipc://feed --batch-size 64\n"
                        "look --loader my_loader.py:make --contact-sheet sheet.png"},
           join_flags(
-              run_flags(config, kRunKeys), loader_flags(config),
+              run_flags(config, kRunKeys), std::move(loader),
               std::vector<Flag>{
                   flag.count("num_batches", "batches to look at", request.batches, 1, kMostBatches),
                   flag.text("contact_sheet",
@@ -162,6 +164,11 @@ int run(const Invocation& invocation) {
   {
     const LeaveOnStop leave(invocation.stop, invocation.leave);
     setup.emplace(config, clock, components, invocation.stop, nullptr);
+    if (setup->spec.opaque) {
+      throw ConfigError(
+          "look shows pixels and labels, and the loader's batches hold no images; `penstock run` "
+          "with the same loader and --model null says what they hold, and measures them");
+    }
     require_memory(memory_needs(*setup, false));
     const auto slots = static_cast<std::size_t>(config.prefetch);
     ring.emplace(setup->spec, slots, host, MemoryKind::host, std::span(&reader, 1), Order::relaxed,

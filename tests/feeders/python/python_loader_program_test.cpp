@@ -227,6 +227,9 @@ TEST(PythonLoaderProgram, WhatTrainsImagesAloneRefusesOtherBatches) {
             std::string::npos);
   EXPECT_NE(refusal("--device=emulated").find("emulated:step_time=20ms"), std::string::npos);
   EXPECT_NE(refusal("--device=cpu").find("--model null"), std::string::npos);
+  const ChildExit look = exit_of({"look", loader});
+  EXPECT_EQ(look.code, 2) << look.output;
+  EXPECT_NE(look.last_words.find("hold no images"), std::string::npos) << look.last_words;
 }
 
 }  // namespace
