@@ -93,6 +93,21 @@ def lengths_in(value, key=""):
         yield from lengths_in(part, f"{key}.{name}" if key else str(name))
 
 
+def part_at(value, key):
+    """The part of a batch that lengths_in calls so. Names in dictionaries may have dots."""
+    while key:
+        if hasattr(value, "keys") and key in value.keys():
+            return value[key]
+        name, _, key = key.partition(".")
+        if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+            value = value[int(name)]
+        elif hasattr(value, "keys"):
+            value = value[name]
+        else:
+            value = value.column(name) if hasattr(value, "column_names") else getattr(value, name)
+    return value
+
+
 class AnyLayout:
     """Batches of arrays of any kind, in any nest of containers: their bytes are copied, one array after another."""
 
@@ -137,11 +152,8 @@ class AnyLayout:
     def samples_of(self, batch, number):
         if self.number is not None:
             return self.number
-        value = batch
         try:
-            for name in filter(None, self.key.split(".")):
-                value = getattr(value, name) if not hasattr(value, "__getitem__") or hasattr(value, "_fields") else \
-                    value[int(name) if isinstance(value, (list, tuple)) else name]
+            value = part_at(batch, self.key)
             length = length_of(value)
             if length is None:
                 made = array_of(value)

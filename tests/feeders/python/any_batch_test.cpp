@@ -46,6 +46,9 @@ def changing():
 def vanishing():
     return [{"a": of("B", [1, 2])}, {"a": array.array("B")}]
 
+def dotted():
+    return [{"data.ids": of("q", range(6), 3, 2), "1": (of("B", [1, 2, 3]), 7)}]
+
 def words():
     return [["one", "two"]]
 )";
@@ -95,6 +98,8 @@ TEST_F(AnyBatch, SamplesAreCountedByWhatTheArraysShare) {
   EXPECT_EQ(samples("boxes"), "3") << "lists of arrays of several sizes, and of dictionaries";
   EXPECT_EQ(samples("graph"), "2") << "labels decide";
   EXPECT_EQ(samples("graph", "samples=x"), "4");
+  EXPECT_EQ(samples("dotted"), "3");
+  EXPECT_EQ(samples("dotted", "samples=1.0"), "3");
   EXPECT_EQ(samples("packed", "samples=3"), "3");
   EXPECT_EQ(samples("packed", "samples=starts"), "4");
 }
