@@ -7,6 +7,8 @@ import ctypes
 import dataclasses
 import sys
 
+MEMMOVE = ctypes.CDLL(None).memmove  # with less to convert than ctypes.memmove
+MEMMOVE.argtypes, MEMMOVE.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t), None
 MOST_PARTS = 4  # a list of so many arrays of one size may be the parts of a batch
 
 
@@ -181,6 +183,7 @@ class AnyLayout:
 
     def begin(self, base, room):
         self.base, self.room, self.position, self.arrays = base, room, 0, 0
+        self.address = self.pool.address + base if self.pool else 0
 
     def copy(self, value):
         kind = type(value)
@@ -202,8 +205,10 @@ class AnyLayout:
         return copy
 
     def copy_items(self, values):
-        for value in values:
-            self.copy(value)
+        kinds = self.kinds
+        for value in values:  # as copy() does, without the time of its call
+            kind = type(value)
+            (kinds.get(kind) or self.learn(value, kind))(value)
 
     def copy_list(self, values):
         if values and type(values[0]) in (int, float):
@@ -224,14 +229,14 @@ class AnyLayout:
 
     def copy_tensor(self, tensor):
         try:
-            if tensor.device.type != "cpu" or not tensor.is_contiguous():
-                tensor = tensor.cpu().contiguous()
+            if not (tensor.is_cpu and tensor.is_contiguous()):
+                tensor = tensor.detach().cpu().contiguous()
             size, address = tensor.numel() * tensor.element_size(), tensor.data_ptr()
         except (RuntimeError, NotImplementedError):  # a sparse or nested one has no plain memory
             return
         end = self.position + size
         if end <= self.room:
-            ctypes.memmove(self.pool.address + self.base + self.position, address, size)
+            MEMMOVE(self.address + self.position, address, size)
         elif self.pool is not None:
             self.scratch.take(address, size)
         self.position = (end + 63) & -64
