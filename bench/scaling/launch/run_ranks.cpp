@@ -26,7 +26,7 @@ constexpr std::string_view kScript =
     "if [ \"$OMPI_COMM_WORLD_RANK\" = 0 ] && [ -p \"$0\" ]; then exec \"$@\" > \"$0\"; fi; "
     "exec \"$@\"";
 
-/// A named pipe whose text goes to `take`, on a thread of its own, until the object is destroyed.
+/// A named pipe whose text goes to `take`, on a separate thread, until the object is destroyed.
 class NamedPipe {
  public:
   explicit NamedPipe(std::function<void(std::string_view)> take)
