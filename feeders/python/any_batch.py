@@ -194,7 +194,7 @@ class AnyLayout:
         if kind.__module__.partition(".")[0] == "torch" and hasattr(value, "data_ptr"):
             copy = self.copy_tensor
         elif kind.__module__ == "numpy" and kind.__name__ == "ndarray":
-            copy = self.copy_buffer
+            copy = self.copy_array
         elif array_of(value) is not None:
             copy = self.copy_other_array
         elif parts_of(value) is not None:
@@ -242,6 +242,10 @@ class AnyLayout:
         self.position = (end + 63) & -64
         self.arrays += 1
 
+    def copy_array(self, value):
+        if not value.dtype.hasobject:  # objects have no bytes for a device
+            self.copy_buffer(value)
+
     def copy_buffer(self, value):
         size = value.nbytes if hasattr(value, "nbytes") else len(memoryview(value).cast("B"))
         end = self.position + size
@@ -250,22 +254,17 @@ class AnyLayout:
             try:
                 self.pool.memory[begin:begin + size] = value
             except (BufferError, ValueError, TypeError):  # its bytes are not in order, or of a type without a format
-                value = self.bytes_of(value)
-                size = len(value)
-                self.pool.memory[begin:begin + size] = value
+                self.pool.memory[begin:begin + size] = value.tobytes()
         elif self.pool is not None:
             bytes(value)  # as a loop copies it
         self.position = (end + 63) & -64
         self.arrays += 1
 
-    def bytes_of(self, value):
-        return b"" if value.dtype.hasobject else value.tobytes()
-
     def copy_other_array(self, value):
         made = array_of(value)
         if hasattr(made, "data_ptr"):
             return self.copy_tensor(made)
-        return self.copy_buffer(made)
+        return self.copy_array(made) if hasattr(made, "dtype") else self.copy_buffer(made)
 
     def copy_object(self, value):
         if hasattr(value, "tobytes") and hasattr(value, "size"):  # an image of Pillow

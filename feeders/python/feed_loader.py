@@ -425,7 +425,6 @@ class Layout:
             raise LoaderError(f"batch {number} of the loader has {'no ' if labels is None else ''}labels, unlike the first one")
         return pixels.shape[0] == self.images
 
-
     def prepare(self, pool):
         self.pool, self.other_arrays = pool, Others()
         pool.touch(self.bytes)

@@ -43,7 +43,7 @@ struct LoaderBatch {
   std::uint32_t slot = 0;
   std::int32_t images = 0;  ///< at most those of the first one, if they are images
   bool begins_epoch = false;
-  std::int64_t other_bytes = 0;  ///< of arrays that are neither pixels nor labels
+  std::int64_t other_bytes = 0;  ///< of arrays that are neither pixels nor labels; or of all
   Nanoseconds getting{};         ///< time in the loader's `next`
   Nanoseconds getting_cpu{};     ///< of it, the calling thread computed, or waited for a processor
   Nanoseconds converting{};      ///< checks, and the copy into the slot

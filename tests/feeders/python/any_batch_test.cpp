@@ -4,6 +4,7 @@
 
 #include "dataflow/error.h"
 #include "tests/feeders/python/python_loader_fixture.h"
+#include "tests/support/python.h"
 #include "tests/support/thrown_by.h"
 
 namespace penstock {
@@ -53,6 +54,15 @@ def words():
     return [["one", "two"]]
 )";
 
+/// Arrays of NumPy whose bytes are not in order, or none.
+constexpr const char* kOddArrays = R"(
+import numpy
+
+def odd():
+    return [{"columns": numpy.arange(6, dtype="int32").reshape(2, 3).T, "names": numpy.array(["a", None, 3], object),
+             "days": numpy.array([1, 2, 3], "datetime64[D]"), "every_other": memoryview(bytes([1, 2, 3, 4, 5, 6]))[::2]}]
+)";
+
 class AnyBatch : public PythonLoader {
  protected:
   AnyBatch() { write_text(folder_.path() / "any.py", kAnyLoaders); }
@@ -91,6 +101,20 @@ TEST_F(AnyBatch, TheArraysOfANestArriveOneAfterAnother) {
   EXPECT_EQ(value_at(64, std::uint8_t{}), 7);
   EXPECT_EQ(value_at(128 + 8, std::int32_t{}), 3);
   EXPECT_EQ(value_at(192 + 8, double{}), 1.0);
+}
+
+TEST_F(AnyBatch, ArraysWithoutOrderAreCopiedAndObjectsAreNot) {
+  if (!python_has("numpy")) GTEST_SKIP() << "no /usr/bin/python3 with numpy";
+  write_text(folder_.path() / "any.py", kOddArrays);
+  const std::vector<Seen> seen = take_all("odd", 1, "python=/usr/bin/python3");
+  ASSERT_EQ(seen.size(), 1U);
+  EXPECT_EQ(seen[0].images, 3);
+  ASSERT_EQ(seen[0].pixels.size(), 3U * 64) << "the array of objects has no bytes";
+  std::array<std::int32_t, 6> columns{};
+  std::memcpy(columns.data(), seen[0].pixels.data(), sizeof columns);
+  EXPECT_EQ(columns, (std::array{0, 3, 1, 4, 2, 5}));
+  EXPECT_EQ(seen[0].pixels[64], std::byte{1});
+  EXPECT_EQ(seen[0].pixels[128 + 2], std::byte{5});
 }
 
 TEST_F(AnyBatch, SamplesAreCountedByWhatTheArraysShare) {

@@ -202,7 +202,7 @@ TEST(PythonLoaderProgram, BatchesThatAreNoImagesHaveSamples) {
   const nlohmann::json result = nlohmann::json::parse(read_text(folder / "run.json"));
   EXPECT_EQ(result.at("unit"), "samples");
   EXPECT_EQ(result.at("images_per_step"), 8);
-  EXPECT_LE(result.at("img_per_s"), 8 / 0.02);
+  EXPECT_LT(result.at("img_per_s"), 8 * 20 / (19 * 0.02) + 1) << "one batch may lie ready";
   const ChildExit isolated =
       exit_of({"isolate", loader, "--device=emulated:samples_per_s=8000", "--budget=8s", out});
   EXPECT_TRUE(isolated.code == 0 || isolated.code == 7) << isolated.describe();
