@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "dataflow/batch.h"
 #include "dataflow/error.h"
@@ -31,6 +32,42 @@ struct Bf16 {
   const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
   const std::uint32_t quiet = (bits >> 16) | 0x40U;
   to.bits = static_cast<std::uint16_t>((bits & 0x7fffffffU) > 0x7f800000U ? quiet : rounded);
+}
+
+/// 16 consecutive elements as f32, for loops that the compiler would vectorise badly by itself. The
+/// compiler divides it where registers are shorter.
+struct Sixteen {
+  static constexpr std::size_t kSize = 16;
+  using Floats = float __attribute__((vector_size(kSize * sizeof(float))));
+  Floats v{};
+};
+
+namespace vectors {
+using Words = std::uint32_t __attribute__((vector_size(Sixteen::kSize * sizeof(std::uint32_t))));
+using Halves = std::uint16_t __attribute__((vector_size(Sixteen::kSize * sizeof(std::uint16_t))));
+}  // namespace vectors
+
+[[gnu::always_inline]] inline void load(const float* from, Sixteen& to) {
+  std::memcpy(&to.v, from, sizeof(to.v));
+}
+[[gnu::always_inline]] inline void load(const Bf16* from, Sixteen& to) {
+  vectors::Halves halves;
+  std::memcpy(&halves, from, sizeof(halves));
+  const vectors::Words words = __builtin_convertvector(halves, vectors::Words) << 16;
+  std::memcpy(&to.v, &words, sizeof(words));
+}
+[[gnu::always_inline]] inline void store(float* to, const Sixteen& value) {
+  std::memcpy(to, &value.v, sizeof(value.v));
+}
+/// Rounds as the store of one element.
+[[gnu::always_inline]] inline void store(Bf16* to, const Sixteen& value) {
+  vectors::Words bits;
+  std::memcpy(&bits, &value.v, sizeof(bits));
+  const vectors::Words upper = bits >> 16;
+  const vectors::Words rounded = (bits + 0x7fffU + (upper & 1U)) >> 16;
+  const vectors::Words result = value.v == value.v ? rounded : upper | 0x40U;
+  const vectors::Halves halves = __builtin_convertvector(result, vectors::Halves);
+  std::memcpy(to, &halves, sizeof(halves));
 }
 
 using Loop = void (*)(const void* arguments, std::size_t first, std::size_t count);

@@ -380,6 +380,8 @@ INSTANTIATE_TEST_SUITE_P(All, BackendContract, ::testing::ValuesIn(backends_with
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Fused, BackendContract, ::testing::ValuesIn(backends_that_fuse()),
                          name_of);
+INSTANTIATE_TEST_SUITE_P(Layouts, BackendContract, ::testing::ValuesIn(backends_in_other_layouts()),
+                         name_of);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(BackendWithoutWeights);
 INSTANTIATE_TEST_SUITE_P(All, BackendWithoutWeights,
                          ::testing::ValuesIn(backends_without_weights()), name_of);

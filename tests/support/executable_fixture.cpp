@@ -42,6 +42,21 @@ std::vector<BackendSubject> backends_that_fuse() {
           {"gpu_on_host_hopper", &gpu_on_host_hopper_backend}};
 }
 
+std::vector<BackendSubject> backends_in_other_layouts() {
+  static BackendEntry channels_last;
+  for (const BackendEntry* entry : backend_table().entries) {
+    if (entry->name != "cpu") continue;
+    channels_last = *entry;
+    channels_last.make = [](const Options&, Clock& clock) {
+      const BackendEntry& cpu = find_entry(backend_table(), "cpu");
+      return cpu.make(Options(cpu.name, cpu.options, {"cpu", {{"layout", "channels_last"}}}),
+                      clock);
+    };
+    return {{"cpu_channels_last", &channels_last}};
+  }
+  return {};
+}
+
 std::vector<BackendSubject> backends_without_weights() {
   std::vector<BackendSubject> subjects;
   for (const BackendEntry* entry : backend_table().entries) {

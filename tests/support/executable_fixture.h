@@ -32,6 +32,8 @@ struct BackendSubject {
 std::vector<BackendSubject> backends_with_weights();
 /// The gpu backend on the host, in variants that fuse all f16 convolutions that can be fused.
 std::vector<BackendSubject> backends_that_fuse();
+/// The cpu backend as it chooses layouts and products on CPUs with AMX. Empty if there is none.
+std::vector<BackendSubject> backends_in_other_layouts();
 /// Backends that compute nothing, are unavailable on this machine, or are known but missing.
 std::vector<BackendSubject> backends_without_weights();
 

@@ -140,6 +140,10 @@ void add_convolutions(std::vector<SmallGraph>& graphs) {
   add("conv_whole_image", 2, {4, 3, 3}, 3, Conv2d{16, {4, 3, 1}, 1, true});
   graphs.push_back({"conv_wide_channels", 2,
                     with_ends({4, 5, 3}, 16, 10, two(Conv2d{32, {3, 3, 1, 1, 1, 1, 1}}, Relu{}))});
+  graphs.push_back(
+      {"conv_1x1_wide_channels", 2,
+       with_ends({5, 7, 3}, 32, 10,
+                 two(Conv2d{48, {1, 1, 1}, 1, true}, Conv2d{16, {1, 1, 3}, 1, true}))});
 
   Graph stem({17, 15, 3});
   const NodeId conv = stem.add("stem", Conv2d{8, {7, 7, 2, 3, 3, 3, 3}}, {Graph::kInput});

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work is divided by blocks of channels; the tiles of a block, one per image, lie apart in memory.
-// One thread handles all images of a block: it sums first and then writes, while the block may
-// still be in a cache. If there are fewer blocks than threads, images are divided too.
+// Channels that lie beside each other are a group: 16 channels, or all of them. The pixels of a
+// group in one image are consecutive in memory, so the channel of an element repeats with a period,
+// and one loop serves both layouts. One thread handles all images of a group: it sums first and
+// then writes, while the group may still be in a cache. If there are fewer groups than threads,
+// images are divided.
 #include "trainer/backends/cpu/batch_norm.h"
 
 #include <omp.h>
@@ -13,248 +15,354 @@
 #include <utility>
 #include <vector>
 
-#include "trainer/backends/cpu/builder.h"
 #include "trainer/backends/cpu/kernels.h"
 #include "trainer/simd.h"
 
 namespace penstock::cpu {
 namespace {
 
-constexpr std::size_t kLanes = kChannelBlock;
-using Lanes = std::array<float, kLanes>;
+constexpr std::size_t kLanes = Sixteen::kSize;
+/// Vectors that a loop handles at once, so that sums do not wait for each other.
+constexpr std::size_t kVectors = 4;
 
-/// Sums of one tile, or of several tiles.
-struct Sums {
-  std::array<double, kLanes> first{}, second{};
-
-  void operator+=(const Sums& other) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      first[lane] += other.first[lane];
-      second[lane] += other.second[lane];
-    }
-  }
-};
-
-/// Arguments of a loop over the pixels of one tile. Each loop uses some of the members.
+/// Arguments of a loop over rows of `row` consecutive elements, a multiple of 16. The arrays of
+/// coefficients and sums have one element for each of a row's. Each loop uses some of the members.
 template <typename T>
-struct Tile {
+struct Rows {
+  std::size_t row = 0;
   const T *x = nullptr, *other = nullptr;  // other: residual or gradient of y
   T* out = nullptr;
-  Lanes a{}, b{}, c{};
+  const float *a = nullptr, *b = nullptr, *c = nullptr, *d = nullptr;
+  double *first = nullptr, *second = nullptr;
   float floor = 0;
-  mutable Lanes first{}, second{};
+
+  void skip(std::size_t elements) {
+    x += elements;
+    if (other != nullptr) other += elements;
+    if (out != nullptr) out += elements;
+  }
 };
 
-// The loops below run over pixels; four at a time if sums would otherwise wait for each other.
-constexpr std::size_t kAtOnce = 4;
+/// Some columns of the rows, in registers.
+template <std::size_t Vectors>
+using Columns = std::array<Sixteen, Vectors>;
 
-/// first += x - a, second += (x - a)^2.
-template <typename T>
-struct MomentsTile : Tile<T> {};
-template <typename T>
-[[gnu::always_inline]] inline void loop(const MomentsTile<T>& tile, std::size_t,
-                                        std::size_t count) {
-  std::array<Lanes, kAtOnce> first{}, second{};
-  for (std::size_t pixel = 0; pixel < count; pixel += kAtOnce) {
-    const std::size_t group = std::min(kAtOnce, count - pixel);
-    for (std::size_t k = 0; k < group; ++k) {
-      const T* x = tile.x + (pixel + k) * kLanes;
-      for (std::size_t lane = 0; lane < kLanes; ++lane) {
-        const float d = load(x[lane]) - tile.a[lane];
-        first[k][lane] += d;
-        second[k][lane] += d * d;
-      }
-    }
-  }
-  for (std::size_t k = 0; k < kAtOnce; ++k) {
+template <std::size_t Vectors>
+[[gnu::always_inline]] inline void load_columns(const float* row, Columns<Vectors>& columns) {
+  for (std::size_t v = 0; v < Vectors; ++v) load(row + v * kLanes, columns[v]);
+}
+template <std::size_t Vectors>
+[[gnu::always_inline]] inline void add_to(double* sums, const Columns<Vectors>& columns) {
+  for (std::size_t v = 0; v < Vectors; ++v) {
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      tile.first[lane] += first[k][lane];
-      tile.second[lane] += second[k][lane];
+      sums[v * kLanes + lane] += double{columns[v].v[lane]};
     }
   }
 }
 
+/// Columns that are visited apart do not look like a stream to the processor, so the loops ask for
+/// the same place in the next part.
+template <typename T>
+[[gnu::always_inline]] inline void fetch(const T* value, std::size_t ahead) {
+  __builtin_prefetch(value + ahead, 0, 2);
+}
+
+/// first += x - a, second += (x - a)^2.
+template <typename T>
+struct Moments : Rows<T> {};
+template <std::size_t Vectors, typename T>
+[[gnu::always_inline]] inline void over(const Moments<T>& rows, std::size_t at, std::size_t count) {
+  Columns<Vectors> first{}, second{}, a;
+  load_columns<Vectors>(rows.a + at, a);
+  for (std::size_t r = 0; r < count; ++r) {
+    for (std::size_t v = 0; v < Vectors; ++v) {
+      const std::size_t i = r * rows.row + at + v * kLanes;
+      fetch(rows.x + i, count * rows.row);
+      Sixteen x;
+      load(rows.x + i, x);
+      x.v -= a[v].v;
+      first[v].v += x.v;
+      second[v].v += x.v * x.v;
+    }
+  }
+  add_to<Vectors>(rows.first + at, first);
+  add_to<Vectors>(rows.second + at, second);
+}
+
 /// out = max(a x + b [+ other], floor).
 template <bool Residual, typename T>
-struct ApplyTile : Tile<T> {};
-template <bool Residual, typename T>
-[[gnu::always_inline]] inline void loop(const ApplyTile<Residual, T>& tile, std::size_t,
+struct Apply : Rows<T> {};
+template <std::size_t Vectors, bool Residual, typename T>
+[[gnu::always_inline]] inline void over(const Apply<Residual, T>& rows, std::size_t at,
                                         std::size_t count) {
-  const Lanes a = tile.a, b = tile.b;
-  const float floor = tile.floor;
-  for (std::size_t pixel = 0; pixel < count; ++pixel) {
-    const T* x = tile.x + pixel * kLanes;
-    T* out = tile.out + pixel * kLanes;
-#pragma GCC ivdep
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      float y = load(x[lane]) * a[lane] + b[lane];
-      if constexpr (Residual) y += load(tile.other[pixel * kLanes + lane]);
-      store(out[lane], std::max(y, floor));
+  Columns<Vectors> a, b;
+  load_columns<Vectors>(rows.a + at, a);
+  load_columns<Vectors>(rows.b + at, b);
+  const Sixteen::Floats floor = Sixteen::Floats{} + rows.floor;
+  for (std::size_t r = 0; r < count; ++r) {
+    for (std::size_t v = 0; v < Vectors; ++v) {
+      const std::size_t i = r * rows.row + at + v * kLanes;
+      fetch(rows.x + i, count * rows.row);
+      Sixteen y;
+      load(rows.x + i, y);
+      y.v = y.v * a[v].v + b[v].v;
+      if constexpr (Residual) {
+        fetch(rows.other + i, count * rows.row);
+        Sixteen other;
+        load(rows.other + i, other);
+        y.v += other.v;
+      }
+      y.v = y.v < floor ? floor : y.v;
+      store(rows.out + i, y);
     }
   }
 }
 
 /// The gradient of y, or 0 if the ReLU cut it: a x + b <= 0.
 template <bool Relu, typename T>
-[[gnu::always_inline]] inline float passed(float x, const T& gradient, float a, float b) {
-  const float value = load(gradient);
-  if constexpr (!Relu) return value;
-  return x * a + b > 0 ? value : 0.F;
+[[gnu::always_inline]] inline void load_passed(const T* gradient, const Sixteen& x,
+                                               const Sixteen& a, const Sixteen& b, Sixteen& to) {
+  load(gradient, to);
+  if constexpr (Relu) to.v = x.v * a.v + b.v > 0 ? to.v : Sixteen::Floats{};
 }
 
 /// first += g, second += g (x - c).
 template <bool Relu, typename T>
-struct GradientSumsTile : Tile<T> {};
-template <bool Relu, typename T>
-[[gnu::always_inline]] inline void loop(const GradientSumsTile<Relu, T>& tile, std::size_t,
+struct GradientSums : Rows<T> {};
+template <std::size_t Vectors, bool Relu, typename T>
+[[gnu::always_inline]] inline void over(const GradientSums<Relu, T>& rows, std::size_t at,
                                         std::size_t count) {
-  std::array<Lanes, kAtOnce> first{}, second{};
-  const Lanes a = tile.a, b = tile.b, c = tile.c;
-  for (std::size_t pixel = 0; pixel < count; pixel += kAtOnce) {
-    const std::size_t group = std::min(kAtOnce, count - pixel);
-    for (std::size_t k = 0; k < group; ++k) {
-      const std::size_t at = (pixel + k) * kLanes;
-      for (std::size_t lane = 0; lane < kLanes; ++lane) {
-        const float x = load(tile.x[at + lane]);
-        const float g = passed<Relu>(x, tile.other[at + lane], a[lane], b[lane]);
-        first[k][lane] += g;
-        second[k][lane] += g * (x - c[lane]);
-      }
+  Columns<Vectors> first{}, second{}, a, b, c;
+  load_columns<Vectors>(rows.a + at, a);
+  load_columns<Vectors>(rows.b + at, b);
+  load_columns<Vectors>(rows.c + at, c);
+  for (std::size_t r = 0; r < count; ++r) {
+    for (std::size_t v = 0; v < Vectors; ++v) {
+      const std::size_t i = r * rows.row + at + v * kLanes;
+      fetch(rows.x + i, count * rows.row);
+      fetch(rows.other + i, count * rows.row);
+      Sixteen x, g;
+      load(rows.x + i, x);
+      load_passed<Relu>(rows.other + i, x, a[v], b[v], g);
+      first[v].v += g.v;
+      second[v].v += g.v * (x.v - c[v].v);
     }
   }
-  for (std::size_t k = 0; k < kAtOnce; ++k) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      tile.first[lane] += first[k][lane];
-      tile.second[lane] += second[k][lane];
+  add_to<Vectors>(rows.first + at, first);
+  add_to<Vectors>(rows.second + at, second);
+}
+
+/// out = a g + c x + d.
+template <bool Relu, typename T>
+struct Gradient : Rows<T> {};
+template <std::size_t Vectors, bool Relu, typename T>
+[[gnu::always_inline]] inline void over(const Gradient<Relu, T>& rows, std::size_t at,
+                                        std::size_t count) {
+  Columns<Vectors> a, b, c, d;
+  load_columns<Vectors>(rows.a + at, a);
+  load_columns<Vectors>(rows.b + at, b);
+  load_columns<Vectors>(rows.c + at, c);
+  load_columns<Vectors>(rows.d + at, d);
+  for (std::size_t r = 0; r < count; ++r) {
+    for (std::size_t v = 0; v < Vectors; ++v) {
+      const std::size_t i = r * rows.row + at + v * kLanes;
+      fetch(rows.x + i, count * rows.row);
+      fetch(rows.other + i, count * rows.row);
+      Sixteen x, g;
+      load(rows.x + i, x);
+      load_passed<Relu>(rows.other + i, x, a[v], b[v], g);
+      g.v = a[v].v * g.v + (c[v].v * x.v + d[v].v);
+      store(rows.out + i, g);
     }
   }
 }
 
-/// out = a g + first x + second.
-template <bool Relu, typename T>
-struct GradientTile : Tile<T> {};
-template <bool Relu, typename T>
-[[gnu::always_inline]] inline void loop(const GradientTile<Relu, T>& tile, std::size_t,
-                                        std::size_t count) {
-  const Lanes a = tile.a, b = tile.b, by_x = tile.first, constant = tile.second;
-  for (std::size_t pixel = 0; pixel < count; ++pixel) {
-    const std::size_t at = pixel * kLanes;
-#pragma GCC ivdep
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      const float x = load(tile.x[at + lane]);
-      const float g = passed<Relu>(x, tile.other[at + lane], a[lane], b[lane]);
-      store(tile.out[at + lane], a[lane] * g + by_x[lane] * x + constant[lane]);
-    }
+/// Called by best_loop(): all columns of `count` rows.
+template <typename Kind>
+requires requires(const Kind& rows) { rows.row; }
+[[gnu::always_inline]] inline void loop(const Kind& rows, std::size_t, std::size_t count) {
+  std::size_t at = 0;
+  for (; at + kVectors * kLanes <= rows.row; at += kVectors * kLanes) {
+    over<kVectors>(rows, at, count);
+  }
+  for (; at < rows.row; at += kLanes) over<1>(rows, at, count);
+}
+
+/// Runs a loop over `elements` elements, in parts that stay in a cache while their columns are
+/// visited. Sums of one part are f32.
+template <typename Kind>
+void run_rows(const Kind& all, std::size_t elements) {
+  constexpr std::size_t kElementsAtOnce = 8192;
+  const Loop best = best_loop<Kind>();
+  const std::size_t most = std::max<std::size_t>(1, kElementsAtOnce / all.row);
+  for (std::size_t done = 0; done < elements;) {
+    Kind part = all;
+    part.skip(done);
+    part.row = std::min(all.row, elements - done);  // the last row may be shorter
+    const std::size_t count = std::min(most, (elements - done) / part.row);
+    best(&part, 0, count);
+    done += count * part.row;
   }
 }
 
-/// Runs `sum(block, image)` over all images of each block, then `write(block, image, sums)`.
+/// Where the elements of a shape lie. A group is the channels that lie beside each other.
+struct Places {
+  explicit Places(const BatchNormShape& shape)
+      : together(static_cast<std::size_t>(shape.together)),
+        groups(static_cast<std::size_t>(shape.channels / shape.together)),
+        images(static_cast<std::size_t>(shape.images)),
+        elements(shape.pixels * together),
+        row(together < kVectors * kLanes ? together * kVectors : together) {}
+
+  /// The first element of a group of an image.
+  std::size_t at(std::size_t group, std::size_t image) const {
+    return (image * groups + group) * elements;
+  }
+  std::size_t channel(std::size_t group, std::size_t i) const {
+    return group * together + i % together;
+  }
+
+  std::size_t together, groups, images;
+  std::size_t elements;  ///< of a group of an image
+  std::size_t row;       ///< elements of a row: one pixel, or several if it has few channels
+};
+
+/// One f32 for each element of the rows of each group.
+class RowValues {
+ public:
+  explicit RowValues(const Places& places) : row_(places.row), values_(places.groups * row_) {}
+  float* of(std::size_t group) { return values_.data() + group * row_; }
+
+ private:
+  std::size_t row_;
+  std::vector<float> values_;
+};
+
+/// Two sums for each element of a row.
+struct Sums {
+  explicit Sums(const Places& places) : first(places.row), second(places.row) {}
+
+  void operator+=(const Sums& other) {
+    for (std::size_t i = 0; i < first.size(); ++i) {
+      first[i] += other.first[i];
+      second[i] += other.second[i];
+    }
+  }
+  /// Adds the pixels of a row: the first `together` elements are the channels' sums.
+  void fold(std::size_t together) {
+    for (std::size_t i = together; i < first.size(); ++i) {
+      first[i % together] += first[i];
+      second[i % together] += second[i];
+    }
+  }
+
+  std::vector<double> first, second;
+};
+
+/// Runs `sum(group, image, sums)` over all images of each group, then `prepare(group, sums)` and
+/// `write(group, image)`.
 template <typename Sum, typename Prepare, typename Write>
-void in_two_passes(const BatchNormShape& shape, Sum sum, Prepare prepare, Write write) {
-  const auto blocks = static_cast<std::size_t>(shape.channels / kChannelBlock);
-  const auto images = static_cast<std::size_t>(shape.images);
+void in_two_passes(const Places& places, Sum sum, Prepare prepare, Write write) {
+  constexpr std::size_t kPartsOfThread = 4;  // a thread that is delayed leaves some to others
   const auto threads = static_cast<std::size_t>(omp_get_max_threads());
-  const std::size_t parts = std::min(images, (threads + blocks - 1) / blocks);
-  const auto range = [&](std::size_t part) {
-    return std::pair(images * part / parts, images * (part + 1) / parts);
+  const std::size_t parts =
+      places.groups >= threads || threads == 1
+          ? 1
+          : std::min(places.images, (kPartsOfThread * threads + places.groups - 1) / places.groups);
+  const auto for_images = [&](std::size_t part, const auto& body) {
+    const std::size_t last = places.images * (part + 1) / parts;
+    for (std::size_t image = places.images * part / parts; image < last; ++image) body(image);
   };
-  const auto sum_part = [&](std::size_t block, std::size_t part) {
-    Sums sums;
-    const auto [first, last] = range(part);
-    for (std::size_t image = first; image < last; ++image) sums += sum(block, image);
+  const auto sum_part = [&](std::size_t group, std::size_t part) {
+    Sums sums(places);
+    for_images(part, [&](std::size_t image) { sum(group, image, sums); });
     return sums;
   };
-  const auto write_part = [&](std::size_t block, std::size_t part, const auto& prepared) {
-    const auto [first, last] = range(part);
-    for (std::size_t image = first; image < last; ++image) write(block, image, prepared);
+  const auto finish = [&](std::size_t group, Sums sums) {
+    sums.fold(places.together);
+    prepare(group, sums);
+  };
+  const auto write_part = [&](std::size_t group, std::size_t part) {
+    for_images(part, [&](std::size_t image) { write(group, image); });
   };
   if (parts == 1) {
-    parallel_for(blocks, [&](std::size_t block) {
-      write_part(block, 0, prepare(block, sum_part(block, 0)));
+    parallel_for(places.groups, [&](std::size_t group) {
+      finish(group, sum_part(group, 0));
+      write_part(group, 0);
     });
     return;
   }
-  std::vector<Sums> partial(blocks * parts);
+  std::vector<Sums> partial(places.groups * parts, Sums(places));
   parallel_for(partial.size(),
                [&](std::size_t task) { partial[task] = sum_part(task / parts, task % parts); });
-  parallel_for(partial.size(), [&](std::size_t task) {
-    const std::size_t block = task / parts;
-    Sums sums;
-    for (std::size_t part = 0; part < parts; ++part) sums += partial[block * parts + part];
-    write_part(block, task % parts, prepare(block, sums));
-  });
-}
-
-/// The offset of a block of channels of one image in x.
-std::size_t tile_at(const BatchNormShape& shape, std::size_t block, std::size_t image) {
-  const auto blocks = static_cast<std::size_t>(shape.channels / kChannelBlock);
-  return (image * blocks + block) * shape.pixels * kLanes;
-}
-
-template <typename Kind>
-Sums sums_of(Kind tile, std::size_t pixels) {
-  best_loop<Kind>()(&tile, 0, pixels);
-  Sums sums;
-  std::copy(tile.first.begin(), tile.first.end(), sums.first.begin());
-  std::copy(tile.second.begin(), tile.second.end(), sums.second.begin());
-  return sums;
+  for (std::size_t group = 0; group < places.groups; ++group) {
+    Sums sums = partial[group * parts];
+    for (std::size_t part = 1; part < parts; ++part) sums += partial[group * parts + part];
+    finish(group, std::move(sums));
+  }
+  parallel_for(partial.size(), [&](std::size_t task) { write_part(task / parts, task % parts); });
 }
 
 /// a and b of a x + b = scale * (x - mean) / sqrt(variance + epsilon) + shift.
 struct Affine {
-  Lanes a{}, b{};
-};
-Affine affine_of(const BatchNormWeights& weights, std::size_t block, const float* mean,
-                 const float* variance) {
-  Affine affine;
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    const std::size_t c = block * kLanes + lane;
-    affine.a[lane] = weights.scale[c] / std::sqrt(variance[c] + weights.epsilon);
-    affine.b[lane] = weights.shift[c] - mean[c] * affine.a[lane];
+  explicit Affine(const Places& places) : a(places), b(places) {}
+
+  void set(const Places& places, const BatchNormWeights& weights, std::size_t group,
+           const float* mean, const float* variance) {
+    for (std::size_t i = 0; i < places.row; ++i) {
+      const std::size_t c = places.channel(group, i);
+      a.of(group)[i] = weights.scale[c] / std::sqrt(variance[c] + weights.epsilon);
+      b.of(group)[i] = weights.shift[c] - mean[c] * a.of(group)[i];
+    }
   }
-  return affine;
-}
+
+  RowValues a, b;
+};
 
 template <typename T, bool Residual>
 void forward(const BatchNormShape& shape, const BatchNormWeights& weights, bool relu, const T* x,
              const T* residual, float* mean, float* variance, T* y) {
+  const Places places(shape);
   const double count = static_cast<double>(shape.pixels) * shape.images;
-  const auto about = [&](std::size_t block) {
-    Lanes lanes;
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      lanes[lane] = load(x[tile_at(shape, block, 0) + lane]);
+  RowValues about(places);
+  for (std::size_t group = 0; group < places.groups; ++group) {
+    for (std::size_t i = 0; i < places.row; ++i) {
+      about.of(group)[i] = load(x[places.at(group, 0) + i % places.together]);
     }
-    return lanes;
-  };
+  }
+  Affine affine(places);
   in_two_passes(
-      shape,
-      [&](std::size_t block, std::size_t image) {
-        MomentsTile<T> tile;
-        tile.x = x + tile_at(shape, block, image);
-        tile.a = about(block);
-        return sums_of(tile, shape.pixels);
+      places,
+      [&](std::size_t group, std::size_t image, Sums& sums) {
+        Moments<T> rows;
+        rows.row = places.row;
+        rows.x = x + places.at(group, image);
+        rows.a = about.of(group);
+        rows.first = sums.first.data();
+        rows.second = sums.second.data();
+        run_rows(rows, places.elements);
       },
-      [&](std::size_t block, const Sums& sums) {
-        const Lanes offset = about(block);
-        for (std::size_t lane = 0; lane < kLanes; ++lane) {
-          const std::size_t c = block * kLanes + lane;
-          const double shifted = sums.first[lane] / count;
-          mean[c] = static_cast<float>(shifted + offset[lane]);
+      [&](std::size_t group, const Sums& sums) {
+        for (std::size_t i = 0; i < places.together; ++i) {
+          const std::size_t c = places.channel(group, i);
+          const double shifted = sums.first[i] / count;
+          mean[c] = static_cast<float>(shifted + about.of(group)[i]);
           variance[c] =
-              static_cast<float>(std::max(0., sums.second[lane] / count - shifted * shifted));
+              static_cast<float>(std::max(0., sums.second[i] / count - shifted * shifted));
         }
-        return affine_of(weights, block, mean, variance);
+        affine.set(places, weights, group, mean, variance);
       },
-      [&](std::size_t block, std::size_t image, const Affine& affine) {
-        const std::size_t at = tile_at(shape, block, image);
-        ApplyTile<Residual, T> tile;
-        tile.x = x + at;
-        tile.other = Residual ? residual + at : nullptr;
-        tile.out = y + at;
-        tile.a = affine.a;
-        tile.b = affine.b;
-        tile.floor = relu ? 0.F : -std::numeric_limits<float>::infinity();
-        best_loop<ApplyTile<Residual, T>>()(&tile, 0, shape.pixels);
+      [&](std::size_t group, std::size_t image) {
+        const std::size_t at = places.at(group, image);
+        Apply<Residual, T> rows;
+        rows.row = places.row;
+        rows.x = x + at;
+        rows.other = Residual ? residual + at : nullptr;
+        rows.out = y + at;
+        rows.a = affine.a.of(group);
+        rows.b = affine.b.of(group);
+        rows.floor = relu ? 0.F : -std::numeric_limits<float>::infinity();
+        run_rows(rows, places.elements);
       });
 }
 
@@ -262,43 +370,53 @@ template <typename T, bool Relu>
 void backward(const BatchNormShape& shape, const BatchNormWeights& weights, const T* x,
               const T* gradient_y, const float* mean, const float* variance, T* gradient_x,
               float* gradient_scale, float* gradient_shift) {
+  const Places places(shape);
   const double count = static_cast<double>(shape.pixels) * shape.images;
+  Affine affine(places);
+  RowValues means(places), by_x(places), constant(places);
+  for (std::size_t group = 0; group < places.groups; ++group) {
+    affine.set(places, weights, group, mean, variance);
+    for (std::size_t i = 0; i < places.row; ++i) {
+      means.of(group)[i] = mean[places.channel(group, i)];
+    }
+  }
+  const auto rows_at = [&]<typename Kind>(Kind rows, std::size_t group, std::size_t image) {
+    rows.row = places.row;
+    rows.x = x + places.at(group, image);
+    rows.other = gradient_y + places.at(group, image);
+    rows.a = affine.a.of(group);
+    rows.b = affine.b.of(group);
+    return rows;
+  };
   in_two_passes(
-      shape,
-      [&](std::size_t block, std::size_t image) {
-        const Affine affine = affine_of(weights, block, mean, variance);
-        GradientSumsTile<Relu, T> tile;
-        tile.x = x + tile_at(shape, block, image);
-        tile.other = gradient_y + tile_at(shape, block, image);
-        tile.a = affine.a;
-        tile.b = affine.b;
-        std::copy_n(mean + block * kLanes, kLanes, tile.c.begin());
-        return sums_of(tile, shape.pixels);
+      places,
+      [&](std::size_t group, std::size_t image, Sums& sums) {
+        auto rows = rows_at(GradientSums<Relu, T>(), group, image);
+        rows.c = means.of(group);
+        rows.first = sums.first.data();
+        rows.second = sums.second.data();
+        run_rows(rows, places.elements);
       },
-      [&](std::size_t block, const Sums& sums) {
-        const Affine affine = affine_of(weights, block, mean, variance);
-        GradientTile<Relu, T> tile;
-        tile.a = affine.a;
-        tile.b = affine.b;
-        for (std::size_t lane = 0; lane < kLanes; ++lane) {
-          const std::size_t c = block * kLanes + lane;
+      [&](std::size_t group, const Sums& sums) {
+        for (std::size_t i = 0; i < places.row; ++i) {
+          const std::size_t c = places.channel(group, i), sum = i % places.together;
+          const float a = affine.a.of(group)[i];
           const double inverse = 1 / std::sqrt(double{variance[c]} + weights.epsilon);
-          gradient_shift[c] = static_cast<float>(sums.first[lane]);
-          gradient_scale[c] = static_cast<float>(sums.second[lane] * inverse);
+          gradient_shift[c] = static_cast<float>(sums.first[sum]);
+          gradient_scale[c] = static_cast<float>(sums.second[sum] * inverse);
           // With d = x - mean: a (g - mean of g - d inverse^2 mean of (g d)).
-          const double by_x = -affine.a[lane] * inverse * inverse * sums.second[lane] / count;
-          tile.first[lane] = static_cast<float>(by_x);
-          tile.second[lane] =
-              static_cast<float>(-affine.a[lane] * sums.first[lane] / count - by_x * mean[c]);
+          const double factor = -a * inverse * inverse * sums.second[sum] / count;
+          by_x.of(group)[i] = static_cast<float>(factor);
+          constant.of(group)[i] =
+              static_cast<float>(-a * sums.first[sum] / count - factor * mean[c]);
         }
-        return tile;
       },
-      [&](std::size_t block, std::size_t image, GradientTile<Relu, T> tile) {
-        const std::size_t at = tile_at(shape, block, image);
-        tile.x = x + at;
-        tile.other = gradient_y + at;
-        tile.out = gradient_x + at;
-        best_loop<GradientTile<Relu, T>>()(&tile, 0, shape.pixels);
+      [&](std::size_t group, std::size_t image) {
+        auto rows = rows_at(Gradient<Relu, T>(), group, image);
+        rows.out = gradient_x + places.at(group, image);
+        rows.c = by_x.of(group);
+        rows.d = constant.of(group);
+        run_rows(rows, places.elements);
       });
 }
 

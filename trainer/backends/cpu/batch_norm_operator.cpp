@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adds batch norm to a schedule; see builder.h. It uses oneDNN's primitive; in training, if
-// channels are in blocks, it uses the kernels of batch_norm.h.
+// Adds batch norm to a schedule; see builder.h. In training it uses the kernels of batch_norm.h if
+// they know the layout; else it uses oneDNN's primitive.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -23,16 +23,15 @@ void Builder::visit(NodeId node, const BatchNorm& op) {
   using Flags = dnnl::normalization_flags;
   const NodeId input = input_of(node);
   const ValueId source = output(input);
-  if (trains() && schedule_.desc(source) == activation(node, Tag::nChw16c) &&
-      graph_.shape(node).channels % kChannelBlock == 0) {
-    return normalise_blocked(node, op);
+  if (trains() && channels_together(node, schedule_.desc(source)) > 0) {
+    return normalise_by_rows(node, op);
   }
   Flags flags = Flags::use_scale | Flags::use_shift;
   if (fuses_relu(node)) flags |= Flags::fuse_norm_relu;
   if (phase_ == Phase::evaluate) flags |= Flags::use_global_stats;
   const Desc data = schedule_.desc(source);
-  const dnnl::batch_normalization_forward::primitive_desc forward(
-      {forward_kind(), data, op.epsilon, flags}, attributes(false), engine_);
+  const auto forward = onednn::batch_norm_forward(engine_, attributes(false), forward_kind(), data,
+                                                  op.epsilon, flags);
   const ValueId result = schedule_.add_value(data);
   std::vector<Schedule::Argument> arguments{
       {DNNL_ARG_SRC, source, {}},
@@ -72,13 +71,27 @@ void Builder::update_running_statistics(NodeId node, const BatchNorm& op, ValueI
       {mean, variance, running(node, Role::running_mean), running(node, Role::running_variance)});
 }
 
-// ---- batch normalisation in blocks of channels ------------------------------
+// ---- batch normalisation by our own kernels ---------------------------------
 
-void Builder::normalise_blocked(NodeId node, const BatchNorm& op) {
+/// How many channels lie beside each other, if it is a multiple of 16; else 0.
+std::int32_t Builder::channels_together(NodeId node, const Desc& layout) const {
+  const std::int32_t channels = graph_.shape(node).channels;
+  if (channels % kChannelBlock != 0) return 0;
+  if (layout == activation(node, Tag::nChw16c)) return kChannelBlock;
+  return layout == activation(node, Tag::nhwc) ? channels : 0;
+}
+
+BatchNormShape Builder::batch_norm_shape(NodeId node, const Desc& layout) const {
+  const ImageShape image = graph_.shape(node);
+  return {spec_.batch.images, image.channels, static_cast<std::size_t>(image.height * image.width),
+          channels_together(node, layout)};
+}
+
+void Builder::normalise_by_rows(NodeId node, const BatchNorm& op) {
   const NodeId input = input_of(node);
   const ValueId source = output(input);
-  const ImageShape image = graph_.shape(node);
-  const Desc data = schedule_.desc(source), channels({image.channels}, Type::f32, Tag::a);
+  const Desc data = schedule_.desc(source),
+             channels({graph_.shape(node).channels}, Type::f32, Tag::a);
   const ValueId mean = schedule_.add_value(channels), variance = schedule_.add_value(channels);
   const std::size_t scale = parameter(node, Role::scale), shift = parameter(node, Role::shift);
   const bool relu = fuses_relu(node);
@@ -93,8 +106,7 @@ void Builder::normalise_blocked(NodeId node, const BatchNorm& op) {
     if (!has_gradient(last_of(node))) return;
     const ValueId gradient_out = gradient_of(last_of(node), data);
     const ValueId gradient_in = schedule_.add_value(data);
-    const BatchNormShape shape{spec_.batch.images, image.channels,
-                               static_cast<std::size_t>(image.height * image.width)};
+    const BatchNormShape shape = batch_norm_shape(node, data);
     schedule_.add_kernel(
         [=, dtype = dtype_, epsilon = op.epsilon](const RunState&, std::span<std::byte* const> at) {
           const auto floats = [&](std::size_t i) { return reinterpret_cast<float*>(at[i]); };
@@ -114,9 +126,7 @@ ValueId Builder::add_normalised(NodeId node, const BatchNorm& op, ValueId mean, 
                                 ValueId residual, bool relu) {
   std::string outer = schedule_.name(name_of(node, "forward"));  // the sum may be visited
   const ValueId source = output(input_of(node));
-  const ImageShape image = graph_.shape(node);
-  const BatchNormShape shape{spec_.batch.images, image.channels,
-                             static_cast<std::size_t>(image.height * image.width)};
+  const BatchNormShape shape = batch_norm_shape(node, schedule_.desc(source));
   const ValueId result = schedule_.add_value(schedule_.desc(source));
   std::vector<ValueId> operands{source,
                                 weight(parameter(node, Role::scale)),
@@ -143,12 +153,11 @@ void Builder::normalise_backward(NodeId node, const BatchNorm& op,
                                  ValueId source, ValueId mean, ValueId variance,
                                  ValueId workspace) {
   using Flags = dnnl::normalization_flags;
-  using Backward = dnnl::batch_normalization_backward;
   Flags flags = Flags::use_scale | Flags::use_shift;
   if (fuses_relu(node)) flags |= Flags::fuse_norm_relu;
   const Desc data = schedule_.desc(source);
-  const Backward::primitive_desc desc({dnnl::prop_kind::backward, data, data, op.epsilon, flags},
-                                      attributes(false), engine_, forward);
+  const auto desc =
+      onednn::batch_norm_backward(engine_, attributes(false), forward, data, op.epsilon, flags);
   reverse([=, this] {
     if (!has_gradient(last_of(node))) return;
     const NodeId input = input_of(node);

@@ -53,6 +53,7 @@ Builder::Builder(const Graph& graph, const ExecutableSpec& spec, const dnnl::eng
       engine_(engine),
       convolution_(options.winograd ? dnnl::algorithm::convolution_auto
                                     : dnnl::algorithm::convolution_direct),
+      channels_last_(options.channels_last),
       layouts_(layouts),
       schedule_(schedule),
       type_(spec.precision == Precision::bf16 ? memory::data_type::bf16 : memory::data_type::f32),
@@ -122,6 +123,10 @@ Builder::Desc Builder::activation(NodeId node, Tag tag) const {
   return {{spec_.batch.images, shape.channels, shape.height, shape.width}, type_, tag};
 }
 
+Builder::Desc Builder::requested(NodeId node) const {
+  return activation(node, channels_last_ ? Tag::nhwc : Tag::any);
+}
+
 ValueId Builder::output(NodeId node) {
   if (auto waiting = std::exchange(waiting_[node], nullptr)) {
     set_output(node, waiting(kNoValue, false));
@@ -152,12 +157,15 @@ ValueId Builder::image(const Desc& target) {
 }
 
 ValueId Builder::as(ValueId value, const Desc& target) {
-  const Desc have = schedule_.desc(value);
-  if (have == target) return value;
+  return view_as(value, schedule_.desc(value), target);
+}
+
+ValueId Builder::view_as(ValueId value, const Desc& view, const Desc& target) {
+  if (view == target) return value;
   const ValueId result = schedule_.add_value(target);
-  const dnnl::reorder::primitive_desc desc(engine_, have, engine_, target, attributes(false));
+  const dnnl::reorder::primitive_desc desc(engine_, view, engine_, target, attributes(false));
   std::string outer = schedule_.name("reorder: " + node_of(node_).name);
-  run(desc, {{DNNL_ARG_FROM, value, {}}, {DNNL_ARG_TO, result, {}}});
+  run(desc, {{DNNL_ARG_FROM, value, view}, {DNNL_ARG_TO, result, {}}});
   schedule_.name(std::move(outer));
   return result;
 }
@@ -180,11 +188,7 @@ void Builder::run(const dnnl::primitive_desc_base& desc,
 dnnl::primitive_attr Builder::attributes(bool relu) const {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  if (relu) {
-    dnnl::post_ops operations;
-    operations.append_eltwise(1.F, dnnl::algorithm::eltwise_relu, 0.F, 0.F);
-    attributes.set_post_ops(operations);
-  }
+  if (relu) attributes.set_post_ops(onednn::relu_behind());
   return attributes;
 }
 

@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <oneapi/dnnl/dnnl.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +14,8 @@
 #include "trainer/backend.h"
 #include "trainer/backends/compiler/graph_builder.h"
 #include "trainer/backends/compiler/parameter_arena.h"
+#include "trainer/backends/cpu/batch_norm.h"
+#include "trainer/backends/cpu/onednn.h"
 #include "trainer/backends/cpu/schedule.h"
 
 namespace penstock::cpu {
@@ -31,6 +32,7 @@ struct Layouts : compiler::ArenaLayouts<ParameterLayout> {
 /// The options of the cpu backend, and facts about the machine.
 struct CpuOptions {
   bool winograd = true;           ///< for f32 convolutions, if oneDNN finds it faster
+  bool channels_last = false;     ///< else oneDNN chooses the layouts of convolutions
   std::size_t memory_budget = 0;  ///< bytes, for all executables of the process
 };
 
@@ -42,7 +44,7 @@ class Builder : compiler::GraphBuilder {
   void build();
 
  private:
-  using Desc = dnnl::memory::desc;
+  using Desc = onednn::Desc;
 
   // One overload per operator: adds its forward operations, sets output(node) and registers
   // backward.
@@ -59,13 +61,23 @@ class Builder : compiler::GraphBuilder {
   void visit(NodeId node, const Lrn& op);
   void visit(NodeId node, const Dropout& op);
 
+  void convolve(NodeId node, const Conv2d& op,
+                const dnnl::convolution_forward::primitive_desc& forward, ValueId source);
   void convolve_backward(NodeId node, const Conv2d& op,
                          const dnnl::convolution_forward::primitive_desc& forward, ValueId source);
+  /// Whether a convolution is faster as products of matrices; see convolution.cpp.
+  bool multiplies_matrices(NodeId node, const Conv2d& op,
+                           const dnnl::convolution_forward::primitive_desc& forward) const;
+  void convolve_pixels(NodeId node, const Conv2d& op);
+  /// Takes the pixels that a stride visits; `back`: spreads them over the whole image again.
+  ValueId strided(NodeId node, const Conv2d& op, ValueId value, const Desc& target, bool back);
   void normalise_backward(NodeId node, const BatchNorm& op,
                           const dnnl::batch_normalization_forward::primitive_desc& forward,
                           ValueId source, ValueId mean, ValueId variance, ValueId workspace);
-  void normalise_blocked(NodeId node, const BatchNorm& op);
-  /// Adds the forward operations of a batch norm in blocks of channels; returns its output.
+  std::int32_t channels_together(NodeId node, const Desc& layout) const;
+  BatchNormShape batch_norm_shape(NodeId node, const Desc& layout) const;
+  void normalise_by_rows(NodeId node, const BatchNorm& op);
+  /// Adds the forward operations of a batch norm by our own kernels; returns its output.
   ValueId add_normalised(NodeId node, const BatchNorm& op, ValueId mean, ValueId variance,
                          ValueId residual, bool relu);
   void update_running_statistics(NodeId node, const BatchNorm& op, ValueId mean, ValueId variance);
@@ -81,9 +93,13 @@ class Builder : compiler::GraphBuilder {
 
   // Values.
   Desc activation(NodeId node, dnnl::memory::format_tag tag) const;
+  /// What a convolution requests for its input or output.
+  Desc requested(NodeId node) const;
   ValueId output(NodeId node);
   ValueId image(const Desc& target);
   ValueId as(ValueId value, const Desc& target);
+  /// Reorders from another view of the value's memory.
+  ValueId view_as(ValueId value, const Desc& view, const Desc& target);
   ValueId input_as(NodeId node, const Desc& target);
   std::size_t elements(ValueId value) const;
 
@@ -112,6 +128,7 @@ class Builder : compiler::GraphBuilder {
   const dnnl::engine& engine_;
   /// oneDNN's `auto` chooses between direct and Winograd convolution.
   const dnnl::algorithm convolution_;
+  const bool channels_last_;
   Layouts& layouts_;
   Schedule& schedule_;
   const dnnl::memory::data_type type_;

@@ -3,11 +3,9 @@
 // Device memory is host memory; a step is done when enqueuing it returns.
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <functional>
 #include <map>
 #include <mutex>
-#include <oneapi/dnnl/dnnl.hpp>
 #include <string>
 #include <vector>
 
@@ -15,6 +13,7 @@
 #include "dataflow/host_device.h"
 #include "dataflow/machine/memory_limit.h"
 #include "trainer/backends/cpu/executable.h"
+#include "trainer/backends/cpu/instruction_sets.h"
 #include "trainer/backends/cpu/kernels.h"
 #include "trainer/optimizer.h"
 
@@ -27,6 +26,9 @@ constexpr double kShareOfMemory = 0.9;
 constexpr OptionSpec kOptions[] = {
     {"winograd", "true",
      "use Winograd convolutions in fp32 if oneDNN finds them faster; about one digit less exact"},
+    {"layout", "auto",
+     "auto: oneDNN chooses; channels_last: as it chooses on CPUs with AMX, on any CPU"},
+    {"isa", "all", "the highest of oneDNN's instruction sets to use, such as avx512_core_bf16"},
 };
 
 void check_precision(Precision precision) {
@@ -43,7 +45,9 @@ void check_precision(Precision precision) {
 class CpuBackend final : public Backend {
  public:
   CpuBackend(const Options& options, Clock& clock)
-      : clock_(clock), options_{.winograd = options.flag("winograd")} {}
+      : clock_(clock),
+        options_{.winograd = options.flag("winograd"),
+                 .channels_last = options.choice("layout", {{"auto"}, {"channels_last"}}) == 1} {}
 
   std::int32_t device_count() const override { return kDevices; }
 
@@ -74,8 +78,12 @@ class CpuBackend final : public Backend {
   std::map<std::string, double> facts() const override { return facts_; }
 
   std::vector<std::string> notes() const override {
-    if (log_->dropped() == 0) return {};
-    return {fmt::format("{} operations were not recorded; lower --trace-steps", log_->dropped())};
+    std::vector<std::string> notes{"the cpu device computes with " + cpu::engine_in_use()};
+    if (log_->dropped() > 0) {
+      notes.push_back(
+          fmt::format("{} operations were not recorded; lower --trace-steps", log_->dropped()));
+    }
+    return notes;
   }
   std::string start_activity(ActivityDetail detail) override {
     if (detail == ActivityDetail::operations) log_->open();
@@ -107,15 +115,6 @@ class CpuBackend final : public Backend {
   std::map<std::string, double> facts_;
 };
 
-/// oneDNN 2.6 reads out of bounds while it creates some of its AMX convolutions. AMX is therefore
-/// disabled, unless oneDNN's environment variable selects an instruction set.
-void leave_out_amx() {
-  for (const char* name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"}) {
-    if (std::getenv(name) != nullptr) return;
-  }
-  dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
-}
-
 }  // namespace
 
 extern constinit const BackendEntry cpu_backend{
@@ -125,7 +124,8 @@ extern constinit const BackendEntry cpu_backend{
     .computes_on_host = true,
     .make = [](const Options& options, Clock& clock) -> std::unique_ptr<Backend> {
       static std::once_flag before_anything_else;
-      std::call_once(before_anything_else, leave_out_amx);
+      std::call_once(before_anything_else,
+                     [&] { cpu::limit_instruction_sets(options.text("isa")); });
       return std::make_unique<CpuBackend>(options, clock);
     },
 };

@@ -302,6 +302,43 @@ void cut_channels(DType dtype, const void* from, std::int32_t from_channels, std
   });
 }
 
+void take_pixels(const StridedPixels& pixels, const void* whole, void* part) {
+  const auto height = static_cast<std::size_t>(pixels.height);
+  const auto taken_height = static_cast<std::size_t>(pixels.taken_height);
+  const auto stride = static_cast<std::size_t>(pixels.stride);
+  const std::size_t row = pixels.bytes * static_cast<std::size_t>(pixels.width);
+  const std::size_t taken_row = pixels.bytes * static_cast<std::size_t>(pixels.taken_width);
+  parallel_for(static_cast<std::size_t>(pixels.images), [&](std::size_t image) {
+    for (std::size_t y = 0; y < taken_height; ++y) {
+      const auto* from = static_cast<const std::byte*>(whole) + (image * height + y * stride) * row;
+      auto* to = static_cast<std::byte*>(part) + (image * taken_height + y) * taken_row;
+      for (std::size_t x = 0; x < taken_row; x += pixels.bytes, from += stride * pixels.bytes) {
+        std::memcpy(to + x, from, pixels.bytes);
+      }
+    }
+  });
+}
+
+void spread_pixels(const StridedPixels& pixels, const void* part, void* whole) {
+  const auto height = static_cast<std::size_t>(pixels.height);
+  const auto taken_height = static_cast<std::size_t>(pixels.taken_height);
+  const auto stride = static_cast<std::size_t>(pixels.stride);
+  const std::size_t row = pixels.bytes * static_cast<std::size_t>(pixels.width);
+  const std::size_t taken_row = pixels.bytes * static_cast<std::size_t>(pixels.taken_width);
+  parallel_for(static_cast<std::size_t>(pixels.images), [&](std::size_t image) {
+    for (std::size_t y = 0; y < height; ++y) {
+      auto* to = static_cast<std::byte*>(whole) + (image * height + y) * row;
+      std::memset(to, 0, row);
+      if (y % stride != 0 || y / stride >= taken_height) continue;
+      const auto* from =
+          static_cast<const std::byte*>(part) + (image * taken_height + y / stride) * taken_row;
+      for (std::size_t x = 0; x < taken_row; x += pixels.bytes, to += stride * pixels.bytes) {
+        std::memcpy(to, from + x, pixels.bytes);
+      }
+    }
+  });
+}
+
 void update_running(const float* mean, const float* variance, float momentum, std::int64_t n,
                     float* running_mean, float* running_variance, std::int32_t channels) {
   const float unbiased =

@@ -63,6 +63,16 @@ void pad_channels(DType dtype, const void* from, std::int32_t from_channels, std
 void cut_channels(DType dtype, const void* from, std::int32_t from_channels, std::int32_t first,
                   void* to, std::int32_t to_channels, std::size_t pixels);
 
+/// The pixels of images [height][width] that a stride visits, beginning with the first.
+struct StridedPixels {
+  std::int32_t images = 0, height = 0, width = 0, taken_height = 0, taken_width = 0, stride = 1;
+  std::size_t bytes = 0;  ///< of a pixel
+};
+/// Copies the visited pixels of `whole` into `part`.
+void take_pixels(const StridedPixels& pixels, const void* whole, void* part);
+/// The reverse: the other pixels of `whole` become zero.
+void spread_pixels(const StridedPixels& pixels, const void* part, void* whole);
+
 /// running = (1 - momentum) * running + momentum * batch. The variance of `n` elements is made
 /// unbiased by the factor n / (n - 1).
 void update_running(const float* mean, const float* variance, float momentum, std::int64_t n,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adds every operator except batch norm to a schedule; see builder.h.
+// Adds every operator except convolutions and batch norms to a schedule; see builder.h.
 #include <utility>
 
 #include "dataflow/error.h"
 #include "trainer/backends/cpu/builder.h"
+#include "trainer/backends/cpu/descriptors.h"
 #include "trainer/backends/cpu/kernels.h"
 
 namespace penstock::cpu {
@@ -13,100 +14,16 @@ using dnnl::memory;
 using Tag = memory::format_tag;
 using Type = memory::data_type;
 
-memory::desc any(const memory::desc& desc, Type type) { return {desc.dims(), type, Tag::any}; }
-memory::desc any(const memory::desc& desc) { return any(desc, desc.data_type()); }
-
-memory::dims strides(const Window& window) { return {window.stride, window.stride}; }
-memory::dims kernel(const Window& window) { return {window.kernel_h, window.kernel_w}; }
-memory::dims begin(const Window& window) { return {window.top, window.left}; }
-memory::dims end(const Window& window) { return {window.bottom, window.right}; }
-
 /// oneDNN 2.6's brgemm kernel for the gradient of a linear layer's input reads through a null
 /// pointer if that input has fewer channels than a vector has elements. oneDNN does not offer it
 /// for plain layouts.
 constexpr std::int32_t kLeastBlockedChannels = 16;
 memory::desc matrix_layout(const memory::desc& plain, std::int32_t channels, Type type) {
   if (channels >= kLeastBlockedChannels) return any(plain, type);
-  return {plain.dims(), type, Tag::oihw};
+  return {onednn::dims_of(plain), type, Tag::oihw};
 }
 
 }  // namespace
-
-// ---- convolution ------------------------------------------------------------
-
-void Builder::visit(NodeId node, const Conv2d& op) {
-  const NodeId input = input_of(node);
-  const std::size_t filter = parameter(node, Role::weight);
-  const Desc in = any(activation(input, Tag::nchw)), out = any(activation(node, Tag::nchw));
-  const Desc filters = any(layouts_.parameters[filter].plain, type_);
-  const Desc bias({op.channels}, Type::f32, Tag::a);
-  const auto desc =
-      op.bias
-          ? dnnl::convolution_forward::desc(forward_kind(), convolution_, in, filters, bias, out,
-                                            strides(op.window), begin(op.window), end(op.window))
-          : dnnl::convolution_forward::desc(forward_kind(), convolution_, in, filters, out,
-                                            strides(op.window), begin(op.window), end(op.window));
-  const dnnl::convolution_forward::primitive_desc forward(desc, attributes(fuses_relu(node)),
-                                                          engine_);
-  const ValueId source = input_as(input, forward.src_desc());
-  const ValueId result = schedule_.add_value(forward.dst_desc());
-  if (trains()) convolve_backward(node, op, forward, source);  // decides the filter's layout
-  std::vector<Schedule::Argument> arguments{
-      {DNNL_ARG_SRC, source, {}},
-      {DNNL_ARG_WEIGHTS, weight_as(filter, forward.weights_desc()), {}},
-      {DNNL_ARG_DST, result, {}}};
-  if (op.bias) arguments.push_back({DNNL_ARG_BIAS, weight(parameter(node, Role::bias)), {}});
-  run(forward, std::move(arguments));
-  set_output(last_of(node), result);
-}
-
-void Builder::convolve_backward(NodeId node, const Conv2d& op,
-                                const dnnl::convolution_forward::primitive_desc& forward,
-                                ValueId source) {
-  const NodeId input = input_of(node);
-  const std::size_t filter = parameter(node, Role::weight);
-  const Desc in = any(activation(input, Tag::nchw)), out = any(activation(node, Tag::nchw));
-  const Desc plain = layouts_.parameters[filter].plain;
-  const Desc bias({op.channels}, Type::f32, Tag::a);
-  using Weights = dnnl::convolution_backward_weights;
-  const Desc filters = layouts_.fixed ? layouts_.parameters[filter].arena : any(plain);
-  const auto desc = op.bias ? Weights::desc(convolution_, in, filters, bias, out,
-                                            strides(op.window), begin(op.window), end(op.window))
-                            : Weights::desc(convolution_, in, filters, out, strides(op.window),
-                                            begin(op.window), end(op.window));
-  const Weights::primitive_desc weights(desc, attributes(false), engine_, forward);
-  set_layout(filter, weights.diff_weights_desc());
-  using Data = dnnl::convolution_backward_data;
-  const bool back = needs_gradient(input);
-  Data::primitive_desc data;
-  if (back) {
-    data = {Data::desc(convolution_, in, any(plain, type_), out, strides(op.window),
-                       begin(op.window), end(op.window)),
-            attributes(false), engine_, forward};
-  }
-  reverse([=, this] {
-    if (!has_gradient(last_of(node))) return;
-    const ValueId mask = fuses_relu(node) ? output(last_of(node)) : kNoValue;
-    const ValueId gradient_out =
-        gradient_of(last_of(node), back ? data.diff_dst_desc() : weights.diff_dst_desc(), mask);
-    std::vector<Schedule::Argument> arguments{
-        {DNNL_ARG_SRC, as(source, weights.src_desc()), {}},
-        {DNNL_ARG_DIFF_DST, as(gradient_out, weights.diff_dst_desc()), {}},
-        {DNNL_ARG_DIFF_WEIGHTS, gradient(filter), {}}};
-    if (op.bias) {
-      arguments.push_back({DNNL_ARG_DIFF_BIAS, gradient(parameter(node, Role::bias)), {}});
-    }
-    run(weights, std::move(arguments));
-    schedule_.completes(filter);
-    if (op.bias) schedule_.completes(parameter(node, Role::bias));
-    if (!back) return;
-    const ValueId gradient_in = schedule_.add_value(data.diff_src_desc());
-    run(data, {{DNNL_ARG_DIFF_DST, gradient_out, {}},
-               {DNNL_ARG_WEIGHTS, weight_as(filter, data.weights_desc()), {}},
-               {DNNL_ARG_DIFF_SRC, gradient_in, {}}});
-    contribute(input, gradient_in);
-  });
-}
 
 // ---- pooling ----------------------------------------------------------------
 
@@ -130,10 +47,9 @@ void Builder::pool(NodeId node, dnnl::algorithm algorithm, const Window& window)
   const NodeId input = input_of(node);
   const ValueId source = output(input);
   const Desc in = schedule_.desc(source);
-  const dnnl::pooling_forward::primitive_desc forward(
-      {forward_kind(), algorithm, in, any(activation(node, Tag::nchw)), strides(window),
-       kernel(window), begin(window), end(window)},
-      attributes(false), engine_);
+  const onednn::Pool shape{algorithm, strides(window), kernel(window), begin(window), end(window)};
+  const auto forward = onednn::pool_forward(engine_, attributes(false), forward_kind(), shape, in,
+                                            any(activation(node, Tag::nchw)));
   const ValueId result = schedule_.add_value(forward.dst_desc());
   std::vector<Schedule::Argument> arguments{{DNNL_ARG_SRC, source, {}}, {DNNL_ARG_DST, result, {}}};
   const bool remembers = trains() && algorithm == dnnl::algorithm::pooling_max;
@@ -142,10 +58,8 @@ void Builder::pool(NodeId node, dnnl::algorithm algorithm, const Window& window)
   run(forward, std::move(arguments));
   set_output(node, result);
   if (!needs_gradient(input)) return;
-  const dnnl::pooling_backward::primitive_desc backward(
-      {algorithm, in, forward.dst_desc(), strides(window), kernel(window), begin(window),
-       end(window)},
-      attributes(false), engine_, forward);
+  const auto backward =
+      onednn::pool_backward(engine_, attributes(false), forward, shape, in, forward.dst_desc());
   reverse([=, this] {
     if (!has_gradient(node)) return;
     const ValueId gradient_in = schedule_.add_value(backward.diff_src_desc());
@@ -252,10 +166,8 @@ void Builder::visit(NodeId node, const Lrn& op) {
   const bool blocked = type_ != memory::data_type::f32 && channels % 16 != 0;
   const ValueId source = blocked ? input_as(input, activation(input, Tag::nChw16c)) : output(input);
   const Desc data = schedule_.desc(source);
-  constexpr auto kAcross = dnnl::algorithm::lrn_across_channels;
-  const dnnl::lrn_forward::primitive_desc forward(
-      {forward_kind(), kAcross, data, op.size, op.alpha, op.beta, op.k}, attributes(false),
-      engine_);
+  const onednn::Lrn lrn{op.size, op.alpha, op.beta, op.k};
+  const auto forward = onednn::lrn_forward(engine_, attributes(false), forward_kind(), lrn, data);
   const ValueId result = schedule_.add_value(forward.dst_desc());
   std::vector<Schedule::Argument> arguments{{DNNL_ARG_SRC, source, {}}, {DNNL_ARG_DST, result, {}}};
   const bool remembers = trains() && forward.workspace_desc().get_size() > 0;
@@ -264,8 +176,7 @@ void Builder::visit(NodeId node, const Lrn& op) {
   run(forward, std::move(arguments));
   set_output(node, result);
   if (!needs_gradient(input)) return;
-  const dnnl::lrn_backward::primitive_desc backward(
-      {kAcross, data, data, op.size, op.alpha, op.beta, op.k}, attributes(false), engine_, forward);
+  const auto backward = onednn::lrn_backward(engine_, attributes(false), forward, lrn, data);
   reverse([=, this] {
     if (!has_gradient(node)) return;
     const ValueId gradient_in = schedule_.add_value(data);
@@ -289,7 +200,7 @@ void Builder::visit(NodeId node, const Concat&) {
     descs.push_back(schedule_.desc(source));
     arguments.push_back({DNNL_ARG_MULTIPLE_SRC + static_cast<int>(arguments.size()), source, {}});
   }
-  const dnnl::concat::primitive_desc forward(1, descs, engine_, attributes(false));
+  const auto forward = onednn::concat(engine_, attributes(false), 1, descs);
   const ValueId result = schedule_.add_value(forward.dst_desc());
   arguments.push_back({DNNL_ARG_DST, result, {}});
   run(forward, std::move(arguments));
@@ -354,8 +265,8 @@ void Builder::visit(NodeId node, const Linear& op) {
   // The output logits are always f32.
   const bool logits = last_of(node) == last_node();
   const Desc out(rows, logits ? Type::f32 : type_, Tag::nc), gradient_rows(rows, type_, Tag::nc);
-  const dnnl::inner_product_forward::primitive_desc forward(
-      {forward_kind(), in, layout(type_), bias_desc, out}, attributes(fuses_relu(node)), engine_);
+  const auto forward = onednn::forward<dnnl::inner_product_forward>(
+      engine_, attributes(fuses_relu(node)), forward_kind(), in, layout(type_), bias_desc, out);
   using Weights = dnnl::inner_product_backward_weights;
   using Data = dnnl::inner_product_backward_data;
   Weights::primitive_desc weights;
@@ -363,15 +274,17 @@ void Builder::visit(NodeId node, const Linear& op) {
   const bool back = needs_gradient(input);
   if (trains()) {
     const Desc arena = layouts_.fixed ? layouts_.parameters[matrix].arena : layout(Type::f32);
-    weights = {{in, arena, bias_desc, gradient_rows}, attributes(false), engine_, forward};
+    weights = onednn::backward<Weights>(engine_, attributes(false), forward, in, arena, bias_desc,
+                                        gradient_rows);
     set_layout(matrix, weights.diff_weights_desc());
     if (back) {
-      data = {{in, layout(type_), gradient_rows}, attributes(false), engine_, forward};
+      data = onednn::backward<Data>(engine_, attributes(false), forward, in, layout(type_),
+                                    gradient_rows);
     }
   }
   const ValueId source = input_as(input, forward.src_desc());
   const ValueId result =
-      schedule_.add_value(Desc({rows[0], rows[1], 1, 1}, out.data_type(), Tag::nchw));
+      schedule_.add_value(Desc({rows[0], rows[1], 1, 1}, onednn::type_of(out), Tag::nchw));
   run(forward, {{DNNL_ARG_SRC, source, {}},
                 {DNNL_ARG_WEIGHTS, weight_as(matrix, forward.weights_desc()), {}},
                 {DNNL_ARG_BIAS, weight(bias), {}},

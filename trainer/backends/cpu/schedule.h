@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <oneapi/dnnl/dnnl.hpp>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -17,6 +16,7 @@
 #include "dataflow/trace_log.h"
 #include "trainer/backend.h"
 #include "trainer/backends/compiler/step_plan.h"
+#include "trainer/backends/cpu/onednn.h"
 
 namespace penstock::cpu {
 

@@ -20,10 +20,13 @@ struct Case {
   BatchNormShape shape;
   std::int32_t threads;
 };
-/// One block and several, more threads than blocks and than images, and numbers of pixels that are
-/// not multiples of four.
-constexpr Case kCases[] = {{{3, 16, 49}, 1}, {{3, 48, 6}, 1}, {{2, 32, 1}, 2},
-                           {{5, 16, 7}, 3},  {{1, 16, 5}, 4}, {{4, 32, 64}, 3}};
+/// One block and several, more threads than blocks and than images, numbers of pixels that are not
+/// multiples of four; and channels last, fewer and more than a loop handles at once.
+constexpr Case kCases[] = {{{3, 16, 49}, 1},       {{3, 48, 6}, 1},     {{2, 32, 1}, 2},
+                           {{5, 16, 7}, 3},        {{1, 16, 5}, 4},     {{4, 32, 64}, 3},
+                           {{3, 16, 49, 16}, 2},   {{3, 48, 6, 48}, 1}, {{2, 32, 33, 32}, 2},
+                           {{5, 80, 7, 80}, 3},    {{1, 64, 5, 64}, 4}, {{4, 128, 300, 128}, 3},
+                           {{2, 2048, 9, 2048}, 2}};
 
 struct Numbers {
   explicit Numbers(const BatchNormShape& shape)
@@ -53,11 +56,13 @@ struct Numbers {
 
 /// The indices of one channel's elements, in any order.
 std::vector<std::size_t> places(const BatchNormShape& shape, std::size_t channel) {
-  const auto blocks = static_cast<std::size_t>(shape.channels / kChannelBlock);
+  const auto together = static_cast<std::size_t>(shape.together);
+  const std::size_t groups = static_cast<std::size_t>(shape.channels) / together;
   std::vector<std::size_t> found;
   for (std::size_t image = 0; image < static_cast<std::size_t>(shape.images); ++image) {
     for (std::size_t pixel = 0; pixel < shape.pixels; ++pixel) {
-      found.push_back(((image * blocks + channel / 16) * shape.pixels + pixel) * 16 + channel % 16);
+      found.push_back(((image * groups + channel / together) * shape.pixels + pixel) * together +
+                      channel % together);
     }
   }
   return found;
@@ -130,21 +135,22 @@ TEST(BatchNormKernels, BackwardIsTheFormula) {
 }
 
 TEST(BatchNormKernels, HowManyThreadsDoesNotMatter) {
-  const BatchNormShape shape{6, 32, 33};
-  std::vector<Numbers> runs;
-  for (const std::int32_t threads : {1, 2, 5}) {
-    Numbers n(shape);
-    const Team team(threads);
-    batch_norm_forward(DType::f32, shape, n.weights(), true, n.x.data(), nullptr, n.mean.data(),
-                       n.variance.data(), n.y.data());
-    batch_norm_backward(DType::f32, shape, n.weights(), true, n.x.data(), n.gradient.data(),
-                        n.mean.data(), n.variance.data(), n.d_x.data(), n.d_scale.data(),
-                        n.d_shift.data());
-    runs.push_back(std::move(n));
-  }
-  for (const Numbers& other : runs) {
-    EXPECT_EQ(other.d_x, runs[0].d_x);  // sums over tiles are in double and rounded once
-    EXPECT_EQ(other.y, runs[0].y);
+  for (const BatchNormShape& shape : {BatchNormShape{6, 32, 33}, BatchNormShape{6, 32, 33, 32}}) {
+    std::vector<Numbers> runs;
+    for (const std::int32_t threads : {1, 2, 5}) {
+      Numbers n(shape);
+      const Team team(threads);
+      batch_norm_forward(DType::f32, shape, n.weights(), true, n.x.data(), nullptr, n.mean.data(),
+                         n.variance.data(), n.y.data());
+      batch_norm_backward(DType::f32, shape, n.weights(), true, n.x.data(), n.gradient.data(),
+                          n.mean.data(), n.variance.data(), n.d_x.data(), n.d_scale.data(),
+                          n.d_shift.data());
+      runs.push_back(std::move(n));
+    }
+    for (const Numbers& other : runs) {
+      EXPECT_EQ(other.d_x, runs[0].d_x);  // sums over tiles are in double and rounded once
+      EXPECT_EQ(other.y, runs[0].y);
+    }
   }
 }
 
