@@ -61,16 +61,27 @@ class Builder : compiler::GraphBuilder {
   void visit(NodeId node, const Lrn& op);
   void visit(NodeId node, const Dropout& op);
 
-  void convolve(NodeId node, const Conv2d& op,
-                const dnnl::convolution_forward::primitive_desc& forward, ValueId source);
-  void convolve_backward(NodeId node, const Conv2d& op,
-                         const dnnl::convolution_forward::primitive_desc& forward, ValueId source);
-  /// Whether a convolution is faster as products of matrices; see convolution.cpp.
-  bool multiplies_matrices(NodeId node, const Conv2d& op,
-                           const dnnl::convolution_forward::primitive_desc& forward) const;
-  void convolve_pixels(NodeId node, const Conv2d& op);
-  /// Takes the pixels that a stride visits; `back`: spreads them over the whole image again.
-  ValueId strided(NodeId node, const Conv2d& op, ValueId value, const Desc& target, bool back);
+  // Convolutions; see convolution.cpp.
+  struct Convolution;
+  /// A pass backward: the layout of the output's gradient that it needs, and what adds it to the
+  /// schedule for such a gradient and returns the input's gradient, if it computes that.
+  struct Pass {
+    Desc gradient_out;
+    std::function<ValueId(ValueId gradient_out)> add;
+  };
+  dnnl::convolution_forward::primitive_desc describe_forward(const Convolution& conv) const;
+  dnnl::convolution_backward_data::primitive_desc describe_input_gradient(
+      const Convolution& conv) const;
+  void differentiate(const Convolution& conv, bool by_pixels);
+  Pass weight_gradient(const Convolution& conv);
+  Pass weight_gradient_in_tiles(const Convolution& conv);
+  Pass input_gradient(const Convolution& conv);
+  Pass input_gradient_by_pixels(const Convolution& conv);
+  bool has_slow_gradient(const Convolution& conv) const;
+  void take_pixels(Convolution& conv);
+  /// Copies the pixels that a stride visits; `back`: spreads them over the whole image again.
+  ValueId strided(const Convolution& conv, ValueId value, const Desc& target, bool back);
+
   void normalise_backward(NodeId node, const BatchNorm& op,
                           const dnnl::batch_normalization_forward::primitive_desc& forward,
                           ValueId source, ValueId mean, ValueId variance, ValueId workspace);

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adds convolutions to a schedule; see builder.h.
-//
-// oneDNN's AMX convolutions of version 2.6 are slow backward. Three ways around them, for
-// convolutions of 1x1 with channels last, whose arithmetic is a product of matrices:
-//  - The gradient of the weights is the one of a linear layer over all pixels.
-//  - The gradient of the input is a forward convolution with transposed weights.
-//  - A stride first takes every second pixel. The rest is a convolution without a stride.
+// Adds convolutions to a schedule; see builder.h. Two things are better than oneDNN's primitives on
+// CPUs with AMX, where activations are bf16 with channels last:
+//  - The gradient of the weights is our own; see weight_gradient.h.
+//  - oneDNN 2.6 is slow at the gradient of the input of 1x1 convolutions. It is computed as a
+//  forward
+//    convolution with transposed weights. If there is a stride, the visited pixels are copied
+//    first, and the convolution that is left has none.
+#include <memory>
 #include <string_view>
 #include <utility>
 
 #include "trainer/backends/cpu/builder.h"
 #include "trainer/backends/cpu/descriptors.h"
+#include "trainer/backends/cpu/instruction_sets.h"
 #include "trainer/backends/cpu/kernels.h"
+#include "trainer/backends/cpu/weight_gradient.h"
 
 namespace penstock::cpu {
 namespace {
@@ -24,112 +27,201 @@ memory::desc bias_of(const Conv2d& op) {
   return op.bias ? memory::desc({op.channels}, Type::f32, Tag::a) : memory::desc();
 }
 
-bool is_slow(const dnnl::primitive_desc_base& desc) {
-  return std::string_view(desc.impl_info_str()).starts_with("jit:avx512_core_amx");
-}
-
 }  // namespace
+
+/// One convolution of the graph, or the part of it that is left.
+struct Builder::Convolution {
+  NodeId node;
+  Conv2d op;
+  ImageShape shape;  ///< of an image of the input
+  Desc in, out;
+  dnnl::convolution_forward::primitive_desc forward{};
+  ValueId source = kNoValue;
+  bool takes_pixels = false;  ///< the input is a copy of those that a stride visits
+};
 
 void Builder::visit(NodeId node, const Conv2d& op) {
   const NodeId input = input_of(node);
-  const std::size_t filter = parameter(node, Role::weight);
-  const Desc in = requested(input), out = requested(node);
-  const Desc filters = any(layouts_.parameters[filter].plain, type_);
-  const auto forward = onednn::forward<dnnl::convolution_forward>(
-      engine_, attributes(fuses_relu(node)), forward_kind(), convolution_, in, filters, bias_of(op),
-      out, strides(op.window), begin(op.window), end(op.window));
-  if (trains() && multiplies_matrices(node, op, forward)) return convolve_pixels(node, op);
-  const ValueId source = input_as(input, forward.src_desc());
-  if (trains()) convolve_backward(node, op, forward, source);  // decides the filter's layout
-  convolve(node, op, forward, source);
-}
-
-void Builder::convolve(NodeId node, const Conv2d& op,
-                       const dnnl::convolution_forward::primitive_desc& forward, ValueId source) {
-  const ValueId result = schedule_.add_value(forward.dst_desc());
+  Convolution conv{node, op, graph_.shape(input), requested(input), requested(node)};
+  conv.forward = describe_forward(conv);
+  const bool by_pixels = trains() && has_slow_gradient(conv);
+  if (by_pixels) {
+    take_pixels(conv);
+  } else {
+    conv.source = input_as(input, conv.forward.src_desc());
+  }
+  if (trains()) differentiate(conv, by_pixels);  // decides the layout of the weights
+  const ValueId result = schedule_.add_value(conv.forward.dst_desc());
   std::vector<Schedule::Argument> arguments{
-      {DNNL_ARG_SRC, source, {}},
-      {DNNL_ARG_WEIGHTS, weight_as(parameter(node, Role::weight), forward.weights_desc()), {}},
+      {DNNL_ARG_SRC, conv.source, {}},
+      {DNNL_ARG_WEIGHTS, weight_as(parameter(node, Role::weight), conv.forward.weights_desc()), {}},
       {DNNL_ARG_DST, result, {}}};
   if (op.bias) arguments.push_back({DNNL_ARG_BIAS, weight(parameter(node, Role::bias)), {}});
-  run(forward, std::move(arguments));
+  run(conv.forward, std::move(arguments));
   set_output(last_of(node), result);
 }
 
-void Builder::convolve_backward(NodeId node, const Conv2d& op,
-                                const dnnl::convolution_forward::primitive_desc& forward,
-                                ValueId source) {
-  const NodeId input = input_of(node);
-  const std::size_t filter = parameter(node, Role::weight);
-  const Desc in = requested(input), out = requested(node);
-  const Desc plain = layouts_.parameters[filter].plain;
-  const Desc filters = layouts_.fixed ? layouts_.parameters[filter].arena : any(plain);
-  const auto weights = onednn::backward<dnnl::convolution_backward_weights>(
-      engine_, attributes(false), forward, convolution_, in, filters, bias_of(op), out,
-      strides(op.window), begin(op.window), end(op.window));
-  set_layout(filter, weights.diff_weights_desc());
-  using Data = dnnl::convolution_backward_data;
+dnnl::convolution_forward::primitive_desc Builder::describe_forward(const Convolution& conv) const {
+  const Window& window = conv.op.window;
+  const Desc filters = any(layouts_.parameters[parameter(conv.node, Role::weight)].plain, type_);
+  return onednn::forward<dnnl::convolution_forward>(
+      engine_, attributes(fuses_relu(conv.node)), forward_kind(), convolution_, conv.in, filters,
+      bias_of(conv.op), conv.out, strides(window), begin(window), end(window));
+}
+
+dnnl::convolution_backward_data::primitive_desc Builder::describe_input_gradient(
+    const Convolution& conv) const {
+  const Window& window = conv.op.window;
+  const Desc filters = any(layouts_.parameters[parameter(conv.node, Role::weight)].plain, type_);
+  return onednn::backward<dnnl::convolution_backward_data>(
+      engine_, attributes(false), conv.forward, convolution_, conv.in, filters, conv.out,
+      strides(window), begin(window), end(window));
+}
+
+void Builder::differentiate(const Convolution& conv, bool by_pixels) {
+  const NodeId node = conv.node, input = input_of(node);
+  const Pass weights = weight_gradient(conv);
   const bool back = needs_gradient(input);
-  Data::primitive_desc data;
-  if (back) {
-    data = onednn::backward<Data>(engine_, attributes(false), forward, convolution_, in,
-                                  any(plain, type_), out, strides(op.window), begin(op.window),
-                                  end(op.window));
-  }
+  Pass data;
+  if (back) data = by_pixels ? input_gradient_by_pixels(conv) : input_gradient(conv);
   reverse([=, this] {
     if (!has_gradient(last_of(node))) return;
     const ValueId mask = fuses_relu(node) ? output(last_of(node)) : kNoValue;
     const ValueId gradient_out =
-        gradient_of(last_of(node), back ? data.diff_dst_desc() : weights.diff_dst_desc(), mask);
-    std::vector<Schedule::Argument> arguments{
-        {DNNL_ARG_SRC, as(source, weights.src_desc()), {}},
-        {DNNL_ARG_DIFF_DST, as(gradient_out, weights.diff_dst_desc()), {}},
-        {DNNL_ARG_DIFF_WEIGHTS, gradient(filter), {}}};
-    if (op.bias) {
-      arguments.push_back({DNNL_ARG_DIFF_BIAS, gradient(parameter(node, Role::bias)), {}});
-    }
-    run(weights, std::move(arguments));
-    schedule_.completes(filter);
-    if (op.bias) schedule_.completes(parameter(node, Role::bias));
-    if (!back) return;
-    const ValueId gradient_in = schedule_.add_value(data.diff_src_desc());
-    run(data, {{DNNL_ARG_DIFF_DST, gradient_out, {}},
-               {DNNL_ARG_WEIGHTS, weight_as(filter, data.weights_desc()), {}},
-               {DNNL_ARG_DIFF_SRC, gradient_in, {}}});
-    contribute(input, gradient_in);
+        gradient_of(last_of(node), back ? data.gradient_out : weights.gradient_out, mask);
+    weights.add(as(gradient_out, weights.gradient_out));
+    schedule_.completes(parameter(node, Role::weight));
+    if (conv.op.bias) schedule_.completes(parameter(node, Role::bias));
+    if (back) contribute(input, data.add(gradient_out));
   });
 }
 
-// ---- convolutions that are products of matrices ------------------------------
+// ---- the gradient of the weights ---------------------------------------------
 
-bool Builder::multiplies_matrices(NodeId node, const Conv2d& op,
-                                  const dnnl::convolution_forward::primitive_desc& forward) const {
-  constexpr std::int32_t kVector = 16;
-  const Window& window = op.window;
-  const std::int32_t inputs = graph_.shape(input_of(node)).channels;
-  if (window.kernel_h != 1 || window.kernel_w != 1 || window.top != 0 || window.left != 0 ||
-      op.groups != 1 || inputs % kVector != 0 || op.channels % kVector != 0) {
-    return false;
+Builder::Pass Builder::weight_gradient(const Convolution& conv) {
+  constexpr std::int32_t kTile = 16;
+  const ImageShape out = graph_.shape(conv.node);
+  const Desc in({spec_.batch.images, conv.shape.channels, conv.shape.height, conv.shape.width},
+                type_, Tag::nhwc);
+  if (type_ == Type::bf16 && conv.op.groups == 1 && out.channels % kTile == 0 && uses_amx() &&
+      conv.forward.src_desc() == in &&
+      conv.forward.dst_desc() == activation(conv.node, Tag::nhwc)) {
+    return weight_gradient_in_tiles(conv);
   }
-  const NodeId input = input_of(node);
-  const Desc in = activation(input, Tag::nhwc), out = activation(node, Tag::nhwc);
-  if (forward.src_desc() != in || forward.dst_desc() != out) return false;
-  if (channels_last_) return true;
-  return is_slow(onednn::backward<dnnl::convolution_backward_weights>(
-      engine_, attributes(false), forward, convolution_, in,
-      any(layouts_.parameters[parameter(node, Role::weight)].plain), bias_of(op), out,
-      strides(window), begin(window), end(window)));
+  const Window& window = conv.op.window;
+  const std::size_t filter = parameter(conv.node, Role::weight);
+  const ParameterLayout& layout = layouts_.parameters[filter];
+  const auto weights = onednn::backward<dnnl::convolution_backward_weights>(
+      engine_, attributes(false), conv.forward, convolution_, conv.in,
+      layouts_.fixed ? layout.arena : any(layout.plain), bias_of(conv.op), conv.out,
+      strides(window), begin(window), end(window));
+  set_layout(filter, weights.diff_weights_desc());
+  return {weights.diff_dst_desc(), [=, this](ValueId gradient_out) {
+            std::vector<Schedule::Argument> arguments{
+                {DNNL_ARG_SRC, as(conv.source, weights.src_desc()), {}},
+                {DNNL_ARG_DIFF_DST, gradient_out, {}},
+                {DNNL_ARG_DIFF_WEIGHTS, gradient(filter), {}}};
+            if (conv.op.bias) {
+              const std::size_t bias = parameter(conv.node, Role::bias);
+              arguments.push_back({DNNL_ARG_DIFF_BIAS, gradient(bias), {}});
+            }
+            run(weights, std::move(arguments));
+            return kNoValue;
+          }};
 }
 
-ValueId Builder::strided(NodeId node, const Conv2d& op, ValueId value, const Desc& target,
-                         bool back) {
-  const ImageShape whole = graph_.shape(input_of(node)), part = graph_.shape(node);
+Builder::Pass Builder::weight_gradient_in_tiles(const Convolution& conv) {
+  const std::size_t filter = parameter(conv.node, Role::weight);
+  set_layout(filter,
+             Desc(onednn::dims_of(layouts_.parameters[filter].plain), Type::f32, Tag::ohwi));
+  const auto tiles = std::make_shared<const WeightGradient>(
+      ConvolutionShape{spec_.batch.images, conv.shape, graph_.shape(conv.node), conv.op.window},
+      spec_.threads);
+  return {activation(conv.node, Tag::nhwc), [=, this](ValueId gradient_out) {
+            const auto bytes = static_cast<memory::dim>(tiles->scratch_bytes());
+            std::vector<ValueId> operands{conv.source, gradient_out,
+                                          schedule_.add_value(Desc({bytes}, Type::u8, Tag::a)),
+                                          gradient(filter)};
+            if (conv.op.bias) operands.push_back(gradient(parameter(conv.node, Role::bias)));
+            schedule_.add_kernel(
+                [tiles](const RunState&, std::span<std::byte* const> at) {
+                  tiles->run(at[0], at[1], at[2], reinterpret_cast<float*>(at[3]),
+                             at.size() > 4 ? reinterpret_cast<float*>(at[4]) : nullptr);
+                },
+                std::move(operands));
+            return kNoValue;
+          }};
+}
+
+// ---- the gradient of the input -----------------------------------------------
+
+Builder::Pass Builder::input_gradient(const Convolution& conv) {
+  const auto data = describe_input_gradient(conv);
+  return {data.diff_dst_desc(), [=, this](ValueId gradient_out) {
+            const std::size_t filter = parameter(conv.node, Role::weight);
+            const ValueId gradient_in = schedule_.add_value(data.diff_src_desc());
+            run(data, {{DNNL_ARG_DIFF_DST, gradient_out, {}},
+                       {DNNL_ARG_WEIGHTS, weight_as(filter, data.weights_desc()), {}},
+                       {DNNL_ARG_DIFF_SRC, gradient_in, {}}});
+            return gradient_in;
+          }};
+}
+
+bool Builder::has_slow_gradient(const Convolution& conv) const {
+  const Window& window = conv.op.window;
+  const NodeId input = input_of(conv.node);
+  if (window.kernel_h != 1 || window.kernel_w != 1 || window.top != 0 || window.left != 0 ||
+      conv.op.groups != 1 || !needs_gradient(input) ||
+      conv.forward.src_desc() != activation(input, Tag::nhwc) ||
+      conv.forward.dst_desc() != activation(conv.node, Tag::nhwc)) {
+    return false;
+  }
+  if (channels_last_) return true;
+  const std::string_view name = describe_input_gradient(conv).impl_info_str();
+  return name.starts_with("jit:avx512_core_amx");
+}
+
+void Builder::take_pixels(Convolution& conv) {
+  const NodeId input = input_of(conv.node);
+  conv.source = input_as(input, activation(input, Tag::nhwc));
+  conv.takes_pixels = conv.op.window.stride > 1;
+  conv.out = activation(conv.node, Tag::nhwc);
+  const ImageShape out = graph_.shape(conv.node);
+  conv.shape = {out.height, out.width, conv.shape.channels};
+  conv.in =
+      Desc({spec_.batch.images, conv.shape.channels, out.height, out.width}, type_, Tag::nhwc);
+  if (conv.takes_pixels) conv.source = strided(conv, conv.source, conv.in, false);
+  conv.op.window = Window{};
+  conv.forward = describe_forward(conv);
+}
+
+Builder::Pass Builder::input_gradient_by_pixels(const Convolution& conv) {
+  const Window window{};
+  const onednn::Dims transposed{conv.shape.channels, conv.op.channels, 1, 1};
+  const auto data = onednn::forward<dnnl::convolution_forward>(
+      engine_, attributes(false), dnnl::prop_kind::forward_inference, convolution_, conv.out,
+      Desc(transposed, type_, Tag::any), Desc(), conv.in, strides(window), begin(window),
+      end(window));
+  return {conv.out, [=, this](ValueId gradient_out) {
+            const std::size_t filter = parameter(conv.node, Role::weight);
+            const Desc view = layouts_.parameters[filter].arena.permute_axes({1, 0, 2, 3});
+            const ValueId gradient_in = schedule_.add_value(conv.in);
+            run(data, {{DNNL_ARG_SRC, gradient_out, {}},
+                       {DNNL_ARG_WEIGHTS, view_as(weight(filter), view, data.weights_desc()), {}},
+                       {DNNL_ARG_DST, gradient_in, {}}});
+            if (!conv.takes_pixels) return gradient_in;
+            return strided(conv, gradient_in, activation(input_of(conv.node), Tag::nhwc), true);
+          }};
+}
+
+ValueId Builder::strided(const Convolution& conv, ValueId value, const Desc& target, bool back) {
+  const ImageShape whole = graph_.shape(input_of(conv.node)), part = graph_.shape(conv.node);
   const StridedPixels pixels{.images = spec_.batch.images,
                              .height = whole.height,
                              .width = whole.width,
                              .taken_height = part.height,
                              .taken_width = part.width,
-                             .stride = op.window.stride,
+                             .stride = std::get<Conv2d>(node_of(conv.node).op).window.stride,
                              .bytes = size_of(dtype_) * static_cast<std::size_t>(whole.channels)};
   const ValueId result = schedule_.add_value(target);
   schedule_.add_kernel(
@@ -137,72 +229,11 @@ ValueId Builder::strided(NodeId node, const Conv2d& op, ValueId value, const Des
         if (back) {
           spread_pixels(pixels, at[0], at[1]);
         } else {
-          take_pixels(pixels, at[0], at[1]);
+          cpu::take_pixels(pixels, at[0], at[1]);
         }
       },
       {value, result});
   return result;
-}
-
-void Builder::convolve_pixels(NodeId node, const Conv2d& op) {
-  const NodeId input = input_of(node);
-  const std::size_t filter = parameter(node, Role::weight);
-  const ImageShape shape = graph_.shape(node);
-  const std::int64_t inputs = graph_.shape(input).channels, outputs = op.channels;
-  const std::int64_t images = spec_.batch.images, pixels = images * shape.height * shape.width;
-  const Desc whole = activation(input, Tag::nhwc), out = activation(node, Tag::nhwc);
-  const Desc in({images, inputs, shape.height, shape.width}, type_, Tag::nhwc);
-  const Window window{};  // 1x1
-  const auto convolution = [&](dnnl::prop_kind kind, bool relu, const Desc& from, const Desc& to,
-                               const memory::dims& weights, const Desc& bias) {
-    return onednn::forward<dnnl::convolution_forward>(
-        engine_, attributes(relu), kind, convolution_, from, Desc(weights, type_, Tag::any), bias,
-        to, strides(window), begin(window), end(window));
-  };
-  const auto forward =
-      convolution(forward_kind(), fuses_relu(node), in, out, {outputs, inputs, 1, 1}, bias_of(op));
-  const auto data = convolution(dnnl::prop_kind::forward_inference, false, out, in,
-                                {inputs, outputs, 1, 1}, Desc());
-
-  // The same memory as matrices of one row per pixel.
-  const memory::dims matrix{outputs, inputs};
-  const Desc rows_in({pixels, inputs}, type_, Tag::nc), rows_out({pixels, outputs}, type_, Tag::nc);
-  const auto product = onednn::forward<dnnl::inner_product_forward>(
-      engine_, attributes(false), forward_kind(), rows_in, Desc(matrix, type_, Tag::any),
-      bias_of(op), rows_out);
-  const Desc arena = layouts_.fixed ? layouts_.parameters[filter].arena.reshape(matrix)
-                                    : Desc(matrix, Type::f32, Tag::any);
-  const auto weights = onednn::backward<dnnl::inner_product_backward_weights>(
-      engine_, attributes(false), product, rows_in, arena, bias_of(op), rows_out);
-  set_layout(filter, weights.diff_weights_desc().reshape({outputs, inputs, 1, 1}));
-
-  const bool skips = op.window.stride > 1;
-  ValueId source = input_as(input, whole);
-  if (skips) source = strided(node, op, source, in, false);
-  convolve(node, op, forward, source);
-  reverse([=, this] {
-    if (!has_gradient(last_of(node))) return;
-    const ValueId mask = fuses_relu(node) ? output(last_of(node)) : kNoValue;
-    const ValueId gradient_out = gradient_of(last_of(node), out, mask);
-    std::vector<Schedule::Argument> arguments{
-        {DNNL_ARG_SRC, source, rows_in},
-        {DNNL_ARG_DIFF_DST, gradient_out, rows_out},
-        {DNNL_ARG_DIFF_WEIGHTS, gradient(filter), weights.diff_weights_desc()}};
-    if (op.bias) {
-      arguments.push_back({DNNL_ARG_DIFF_BIAS, gradient(parameter(node, Role::bias)), {}});
-    }
-    run(weights, std::move(arguments));
-    schedule_.completes(filter);
-    if (op.bias) schedule_.completes(parameter(node, Role::bias));
-    if (!needs_gradient(input)) return;
-    const Desc transposed = layouts_.parameters[filter].arena.permute_axes({1, 0, 2, 3});
-    ValueId gradient_in = schedule_.add_value(in);
-    run(data, {{DNNL_ARG_SRC, gradient_out, {}},
-               {DNNL_ARG_WEIGHTS, view_as(weight(filter), transposed, data.weights_desc()), {}},
-               {DNNL_ARG_DST, gradient_in, {}}});
-    if (skips) gradient_in = strided(node, op, gradient_in, whole, true);
-    contribute(input, gradient_in);
-  });
 }
 
 }  // namespace penstock::cpu

@@ -10,6 +10,7 @@
 
 #include "dataflow/error.h"
 #include "trainer/backends/cpu/onednn.h"
+#include "trainer/backends/cpu/weight_gradient.h"
 
 namespace penstock::cpu {
 namespace {
@@ -61,6 +62,13 @@ void limit_instruction_sets(std::string_view most) {
   throw ConfigError(
       "this CPU has no instruction set '{}' that oneDNN can use; choose {} or one of {}", most,
       kEveryInstructionSet, fmt::join(here, ", "));
+}
+
+bool uses_amx() {
+  // A set is a number with a bit for each extension.
+  const auto tiles = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);
+  const auto used = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  return (used & tiles) == tiles && WeightGradient::is_available();
 }
 
 std::string engine_in_use() {

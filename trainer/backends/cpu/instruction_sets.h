@@ -16,6 +16,9 @@ inline constexpr std::string_view kEveryInstructionSet = "all";
 /// instead if `most` is "all".
 void limit_instruction_sets(std::string_view most);
 
+/// Whether oneDNN uses AMX tiles, and other code of this process may.
+bool uses_amx();
+
 /// "oneDNN 2.6.3 with avx512_core_amx": what it really uses, whatever was requested.
 std::string engine_in_use();
 
