@@ -39,6 +39,12 @@ def a_cpu_trains_with_any_number_of_threads(penstock):
     one = penstock.losses(TRAIN)
     expect("losses of a device that computes", all(loss > 0 for loss in one), True)
     expect_losses(penstock.losses(TRAIN.replace("--compute-threads 1", "--num-intra-threads 2")), one, 1e-5)
+    for options in ("layout=channels_last", "isa=avx2"):
+        expect_losses(penstock.losses(TRAIN.replace("--device cpu", f"--device cpu:{options}")), one, 1e-4)
+    notes = penstock.run(TRAIN.replace("--device cpu", "--device cpu:isa=avx2"))["notes"]
+    expect("the instruction set that ran", [note.split()[-1] for note in notes if "computes with" in note], ["avx2"])
+    refused = penstock.call(f"run {TRAIN.replace('--device cpu', '--device cpu:isa=mmx')}", 2)
+    expect_said(refused.stderr, "no instruction set 'mmx'")
 
 
 @feature(43, "variable_update")

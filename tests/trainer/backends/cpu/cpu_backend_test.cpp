@@ -9,6 +9,7 @@
 #include "tests/support/small_graphs.h"
 #include "tests/support/tolerance.h"
 #include "trainer/backends/cpu/executable.h"
+#include "trainer/backends/cpu/instruction_sets.h"
 
 namespace penstock {
 namespace {
@@ -24,18 +25,17 @@ Graph winograd_graph() {
   return graph;
 }
 
-TEST(CpuBackend, WinogradsConvolutionsAreAsExactAsDirectOnes) {
+void expect_near_plain_loops(Precision precision) {
   const Graph graph = winograd_graph();
   const std::int32_t images = 32;
   const PlainBatch batch = random_batch(graph.input_shape(), images, 10, 3);
   const PlainStep expected = run_plain(graph, plain_initial_weights(graph, 1), batch, {});
   const std::vector<double> scales = scales_of(expected.gradients);
-  const Tolerance tolerance = tolerance_for(graph, images, Precision::f32);
+  const Tolerance tolerance = tolerance_for(graph, images, precision);
   SteadyClock clock;
   HostDevice device(clock);
-  CompiledGraph compiled(
-      find_entry(backend_table(), "cpu"), graph,
-      {.batch = {.images = images, .image = graph.input_shape(), .classes = 10}});
+  CompiledGraph compiled(find_entry(backend_table(), "cpu"), graph,
+                         spec_for(graph, images, precision));
   const StepResult result = compiled.run(Phase::train, batch);
   EXPECT_NEAR(result.loss, expected.loss, tolerance.forward);
   const PlainTensors gradients = compiled.gradients();
@@ -43,6 +43,16 @@ TEST(CpuBackend, WinogradsConvolutionsAreAsExactAsDirectOnes) {
     const double error = distance(gradients[i], expected.gradients[i]) / scales[i];
     EXPECT_LE(error, tolerance.gradient) << graph.parameters()[i].name;
   }
+}
+
+TEST(CpuBackend, WinogradsConvolutionsAreAsExactAsDirectOnes) {
+  expect_near_plain_loops(Precision::f32);
+}
+
+TEST(CpuBackend, ConvolutionsOnTilesAreAsExactAsTheirPrecision) {
+  cpu::limit_instruction_sets(cpu::kEveryInstructionSet);  // before oneDNN is first asked
+  if (!cpu::uses_amx()) GTEST_SKIP() << "this CPU has no AMX tiles for bf16";
+  expect_near_plain_loops(Precision::bf16);
 }
 
 class TightMemory : public ::testing::Test {
