@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <utility>
 #include <vector>
@@ -118,6 +120,14 @@ double Series::add(std::span<const Leg> ranks, const Interval& window) {
   return idle_s;
 }
 
+/// Batches that are no images may have any number of samples: a step has the mean of the window's.
+void take_mean_of_steps(double samples, RunResult& result) {
+  if (result.step_ms.empty() || samples <= 0 || result.images_per_step <= 0) return;
+  const double mean = samples / static_cast<double>(result.step_ms.size());
+  result.sustained_img_per_s *= mean / static_cast<double>(result.images_per_step);
+  result.images_per_step = std::max<std::int64_t>(1, std::llround(mean));
+}
+
 }  // namespace
 
 void add_steps(const RankSteps& steps, RunResult& result) {
@@ -151,6 +161,7 @@ void add_steps(const RankSteps& steps, RunResult& result) {
     }
   }
   result.img_per_s = result.window_s > 0 ? images / result.window_s : 0;
+  if (result.unit != "img") take_mean_of_steps(images, result);
   result.device_idle_percent = percent(idle_s, result.window_s);
   result.parts = part_times(std::span(&result, 1));
   const bool is_apart = steps.together != 0 && steps.together < steps.legs.front().size();

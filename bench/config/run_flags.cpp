@@ -90,7 +90,10 @@ std::vector<Flag> loader_flags(RunConfig& config) {
            "entry of a batch that has the labels, such as label or 1; default: by name and shape",
            "", option("labels_key")),
       flag("batch_samples", "samples of a batch without images: number, or entry with one each", "",
-           option("samples"))};
+           option("samples")),
+      flag("count",
+           "counts in place of samples: [UNIT=]KEY, an entry or a function of the loader's file",
+           "", option("count"))};
 }
 
 void apply_like_of(RunConfig& config, std::span<const std::string> arguments) {

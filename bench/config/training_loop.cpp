@@ -90,6 +90,10 @@ std::string rate_unit(const RunConfig& config) { return sample_unit(config) + "/
 
 bool trains_images(const RunConfig& config) { return sample_unit(config) == "img"; }
 
+std::string samples_name(const RunConfig& config) {
+  return trains_images(config) ? "images" : sample_unit(config);
+}
+
 std::string describe_loop(const RunConfig& config) {
   const std::optional<std::int32_t> ahead = parse_loop(config.loop).ahead;
   if (!ahead) return {};

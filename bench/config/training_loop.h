@@ -33,6 +33,8 @@ std::string sample_unit(const RunConfig& config);
 /// "img/s" or "samples/s".
 std::string rate_unit(const RunConfig& config);
 bool trains_images(const RunConfig& config);
+/// What the samples of a run are called in its table: "images", or the unit.
+std::string samples_name(const RunConfig& config);
 /// "that waits for each step (sync)"; empty if the run has no loop.
 std::string describe_loop(const RunConfig& config);
 

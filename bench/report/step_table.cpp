@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <numeric>
 
 #include "bench/config/training_loop.h"
@@ -152,17 +153,18 @@ std::string format_loader_header(const RunConfig& config) {
 }
 
 std::string format_title(const RunConfig& config) {
-  return fmt::format("Step\t{}/sec\t{}{}\n", trains_images(config) ? "Img" : "Samples",
-                     config.loss_type_to_report,
+  std::string unit = sample_unit(config);
+  unit.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(unit.front())));
+  return fmt::format("Step\t{}/sec\t{}{}\n", unit, config.loss_type_to_report,
                      shows_accuracy(config) ? "\ttop_1_accuracy\ttop_5_accuracy" : "");
 }
 
 std::string format_row(const StepReport& step, double images,
                        const std::vector<double>& step_seconds, const RunConfig& config) {
   const StepSpeed speed = step_speed(images, step_seconds, config.display_perf_ewma);
-  std::string row = fmt::format("{}\t{}/sec: {:.1f} +/- {:.1f} (jitter = {:.1f})\t{:.3f}",
-                                step.index + 1, trains_images(config) ? "images" : "samples",
-                                speed.mean, speed.uncertainty, speed.jitter, step.loss);
+  std::string row =
+      fmt::format("{}\t{}/sec: {:.1f} +/- {:.1f} (jitter = {:.1f})\t{:.3f}", step.index + 1,
+                  samples_name(config), speed.mean, speed.uncertainty, speed.jitter, step.loss);
   if (shows_accuracy(config)) row += fmt::format("\t{:.3f}\t{:.3f}", step.top1, step.top5);
   return row + "\n";
 }
@@ -173,7 +175,7 @@ std::string format_end(const RunResult& result) {
     text = "Done with training\n";
   } else if (result.img_per_s > 0) {
     text = fmt::format("{0:-<64}\ntotal {1}/sec: {2:.2f}\n{0:-<64}\n", "",
-                       trains_images(result.config) ? "images" : "samples", result.img_per_s);
+                       samples_name(result.config), result.img_per_s);
   } else if (result.status == Status::ok) {
     text = "# no total: there was no time in which all devices trained; measure more steps\n";
   }
@@ -208,6 +210,10 @@ void StepTable::window_begins() {
 
 void StepTable::step(const StepReport& step) {
   step_seconds_.push_back(step.seconds);
+  if (!trains_images(config_) && step.images > 0) {
+    const auto steps = static_cast<double>(step_seconds_.size());
+    images_ = ((steps - 1) * (steps > 1 ? images_ : 0) + step.images) / steps;
+  }
   const auto every = static_cast<std::size_t>(config_.display_every);
   if (step.index == 0 || (step.index + 1) % every == 0) {
     fmt::print(out_, "{}", format_row(step, images_, step_seconds_, config_));

@@ -60,7 +60,7 @@ class StepTable final : public RunListener {
   void announce_extension();
 
   const RunConfig config_;
-  const double images_;
+  double images_;  ///< of a step; where steps differ, the mean of those shown so far
   std::FILE* const out_;
   const bool plain_;
   std::vector<double> step_seconds_;

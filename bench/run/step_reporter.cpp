@@ -100,7 +100,8 @@ StepReport report_of(const StepLog::Step& step, std::size_t ranks, const RunConf
   const double decay = config.loss_type_to_report == "total_loss" ? step.l2_loss : 0;
   return {.loss = step.loss_sum / static_cast<double>(ranks) + decay,
           .top1 = static_cast<double>(step.top1) / images,
-          .top5 = static_cast<double>(step.top5) / images};
+          .top5 = static_cast<double>(step.top5) / images,
+          .images = static_cast<double>(step.images)};
 }
 
 }  // namespace penstock

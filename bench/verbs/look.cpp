@@ -134,7 +134,8 @@ int run(const Invocation& invocation) {
   apply_like_of(config, invocation.arguments);
   const FlagGroup flag{"Look"};
   std::vector<Flag> loader = loader_flags(config);
-  std::erase_if(loader, [](const Flag& one) { return one.name == "batch_samples"; });
+  std::erase_if(loader,
+                [](const Flag& one) { return one.name == "batch_samples" || one.name == "count"; });
   if (!parse_flags(
           {.verb = "look",
            .summary = "Shows what a feeder, a loader or an endpoint delivers, without a model: "

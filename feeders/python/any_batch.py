@@ -5,6 +5,7 @@ feed_loader.py, whose names it uses.
 import array
 import ctypes
 import dataclasses
+import math
 import sys
 
 MEMMOVE = ctypes.CDLL(None).memmove  # with less to convert than ctypes.memmove
@@ -110,14 +111,29 @@ def part_at(value, key):
     return value
 
 
-class AnyLayout:
-    """Batches of arrays of any kind, in any nest of containers: their bytes are copied, one array after another."""
+def amount_of(value):
+    """The numbers in an array, or in all arrays of a container. A number, also in an array without dimensions, is itself."""
+    made = array_of(value)
+    if made is None and isinstance(value, (int, float)):
+        return int(value)
+    if made is None:
+        return sum(1 if isinstance(part, (int, float)) else amount_of(part) for _, part in parts_of(value))
+    return math.prod(made.shape) if made.shape else int(made)
 
-    def __init__(self, batch, samples=""):
+
+class AnyLayout:
+    """Batches of arrays of any kind, in any nest of containers: their bytes are copied, one array after another. If `count` is a
+    key, the numbers of that entry are counted in place of samples; if it is a function, what it returns for a batch.
+    """
+
+    def __init__(self, batch, samples="", count=None):
         self.outline = outline(batch)
         self.key = self.number = None
+        self.count = count
         self.notes = []
-        if samples.isdigit():
+        if count:
+            self.counts(batch, 0)  # the first batch may lack the entry
+        elif samples.isdigit():
             self.number = int(samples)
         else:
             self.key = samples or self.find_key(batch)
@@ -151,7 +167,24 @@ class AnyLayout:
         raise LoaderError(f"how many samples are in a batch of the loader is not clear: {candidates}; state --batch-samples, a number "
                           f"or the entry with one element for each sample; the batch is a {self.outline}")
 
+    def counts(self, batch, number):
+        if callable(self.count):
+            name, counted = f"the function {self.count.__name__}", self.count(batch)
+        else:
+            name = f"'{self.count}'"
+            try:
+                counted = amount_of(part_at(batch, self.count))
+            except (KeyError, IndexError, AttributeError, TypeError, ValueError):
+                raise LoaderError(f"batch {number} of the loader has no {name} whose numbers can be counted, and its file has no such "
+                                  f"function; it is a {outline(batch)}") from None
+        if not isinstance(counted, int) or not 0 < counted < 2**31:
+            raise LoaderError(f"{name} counts {counted!r} in batch {number} of the loader; expected a whole number above 0; the batch is "
+                              f"a {outline(batch)}")
+        return counted
+
     def samples_of(self, batch, number):
+        if self.count:
+            return self.counts(batch, number)
         if self.number is not None:
             return self.number
         try:

@@ -451,11 +451,17 @@ def has_images(batch):
                for leaf in leaves(batch))
 
 
-def layout_of(batch, pixels, labels, samples):
+def layout_of(batch, pixels, labels, samples, count):
     """Batches are images if they hold an array that may be some, and nothing else is stated."""
-    if pixels or labels or not samples and has_images(batch):
+    if pixels or labels or not samples and not count and has_images(batch):
         return Layout(batch, pixels, labels)
-    return AnyLayout(batch, samples)
+    return AnyLayout(batch, samples, count)
+
+
+def counter_of(found, count):
+    """The function of that name in the module of a loader; else the name, which is a key of its batches."""
+    function = getattr(sys.modules.get(getattr(found, "__module__", None)), count, None) if count else None
+    return function if callable(function) else count
 
 
 def advise(loader, layout):
@@ -635,10 +641,11 @@ class Harness:
         return struct.unpack(kind, data)
 
 
-def feed(harness, loader, arguments, part, profiles, *keys):
-    batches = Batches(find_loader(loader), parse_arguments(arguments), part, profiles == "true")
+def feed(harness, loader, arguments, part, profiles, pixels, labels, samples, count):
+    found = find_loader(loader)
+    batches = Batches(found, parse_arguments(arguments), part, profiles == "true")
     batch, begins = batches.next()
-    layout = layout_of(batch, *keys)
+    layout = layout_of(batch, pixels, labels, samples, counter_of(found, count))
     workers = batches.times.workers(batches.loader)
     if workers is None and part in ("collate", "samples"):
         raise LoaderError(f"the loader is no DataLoader of PyTorch: its part '{part}' cannot run alone")

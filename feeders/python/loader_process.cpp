@@ -74,7 +74,8 @@ std::string command_of(const LoaderCommand& command, int program, int socket) {
          std::to_string(program) + " " + std::to_string(socket) + " " + shell_word(command.loader) +
          " " + shell_word(command.arguments) + " " + shell_word(command.part) +
          (command.profiles ? " true " : " false ") + shell_word(command.pixels) + " " +
-         shell_word(command.labels) + " " + shell_word(command.samples);
+         shell_word(command.labels) + " " + shell_word(command.samples) + " " +
+         shell_word(command.count);
 }
 
 }  // namespace

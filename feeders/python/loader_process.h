@@ -36,6 +36,7 @@ struct LoaderCommand {
   bool profiles = false;       ///< says which code the time for samples goes to
   std::string pixels, labels;  ///< keys of the batch; empty: chosen by name and shape
   std::string samples;         ///< of a batch: a number, or a key; empty: found
+  std::string count;           ///< a key or a function that counts in place of samples
   /// RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE of its environment.
   std::int32_t rank = 0, ranks = 1, local_rank = 0, local_ranks = 1;
 };

@@ -34,7 +34,7 @@ constexpr OptionValue kParts[] = {
     {"samples", "PyTorch's DataLoader: samples are loaded, but not collated"},
 };
 
-constexpr std::array<OptionSpec, 13> options_with(std::string_view loader) {
+constexpr std::array<OptionSpec, 14> options_with(std::string_view loader) {
   return {{
       {"loader", loader, "what yields the batches: FILE.py:FUNCTION or MODULE:FUNCTION"},
       {"args", "", "arguments of the function, as Python values: 'workers=8,path=\"x\"'"},
@@ -52,6 +52,9 @@ constexpr std::array<OptionSpec, 13> options_with(std::string_view loader) {
       {"samples", "",
        "samples of a batch that has no images: their number, or an entry with one element for "
        "each"},
+      {"count", "",
+       "[UNIT=]KEY: what is counted in place of samples, such as tokens=input_ids: the numbers of "
+       "that entry, or what a function of that name in the loader's file returns for a batch"},
       kPixelOptions[0],
       kPixelOptions[1],
   }};
@@ -73,6 +76,25 @@ const std::string& part_of(const Options& options) {
   throw ConfigError("option 'part' is '" + part + "'; expected all, handover, collate or samples");
 }
 
+/// What the option `count` counts.
+struct Counted {
+  std::string_view unit, key;
+};
+Counted counted_of(const Options& options) {
+  const std::string_view text = options.text("count");
+  const std::size_t end = text.find('=');
+  if (end == text.npos) return {"tokens", text};
+  const std::string_view unit = text.substr(0, end);
+  constexpr std::size_t kLongest = 20;
+  const bool is_word = std::ranges::all_of(
+      unit, [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; });
+  if (unit.empty() || unit.size() > kLongest || !is_word || end + 1 == text.size()) {
+    throw ConfigError(fmt::format(
+        "option 'count' is '{}'; expected KEY or UNIT=KEY, such as tokens=input_ids", text));
+  }
+  return {unit, text.substr(end + 1)};
+}
+
 LoaderCommand command_of(const Options& options, const DataPlan& data) {
   return {.python = options.text("python"),
           .loader = options.text("loader"),
@@ -83,6 +105,7 @@ LoaderCommand command_of(const Options& options, const DataPlan& data) {
           .pixels = options.text("pixels_key"),
           .labels = options.text("labels_key"),
           .samples = options.text("samples"),
+          .count = std::string(counted_of(options).key),
           .rank = data.rank,
           .ranks = data.ranks,
           .local_rank = data.local_rank,
@@ -528,6 +551,7 @@ constexpr FeederEntry entry(std::string_view name, std::string_view summary,
           .describe_batches = describe,
           .is_loader = [](const Options& given) { return !is_constant(given); },
           .unit = [](const Options& given) -> std::string_view {
+            if (given.given("count")) return counted_of(given).unit;
             return states_opaque(given) ? "samples" : "img";
           },
           .profile_option = "profile"};

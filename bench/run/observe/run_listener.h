@@ -16,6 +16,7 @@ struct StepReport {
   double seconds = 0;         ///< from the previous step's end to this one's, on the slowest rank
   double loss = 0;            ///< as chosen by --loss-type-to-report
   double top1 = 0, top5 = 0;  ///< shares of the step's images
+  double images = 0;          ///< of all ranks
 };
 
 /// Receives progress on a thread that is not measured.

@@ -299,8 +299,7 @@ std::string format_ranks(const RunResult& result) {
   std::string text;
   for (std::size_t rank = 0; rank < result.ranks.size(); ++rank) {
     text += fmt::format("rank {} on {}: {:.2f} {}/sec\n", rank, result.ranks[rank].host,
-                        result.ranks[rank].img_per_s,
-                        trains_images(result.config) ? "images" : "samples");
+                        result.ranks[rank].img_per_s, samples_name(result.config));
   }
   return text;
 }

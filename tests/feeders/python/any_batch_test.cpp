@@ -50,6 +50,12 @@ def vanishing():
 def dotted():
     return [{"data.ids": of("q", range(6), 3, 2), "1": (of("B", [1, 2, 3]), 7)}]
 
+def last_start(batch):
+    return batch["starts"][-1]
+
+def nothing(batch):
+    return 0
+
 def words():
     return [["one", "two"]]
 )";
@@ -126,6 +132,18 @@ TEST_F(AnyBatch, SamplesAreCountedByWhatTheArraysShare) {
   EXPECT_EQ(samples("dotted", "samples=1.0"), "3");
   EXPECT_EQ(samples("packed", "samples=3"), "3");
   EXPECT_EQ(samples("packed", "samples=starts"), "4");
+}
+
+TEST_F(AnyBatch, OtherThingsThanSamplesAreCountedOnRequest) {
+  EXPECT_EQ(samples("nested", "count=ids"), "6") << "all numbers of an array";
+  EXPECT_EQ(samples("boxes", "count=0"), "18") << "of a list of arrays";
+  EXPECT_EQ(samples("dotted", "count='bytes=1.1'"), "7") << "a number is itself";
+  EXPECT_EQ(samples("packed", "count='tokens=last_start'"), "9") << "a function of the file";
+  EXPECT_TRUE(says(samples("nested", "count=lengths"),
+                   "batch 0 of the loader has no 'lengths' whose numbers can be counted"));
+  EXPECT_TRUE(says(samples("packed", "count=nothing"), "the function nothing counts 0 in batch 0"));
+  EXPECT_TRUE(says(samples("nested", "count='=ids'"), "expected KEY or UNIT=KEY"));
+  EXPECT_TRUE(says(samples("nested", "count='img/s=ids'"), "expected KEY or UNIT=KEY"));
 }
 
 TEST_F(AnyBatch, WhatCannotBeCountedIsNamed) {

@@ -215,6 +215,27 @@ TEST(PythonLoaderProgram, BatchesThatAreNoImagesHaveSamples) {
   EXPECT_NE(isolated.output.find(" samples/s"), std::string::npos) << isolated.output;
 }
 
+TEST(PythonLoaderProgram, TokensAreCountedAsTheLoaderMakesThem) {
+  const TempFolder folder;
+  write_text(folder / "texts.py",
+             "import array, itertools\n"
+             "def make():\n"
+             "    for length in itertools.cycle((10, 20, 60)):\n"
+             "        yield {'ids': memoryview(array.array('i', [7] * length)), 'name': 'text'}\n");
+  const ChildExit exit =
+      exit_of({"run", "--loader=" + (folder / "texts.py").string() + ":make", "--count=ids",
+               "--device=emulated:step_time=1ms", "--num-warmup-batches=2", "--num-batches=30",
+               "--out=" + (folder / "run.json").string()});
+  ASSERT_EQ(exit.code, 0) << exit.describe();
+  EXPECT_NE(exit.output.find("total tokens/sec: "), std::string::npos) << exit.output;
+  EXPECT_EQ(exit.output.find("images/sec"), std::string::npos) << exit.output;
+  const nlohmann::json result = nlohmann::json::parse(read_text(folder / "run.json"));
+  EXPECT_EQ(result.at("unit"), "tokens");
+  EXPECT_EQ(result.at("images_per_step"), 30) << "the mean, not the first batch";
+  const double counted = result.at("img_per_s").get<double>() * result.at("window_s").get<double>();
+  EXPECT_NEAR(counted, 30 * 30, 1e-6);
+}
+
 TEST(PythonLoaderProgram, WhatTrainsImagesAloneRefusesOtherBatches) {
   const TempFolder folder;
   const std::string loader = paced_tokens(folder);
