@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bench/analysis/cost.h"
+#include "bench/config/training_loop.h"
 #include "bench/isolate/delivery.h"
 #include "bench/isolate/isolate_plan.h"
 #include "bench/isolate/verdict.h"
@@ -106,14 +107,24 @@ class Warnings {
         "residual");
   }
 
+  /// Batches that differ in samples: a share of their mean.
+  static constexpr double kUnlike = 0.02;
+
   void unlike_runs() {
     const double of_ceiling = images_per_step(found_.measurement.ceiling());
     const double of_coupled = images_per_step(coupled());
-    if (of_ceiling > 0 && of_coupled > 0 && of_ceiling != of_coupled) {
+    const bool differ = of_ceiling > 0 && of_coupled > 0 && of_ceiling != of_coupled;
+    if (differ && trains_images(coupled().config)) {
       add(
           fmt::format("steps of the ceiling have {} images and those of {} have {}: the runs are "
                       "not comparable; set --batch-size",
                       of_ceiling, feeder_label(coupled().config), of_coupled));
+    } else if (differ && std::abs(of_ceiling - of_coupled) > kUnlike * of_coupled) {
+      add(
+          fmt::format("steps of the ceiling have {} {} and those of the loader have {} on average, "
+                      "because its batches differ: the cost may be wrong by that difference; a "
+                      "longer --budget brings them closer",
+                      of_ceiling, samples_name(coupled().config), of_coupled));
     }
     std::int64_t bad = 0;
     for (const Repetition& repetition : coupled().repetitions) {

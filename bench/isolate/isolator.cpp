@@ -230,6 +230,12 @@ void Isolator::measure_blocks(IsolateListener& listener, const std::stop_token& 
     measured_.stopped_because = stop.stop_requested() ? "it was interrupted" : "a run failed";
     return;
   }
+  const RunResult& piloted = first.sweep.rows[1].repetitions.front().result;
+  if (piloted.unit != "img") {  // batches differ in samples; steps of the ceiling have the mean
+    RunConfig& ceiling = runs[0].config;
+    ceiling.batch_size = static_cast<std::int32_t>(
+        std::max<std::int64_t>(1, piloted.images_per_step / ceiling.num_gpus));
+  }
   if (waits) {
     PilotTime time = first.times[1];
     time.step_s += first.times[0].step_s;
