@@ -120,12 +120,17 @@ double Series::add(std::span<const Leg> ranks, const Interval& window) {
   return idle_s;
 }
 
-/// Batches that are no images may have any number of samples: a step has the mean of the window's.
-void take_mean_of_steps(double samples, RunResult& result) {
-  if (result.step_ms.empty() || samples <= 0 || result.images_per_step <= 0) return;
-  const double mean = samples / static_cast<double>(result.step_ms.size());
-  result.sustained_img_per_s *= mean / static_cast<double>(result.images_per_step);
-  result.images_per_step = std::max<std::int64_t>(1, std::llround(mean));
+/// Samples of one step of all ranks, in the mean: batches that are no images may have any number.
+std::int64_t mean_samples(const RankSteps& steps) {
+  double samples = 0, count = 0, ranks = 0;
+  for (const std::vector<Leg>& legs : steps.legs) {
+    ranks = std::max(ranks, static_cast<double>(legs.size()));
+    for (const Leg& rank : legs) {
+      for (const StepTimes& step : rank.steps) samples += static_cast<double>(step.result.images);
+      count += static_cast<double>(rank.steps.size());
+    }
+  }
+  return count > 0 ? std::max<std::int64_t>(1, std::llround(ranks * samples / count)) : 0;
 }
 
 }  // namespace
@@ -161,7 +166,7 @@ void add_steps(const RankSteps& steps, RunResult& result) {
     }
   }
   result.img_per_s = result.window_s > 0 ? images / result.window_s : 0;
-  if (result.unit != "img") take_mean_of_steps(images, result);
+  if (result.unit != "img") result.images_per_step = mean_samples(steps);
   result.device_idle_percent = percent(idle_s, result.window_s);
   result.parts = part_times(std::span(&result, 1));
   const bool is_apart = steps.together != 0 && steps.together < steps.legs.front().size();

@@ -6,7 +6,8 @@ A pair is one turn of PyTorch and, right behind it, one of each variant of Penst
 process. A pair counts if no turn's halves differ by more than 10 per cent: then the machine kept its speed.
 Other pairs are repeated and counted. Prints both engines with their instruction sets, then for each precision
 the median img/s of every program with the lowest and highest turn, peak resident memory, and the median of the
-ratios of the pairs with its 95 per cent interval. There is no ratio if the interval includes 1.
+ratios of the pairs with its 95 per cent interval. There is no ratio if the interval includes 1. On a machine that never
+keeps its speed, pairs that drift are kept after --most-repeated others, and counted.
 
 PyTorch runs with its fastest known settings: channels_last, bf16 by autocast, and an allocator that keeps
 its pages (--preload, e.g. libtcmalloc_minimal.so.4).
@@ -51,7 +52,7 @@ def penstock(arguments, precision, device):
     text, peak = run([arguments.penstock, "run", "--json", f"--device={device}", "--model", arguments.model,
                       f"--precision={precision}", f"--batch-size={arguments.batch}",
                       f"--num-batches={arguments.steps}", f"--num-warmup-batches={arguments.warmup}",
-                      f"--compute-threads={arguments.threads}", "--optimizer=momentum:nesterov=false"], {})
+                      f"--compute-threads={arguments.threads}", "--optimizer=momentum"], {})
     result = json.loads(text)
     engines = [note for note in result["notes"] if "computes with" in note]
     return Turn(result["step_ms"], peak, engines[0].split("computes with ")[1], arguments.batch)
@@ -82,6 +83,9 @@ def median_interval(values):
 
 
 def ratio_text(ratios):
+    fewest = 6  # of fewer values, no interval has 95 per cent
+    if len(ratios) < fewest:
+        return f"{statistics.median(ratios):.2f} in {len(ratios)} pairs"
     low, high = median_interval(ratios)
     if low <= 1 <= high:
         return f"no difference found ({low:.2f} to {high:.2f})"
@@ -123,7 +127,7 @@ def main():
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--warmup", type=int, default=2)
     parser.add_argument("--pairs", type=int, default=12)
-    parser.add_argument("--most-repeated", type=int, default=12, help="repeat at most so many pairs")
+    parser.add_argument("--most-repeated", type=int, default=12, help="most pairs to repeat")
     parser.add_argument("--preload", default="", help="a library for PyTorch's LD_PRELOAD")
     arguments = parser.parse_args()
 
@@ -142,7 +146,8 @@ def main():
             peak = max(turn.peak for turn in results) / 2**30
             rows.append(f"| {precision} | {name} | {statistics.median(rates):.2f} ({min(rates):.2f} to {max(rates):.2f}) "
                         f"| {peak:.2f} GiB | {'1' if name == 'PyTorch' else ratio_text(ratios)} |")
-        print(f"{precision}: {arguments.pairs} pairs; {repeated} others drifted and were repeated")
+        kept = sum(any(turn.drifts for turn in pair) for pair in zip(*turns.values()))
+        print(f"{precision}: {arguments.pairs} pairs count, {kept} of which drifted; {repeated} others drifted and were repeated")
         for engine in dict.fromkeys(results[0].engine for results in turns.values()):
             print(f"{precision}: {engine}")
     print("\n| precision | program | img/s (lowest to highest turn) | peak memory | ratio to PyTorch (95 % interval) |\n"

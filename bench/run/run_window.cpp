@@ -114,7 +114,10 @@ void summarise(const RunWindow& window, const RunConfig& config, RunResult& resu
     result.sustained_img_per_s = published * config.batch_size / published_s;
   }
   add_exchange(window, result);
+  const auto nominal = static_cast<double>(result.images_per_step);
   add_steps(result.rank_steps, result);
+  if (nominal > 0)
+    result.sustained_img_per_s *= static_cast<double>(result.images_per_step) / nominal;
   result.reserve_start = window.reserve_at_begin();
   result.reserve_end = window.reserve_at_end();
 }

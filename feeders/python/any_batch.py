@@ -6,6 +6,7 @@ import array
 import ctypes
 import dataclasses
 import math
+import operator
 import sys
 
 MEMMOVE = ctypes.CDLL(None).memmove  # with less to convert than ctypes.memmove
@@ -112,18 +113,33 @@ def part_at(value, key):
 
 
 def amount_of(value):
-    """The numbers in an array, or in all arrays of a container. A number, also in an array without dimensions, is itself."""
-    made = array_of(value)
-    if made is None and isinstance(value, (int, float)):
+    """The numbers in an array, or in all arrays and lists of a container. One number, also in an array without dimensions, is
+    itself."""
+    if isinstance(value, (int, float)):
         return int(value)
-    if made is None:
-        return sum(1 if isinstance(part, (int, float)) else amount_of(part) for _, part in parts_of(value))
-    return math.prod(made.shape) if made.shape else int(made)
+    made = array_of(value)
+    if made is not None and not made.shape and not getattr(made.dtype, "hasobject", False):
+        return int(made)
+    return numbers_in(value)
+
+
+def numbers_in(value):
+    made = array_of(value)
+    if made is not None:
+        if getattr(made.dtype if hasattr(made, "dtype") else None, "hasobject", False):
+            return sum(map(numbers_in, made.reshape(-1).tolist()))  # rows of several lengths
+        return math.prod(made.shape)
+    if isinstance(value, (int, float)):
+        return 1
+    if isinstance(value, list) and value and isinstance(value[0], (int, float)):
+        return len(value)
+    return sum(numbers_in(part) for _, part in parts_of(value))
 
 
 class AnyLayout:
-    """Batches of arrays of any kind, in any nest of containers: their bytes are copied, one array after another. If `count` is a
-    key, the numbers of that entry are counted in place of samples; if it is a function, what it returns for a batch.
+    """Batches of arrays of any kind, in any nest of containers: their bytes are copied, one array after another. `count` is a
+    name and a function, or None. What the function returns for a batch is counted in place of samples; without a function, the
+    numbers of the entry of that name.
     """
 
     def __init__(self, batch, samples="", count=None):
@@ -132,7 +148,7 @@ class AnyLayout:
         self.count = count
         self.notes = []
         if count:
-            self.counts(batch, 0)  # the first batch may lack the entry
+            pass  # nothing else is counted
         elif samples.isdigit():
             self.number = int(samples)
         else:
@@ -168,19 +184,23 @@ class AnyLayout:
                           f"or the entry with one element for each sample; the batch is a {self.outline}")
 
     def counts(self, batch, number):
-        if callable(self.count):
-            name, counted = f"the function {self.count.__name__}", self.count(batch)
+        name, function = self.count
+        if function:
+            counted = function(batch)
         else:
-            name = f"'{self.count}'"
             try:
-                counted = amount_of(part_at(batch, self.count))
-            except (KeyError, IndexError, AttributeError, TypeError, ValueError):
-                raise LoaderError(f"batch {number} of the loader has no {name} whose numbers can be counted, and its file has no such "
+                counted = amount_of(part_at(batch, name))
+            except (KeyError, IndexError, AttributeError, TypeError, ValueError, OverflowError):
+                raise LoaderError(f"batch {number} of the loader has no '{name}' whose numbers can be counted, and its file has no such "
                                   f"function; it is a {outline(batch)}") from None
-        if not isinstance(counted, int) or not 0 < counted < 2**31:
-            raise LoaderError(f"{name} counts {counted!r} in batch {number} of the loader; expected a whole number above 0; the batch is "
-                              f"a {outline(batch)}")
-        return counted
+        try:
+            whole = operator.index(counted)
+        except TypeError:
+            whole = 0
+        if not 0 < whole < 2**31:
+            raise LoaderError(f"'{name}' counts {counted!r} in batch {number} of the loader; expected a whole number above 0; the batch "
+                              f"is a {outline(batch)}")
+        return whole
 
     def samples_of(self, batch, number):
         if self.count:

@@ -458,10 +458,14 @@ def layout_of(batch, pixels, labels, samples, count):
     return AnyLayout(batch, samples, count)
 
 
-def counter_of(found, count):
-    """The function of that name in the module of a loader; else the name, which is a key of its batches."""
-    function = getattr(sys.modules.get(getattr(found, "__module__", None)), count, None) if count else None
-    return function if callable(function) else count
+def counter_of(loader, count):
+    """What is counted, and the function of that name in the loader's file, if it has one."""
+    if not count:
+        return None
+    where = loader.rpartition(":")[0]
+    name = os.path.splitext(os.path.basename(where))[0] if where.endswith(".py") else where
+    function = getattr(sys.modules.get(name), count, None)
+    return count, function if callable(function) else None
 
 
 def advise(loader, layout):
@@ -642,10 +646,9 @@ class Harness:
 
 
 def feed(harness, loader, arguments, part, profiles, pixels, labels, samples, count):
-    found = find_loader(loader)
-    batches = Batches(found, parse_arguments(arguments), part, profiles == "true")
+    batches = Batches(find_loader(loader), parse_arguments(arguments), part, profiles == "true")
     batch, begins = batches.next()
-    layout = layout_of(batch, pixels, labels, samples, counter_of(found, count))
+    layout = layout_of(batch, pixels, labels, samples, counter_of(loader, count))
     workers = batches.times.workers(batches.loader)
     if workers is None and part in ("collate", "samples"):
         raise LoaderError(f"the loader is no DataLoader of PyTorch: its part '{part}' cannot run alone")

@@ -23,6 +23,7 @@ CALLS = {"x86_64": {"waiting for a lock": (72, 73, 65, 220, 202, 449), "sleeping
          "aarch64": {"waiting for a lock": (25, 32, 98, 192, 193, 449), "sleeping": (101, 115),
                      "reading files": (56, 63, 65, 67, 69, 291), "waiting for the network": (22, 72, 73, 203, 207, 212)}}
 KINDS = {number: kind for kind, numbers in CALLS.get(os.uname().machine, {}).items() for number in numbers}
+FUTEX, PRIVATE = {"x86_64": 202, "aarch64": 98}.get(os.uname().machine), 128  # locks that processes share lack the flag
 LIBRARIES = tuple({os.path.realpath(sysconfig.get_paths()[name]) for name in ("stdlib", "platstdlib", "purelib", "platlib")} |
                   {"<frozen"})
 
@@ -173,13 +174,15 @@ class LoadingProfile:
             letter = os.pread(self.kernel[0], 400, 0).rpartition(b")")[2].split()[0]
             if letter in (b"R", b"D"):  # R: also if it was about to get the interpreter's lock
                 return "computing" if letter == b"R" else "waiting for storage"
-            call, first, *_ = os.pread(self.kernel[1], 400, 0).decode().split() + [""]
-            return "computing" if call == "running" else self.kind(int(call), first)
+            call, first, second, *_ = os.pread(self.kernel[1], 400, 0).decode().split() + ["", ""]
+            return "computing" if call == "running" else self.kind(int(call), first, second)
         except (OSError, ValueError, IndexError):
             return None
 
     @staticmethod
-    def kind(call, first):
+    def kind(call, first, second):
+        if call == FUTEX and int(second, 16) & PRIVATE:
+            return "waiting for its threads"
         selects_nothing = first == "0x0" and os.uname().machine == "x86_64" and call in (23, 270)  # how Python before 3.11 sleeps
         return "sleeping" if selects_nothing else KINDS.get(call, "other system calls")
 

@@ -82,13 +82,20 @@ struct Counted {
 };
 Counted counted_of(const Options& options) {
   const std::string_view text = options.text("count");
+  if (!options.given("count")) return {};
+  for (const char* const other : {"samples", "pixels_key", "labels_key"}) {
+    if (!options.given(other)) continue;
+    throw ConfigError("option 'count' cannot be combined with '{}': one of them says what counts",
+                      other);
+  }
   const std::size_t end = text.find('=');
-  if (end == text.npos) return {"tokens", text};
+  if (end == text.npos && !text.empty()) return {"tokens", text};
   const std::string_view unit = text.substr(0, end);
   constexpr std::size_t kLongest = 20;
   const bool is_word = std::ranges::all_of(
       unit, [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; });
-  if (unit.empty() || unit.size() > kLongest || !is_word || end + 1 == text.size()) {
+  if (end == text.npos || unit.empty() || unit == "img" || unit.size() > kLongest || !is_word ||
+      end + 1 == text.size()) {
     throw ConfigError(fmt::format(
         "option 'count' is '{}'; expected KEY or UNIT=KEY, such as tokens=input_ids", text));
   }

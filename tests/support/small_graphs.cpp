@@ -144,6 +144,8 @@ void add_convolutions(std::vector<SmallGraph>& graphs) {
       {"conv_1x1_wide_channels", 2,
        with_ends({5, 7, 3}, 32, 10,
                  two(Conv2d{48, {1, 1, 1}, 1, true}, Conv2d{16, {1, 1, 3}, 1, true}))});
+  add("conv_1x1_padded_behind", 2, {6, 5, 3}, 16, Conv2d{16, {1, 1, 1, 0, 0, 1, 1}});
+  add("conv_1x1_stride_2_padded_behind", 2, {6, 4, 3}, 16, Conv2d{32, {1, 1, 2, 0, 0, 1, 1}});
 
   Graph stem({17, 15, 3});
   const NodeId conv = stem.add("stem", Conv2d{8, {7, 7, 2, 3, 3, 3, 3}}, {Graph::kInput});

@@ -250,5 +250,21 @@ TEST(RankSteps, ThatAreCutOffAreRefused) {
   }
 }
 
+TEST(RankStepsOfAnyData, AStepHasTheMeanOfTheSamplesOfAllRanks) {
+  RankSteps together{.legs = {leg_in_step(2, 4, Time(100s))}};
+  for (std::size_t i = 0; i < 4; ++i) {
+    together.legs[0][0].steps[i].result.images = static_cast<std::int32_t>(10 * (i + 1));
+    together.legs[0][1].steps[i].result.images = 300;
+  }
+  RankSteps apart = steps_apart({100ms, 200ms}, 100);
+  for (RankSteps* const steps : {&together, &apart}) {
+    RunResult result;
+    result.unit = "tokens";
+    result.images_per_step = 999;  // of the first batch
+    add_steps(*steps, result);
+    EXPECT_EQ(result.images_per_step, steps == &together ? 25 + 300 : 2 * kImages);
+  }
+}
+
 }  // namespace
 }  // namespace penstock

@@ -50,6 +50,9 @@ def vanishing():
 def dotted():
     return [{"data.ids": of("q", range(6), 3, 2), "1": (of("B", [1, 2, 3]), 7)}]
 
+def ragged():
+    return [{"ids": [[1, 2], [3, 4, 5]], "y": of("q", [0, 1])}]
+
 def last_start(batch):
     return batch["starts"][-1]
 
@@ -137,13 +140,16 @@ TEST_F(AnyBatch, SamplesAreCountedByWhatTheArraysShare) {
 TEST_F(AnyBatch, OtherThingsThanSamplesAreCountedOnRequest) {
   EXPECT_EQ(samples("nested", "count=ids"), "6") << "all numbers of an array";
   EXPECT_EQ(samples("boxes", "count=0"), "18") << "of a list of arrays";
+  EXPECT_EQ(samples("ragged", "count=ids"), "5") << "of lists of numbers, each number once";
   EXPECT_EQ(samples("dotted", "count='bytes=1.1'"), "7") << "a number is itself";
   EXPECT_EQ(samples("packed", "count='tokens=last_start'"), "9") << "a function of the file";
   EXPECT_TRUE(says(samples("nested", "count=lengths"),
                    "batch 0 of the loader has no 'lengths' whose numbers can be counted"));
-  EXPECT_TRUE(says(samples("packed", "count=nothing"), "the function nothing counts 0 in batch 0"));
+  EXPECT_TRUE(says(samples("packed", "count=nothing"), "'nothing' counts 0 in batch 0"));
   EXPECT_TRUE(says(samples("nested", "count='=ids'"), "expected KEY or UNIT=KEY"));
   EXPECT_TRUE(says(samples("nested", "count='img/s=ids'"), "expected KEY or UNIT=KEY"));
+  EXPECT_TRUE(says(samples("nested", "count='img=ids'"), "expected KEY or UNIT=KEY"));
+  EXPECT_TRUE(says(samples("nested", "count=ids,samples=3"), "cannot be combined with 'samples'"));
 }
 
 TEST_F(AnyBatch, WhatCannotBeCountedIsNamed) {

@@ -63,8 +63,8 @@ class Builder : compiler::GraphBuilder {
 
   // Convolutions; see convolution.cpp.
   struct Convolution;
-  /// A pass backward: the layout of the output's gradient that it needs, and what adds it to the
-  /// schedule for such a gradient and returns the input's gradient, if it computes that.
+  /// A pass backward. `add` adds it to the schedule for a gradient of the output in the layout
+  /// `gradient_out`, and returns the input's gradient, or kNoValue.
   struct Pass {
     Desc gradient_out;
     std::function<ValueId(ValueId gradient_out)> add;
@@ -77,7 +77,7 @@ class Builder : compiler::GraphBuilder {
   Pass weight_gradient_in_tiles(const Convolution& conv);
   Pass input_gradient(const Convolution& conv);
   Pass input_gradient_by_pixels(const Convolution& conv);
-  bool has_slow_gradient(const Convolution& conv) const;
+  bool is_product_of_matrices(const Convolution& conv) const;
   void take_pixels(Convolution& conv);
   /// Copies the pixels that a stride visits; `back`: spreads them over the whole image again.
   ValueId strided(const Convolution& conv, ValueId value, const Desc& target, bool back);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adds convolutions to a schedule; see builder.h. Two things are better than oneDNN's primitives on
-// CPUs with AMX, where activations are bf16 with channels last:
+// Adds convolutions to a schedule; see builder.h. Two passes backward are not oneDNN's on CPUs with
+// AMX, where bf16 activations have their channels last:
 //  - The gradient of the weights is our own; see weight_gradient.h.
-//  - oneDNN 2.6 is slow at the gradient of the input of 1x1 convolutions. It is computed as a
+//  - For 1x1 convolutions, oneDNN 2.6 computes the gradient of the input slowly. Here it is a
 //  forward
-//    convolution with transposed weights. If there is a stride, the visited pixels are copied
-//    first, and the convolution that is left has none.
+//    convolution with transposed weights. If there is a stride, the pixels that it visits are
+//    copied first, and the convolution over the copy has no stride.
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -37,14 +37,14 @@ struct Builder::Convolution {
   Desc in, out;
   dnnl::convolution_forward::primitive_desc forward{};
   ValueId source = kNoValue;
-  bool takes_pixels = false;  ///< the input is a copy of those that a stride visits
+  bool takes_pixels = false;  ///< the input is a copy of the pixels that the stride visits
 };
 
 void Builder::visit(NodeId node, const Conv2d& op) {
   const NodeId input = input_of(node);
   Convolution conv{node, op, graph_.shape(input), requested(input), requested(node)};
   conv.forward = describe_forward(conv);
-  const bool by_pixels = trains() && has_slow_gradient(conv);
+  const bool by_pixels = trains() && is_product_of_matrices(conv);
   if (by_pixels) {
     take_pixels(conv);
   } else {
@@ -167,11 +167,11 @@ Builder::Pass Builder::input_gradient(const Convolution& conv) {
           }};
 }
 
-bool Builder::has_slow_gradient(const Convolution& conv) const {
+bool Builder::is_product_of_matrices(const Convolution& conv) const {
   const Window& window = conv.op.window;
   const NodeId input = input_of(conv.node);
   if (window.kernel_h != 1 || window.kernel_w != 1 || window.top != 0 || window.left != 0 ||
-      conv.op.groups != 1 || !needs_gradient(input) ||
+      window.bottom != 0 || window.right != 0 || conv.op.groups != 1 || !needs_gradient(input) ||
       conv.forward.src_desc() != activation(input, Tag::nhwc) ||
       conv.forward.dst_desc() != activation(conv.node, Tag::nhwc)) {
     return false;

@@ -26,8 +26,7 @@ constexpr double kShareOfMemory = 0.9;
 constexpr OptionSpec kOptions[] = {
     {"winograd", "true",
      "use Winograd convolutions in fp32 if oneDNN finds them faster; about one digit less exact"},
-    {"layout", "auto",
-     "auto: oneDNN chooses; channels_last: as it chooses on CPUs with AMX, on any CPU"},
+    {"layout", "auto", "auto: oneDNN chooses; channels_last: N, H, W, C on every CPU"},
     {"isa", "all", "the highest of oneDNN's instruction sets to use, such as avx512_core_bf16"},
 };
 
@@ -123,9 +122,7 @@ extern constinit const BackendEntry cpu_backend{
     .options = kOptions,
     .computes_on_host = true,
     .make = [](const Options& options, Clock& clock) -> std::unique_ptr<Backend> {
-      static std::once_flag before_anything_else;
-      std::call_once(before_anything_else,
-                     [&] { cpu::limit_instruction_sets(options.text("isa")); });
+      cpu::limit_instruction_sets(options.text("isa"));
       return std::make_unique<CpuBackend>(options, clock);
     },
 };

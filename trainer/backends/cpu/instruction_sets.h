@@ -10,10 +10,10 @@ namespace penstock::cpu {
 /// The value of the option that stands for every instruction set of this CPU.
 inline constexpr std::string_view kEveryInstructionSet = "all";
 
-/// Lets oneDNN use the instruction set `most` and those below it. It must come before oneDNN's
-/// first primitive in this process. Throws ConfigError if the CPU lacks the set or oneDNN does not
-/// know it: the text names those that can be chosen. ONEDNN_MAX_CPU_ISA in the environment decides
-/// instead if `most` is "all".
+/// Limits oneDNN to the instruction set `most` and those below it, for this process. With "all", it
+/// uses every set of the CPU, or what ONEDNN_MAX_CPU_ISA in the environment allows. Must come
+/// before oneDNN's first primitive. Throws ConfigError, which names the sets that can be chosen, if
+/// the CPU or oneDNN lacks the set; and if another limit was chosen before.
 void limit_instruction_sets(std::string_view most);
 
 /// Whether oneDNN uses AMX tiles, and other code of this process may.

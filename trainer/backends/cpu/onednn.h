@@ -15,11 +15,9 @@ using Dims = dnnl::memory::dims;
 using Engine = dnnl::engine;
 
 #if DNNL_VERSION_MAJOR < 3
-inline constexpr auto kEveryIsa = dnnl::cpu_isa::all;
 inline Dims dims_of(const Desc& desc) { return desc.dims(); }
 inline dnnl::memory::data_type type_of(const Desc& desc) { return desc.data_type(); }
 #else
-inline constexpr auto kEveryIsa = dnnl::cpu_isa::isa_default;
 inline Dims dims_of(const Desc& desc) { return desc.get_dims(); }
 inline dnnl::memory::data_type type_of(const Desc& desc) { return desc.get_data_type(); }
 #endif

@@ -21,7 +21,8 @@ constexpr std::size_t kChannels = 16;   // of a tile
 constexpr std::size_t kStep = 32;       // pixels of a tile
 constexpr std::size_t kPairBytes = 64;  // two pixels of 16 channels
 constexpr std::size_t kTileBytes = 1024;
-/// Steps between two visits of the sums: two tiles' worth of 16 steps fill most of a 48 KiB cache.
+/// Steps between two visits of the sums. The gradient's tiles of 16 steps take 32 KiB, and stay in
+/// the first cache while all places of the filter are visited.
 constexpr std::size_t kStepsAtOnce = 16;
 
 #define PENSTOCK_AVX512 [[gnu::target("avx512f,avx512bw,avx512vl,avx512dq")]]
@@ -91,18 +92,24 @@ PENSTOCK_AMX void multiply_tiles(const TileBlock& block) {
   if constexpr (Outputs == 2 && Inputs == 2) _tile_stored(3, below + kTileBytes, kPairBytes);
 }
 
-/// 16 channels of a pixel, from `at` on; zeros if there is no pixel.
-PENSTOCK_AVX512 inline __m512i channels_of(const std::uint16_t* pixel, std::size_t at,
-                                           __mmask16 mask) {
-  if (pixel == nullptr) return _mm512_setzero_si512();
-  return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, pixel + at));
+/// The pixels of one image. An offset from `end` on means a pixel of zeros.
+struct Pixels {
+  const std::uint16_t* first;
+  std::size_t end;
+};
+
+/// 16 channels of a pixel, from `at` on.
+PENSTOCK_AVX512 inline __m512i channels_of(const Pixels& pixels, std::uint32_t offset,
+                                           std::size_t at, __mmask16 mask) {
+  if (offset >= pixels.end) return _mm512_setzero_si512();
+  return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, pixels.first + offset + at));
 }
 
 /// The channels of two pixels, in turn.
-PENSTOCK_AVX512 inline __m512i pair_of(const std::uint16_t* first, const std::uint16_t* second,
+PENSTOCK_AVX512 inline __m512i pair_of(const Pixels& pixels, const std::uint32_t* offsets,
                                        std::size_t at, __mmask16 mask) {
-  return _mm512_or_si512(channels_of(first, at, mask),
-                         _mm512_slli_epi32(channels_of(second, at, mask), 16));
+  return _mm512_or_si512(channels_of(pixels, offsets[0], at, mask),
+                         _mm512_slli_epi32(channels_of(pixels, offsets[1], at, mask), 16));
 }
 
 /// rows[i][j] = columns[j][i], for words of 32 bits.
@@ -132,15 +139,16 @@ PENSTOCK_AVX512 inline void transpose(__m512i (&m)[16]) {
   }
 }
 
-/// Packs pairs of pixels, which begin with pixel 0 or 1; blocks of channels are `block` bytes
+/// Packs pairs of pixels; blocks of channels are `block` bytes
 /// apart.
-PENSTOCK_AVX512 void pack_pairs(const std::uint16_t* const* pixels, std::size_t pairs,
-                                std::int32_t channels, std::byte* to, std::size_t block) {
+PENSTOCK_AVX512 void pack_pairs(const Pixels& pixels, const std::uint32_t* offsets,
+                                std::size_t pairs, std::int32_t channels, std::byte* to,
+                                std::size_t block) {
   const auto last = static_cast<std::size_t>(channels) / kChannels;  // the incomplete block
   const auto rest = static_cast<__mmask16>((1U << (channels % 16)) - 1);
   for (std::size_t pair = 0; pair < pairs; ++pair) {
     for (std::size_t b = 0; b < blocks(channels); ++b) {
-      const __m512i packed = pair_of(pixels[2 * pair], pixels[2 * pair + 1], b * kChannels,
+      const __m512i packed = pair_of(pixels, offsets + 2 * pair, b * kChannels,
                                      b == last ? rest : static_cast<__mmask16>(0xffff));
       _mm512_store_si512(to + b * block + pair * kPairBytes, packed);
     }
@@ -148,14 +156,15 @@ PENSTOCK_AVX512 void pack_pairs(const std::uint16_t* const* pixels, std::size_t 
 }
 
 /// Packs tiles of [16 channels][32 pixels]; blocks of channels are `block` bytes apart.
-PENSTOCK_AVX512 void pack_tiles(const std::uint16_t* const* pixels, std::size_t steps,
-                                std::size_t channel_blocks, std::byte* to, std::size_t block) {
+PENSTOCK_AVX512 void pack_tiles(const Pixels& pixels, const std::uint32_t* offsets,
+                                std::size_t steps, std::size_t channel_blocks, std::byte* to,
+                                std::size_t block) {
   for (std::size_t step = 0; step < steps; ++step) {
-    const std::uint16_t* const* const from = pixels + step * kStep;
+    const std::uint32_t* const from = offsets + step * kStep;
     for (std::size_t b = 0; b < channel_blocks; ++b) {
       __m512i rows[kStep / 2];
       for (std::size_t pair = 0; pair < kStep / 2; ++pair) {
-        rows[pair] = pair_of(from[2 * pair], from[2 * pair + 1], b * kChannels, 0xffff);
+        rows[pair] = pair_of(pixels, from + 2 * pair, b * kChannels, 0xffff);
       }
       transpose(rows);
       std::byte* const tile = to + b * block + step * kTileBytes;
@@ -180,6 +189,7 @@ WeightGradient::WeightGradient(const ConvolutionShape& shape, std::int32_t threa
     : shape_(shape), inputs_(blocks(shape.in.channels)), outputs_(blocks(shape.out.channels)) {
   const Window& window = shape.window;
   const bool is_product = window.kernel_h == 1 && window.kernel_w == 1 && window.stride == 1 &&
+                          window.top == 0 && window.left == 0 &&
                           shape.in.height == shape.out.height && shape.in.width == shape.out.width;
   if (is_product) {  // all pixels of all images are one row, cut into parts
     constexpr std::int32_t kWidth = kStep * kStepsAtOnce;
@@ -219,6 +229,26 @@ void WeightGradient::make_grids() {
              width = static_cast<std::size_t>(shape_.out.width);
   image_steps_ = ((height - 1) * width_ + width + kStep - 1) / kStep;
   image_pairs_ = (image_steps_ * kStep + last_shift) / 2 + 1;
+  const auto offsets = [&](const ImageShape& shape, std::size_t count, std::int32_t first_row,
+                           std::int32_t first_column, std::int32_t step) {
+    Offsets found(count, kNone);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::int64_t image_row = static_cast<std::int64_t>(i / width_) * step + first_row,
+                         image_column = static_cast<std::int64_t>(i % width_) * step + first_column;
+      if (image_row < 0 || image_row >= shape.height || image_column < 0 ||
+          image_column >= shape.width) {
+        continue;
+      }
+      found[i] =
+          static_cast<std::uint32_t>((image_row * shape.width + image_column) * shape.channels);
+    }
+    return found;
+  };
+  for (Grid& grid : grids_) {
+    grid.pixels =
+        offsets(shape_.in, 2 * image_pairs_ + 1, grid.row, grid.column, shape_.window.stride);
+  }
+  outputs_at_ = offsets(shape_.out, image_steps_ * kStep, 0, 0, 1);
 }
 
 void WeightGradient::divide(std::int32_t threads) {
@@ -242,46 +272,24 @@ void WeightGradient::divide(std::int32_t threads) {
   part_bytes_ = sums_at_ + sums;
 }
 
-WeightGradient::Pixel WeightGradient::pixel(Pixel images, const ImageShape& shape,
-                                            std::size_t image, std::int64_t row,
-                                            std::int64_t column) const {
-  if (row < 0 || row >= shape.height || column < 0 || column >= shape.width) return nullptr;
-  const std::size_t index =
-      (image * static_cast<std::size_t>(shape.height) + static_cast<std::size_t>(row)) *
-          static_cast<std::size_t>(shape.width) +
-      static_cast<std::size_t>(column);
-  if (all_pixels_ > 0 && index >= all_pixels_) return nullptr;
-  return images + index * static_cast<std::size_t>(shape.channels);
-}
-
-void WeightGradient::pack_inputs(Pixel x, std::size_t image, std::size_t slot,
-                                 std::vector<Pixel>& pixels, std::byte* scratch) const {
-  const std::int64_t stride = shape_.window.stride;
+void WeightGradient::pack(const std::uint16_t* x, const std::uint16_t* gradient_y,
+                          std::size_t image, std::size_t slot, std::byte* scratch) const {
+  const auto image_of = [&](const std::uint16_t* images, const ImageShape& shape) {
+    const auto channels = static_cast<std::size_t>(shape.channels);
+    const std::size_t first = image * shape.elements();
+    const std::size_t end = all_pixels_ > 0 ? all_pixels_ * channels : first + shape.elements();
+    return Pixels{images + first, std::min<std::size_t>(end - first, kNone)};
+  };
+  const Pixels inputs = image_of(x, shape_.in), outputs = image_of(gradient_y, shape_.out);
   const std::size_t block = images_at_once_ * image_pairs_ * kPairBytes;
-  pixels.resize(2 * image_pairs_ + 1);
   for (const Grid& grid : grids_) {
-    for (std::size_t i = 0; i < pixels.size(); ++i) {
-      const auto row = static_cast<std::int64_t>(i / width_),
-                 column = static_cast<std::int64_t>(i % width_);
-      pixels[i] =
-          pixel(x, shape_.in, image, row * stride + grid.row, column * stride + grid.column);
-    }
     for (const std::size_t odd : {0U, 1U}) {
       if (!grid.is_used[odd]) continue;
-      pack_pairs(pixels.data() + odd, image_pairs_, shape_.in.channels,
+      pack_pairs(inputs, grid.pixels.data() + odd, image_pairs_, shape_.in.channels,
                  scratch + grid.at[odd] + slot * image_pairs_ * kPairBytes, block);
     }
   }
-}
-
-void WeightGradient::pack_gradients(Pixel gradient_y, std::size_t image, std::size_t slot,
-                                    std::vector<Pixel>& pixels, std::byte* scratch) const {
-  pixels.resize(image_steps_ * kStep);
-  for (std::size_t i = 0; i < pixels.size(); ++i) {
-    pixels[i] = pixel(gradient_y, shape_.out, image, static_cast<std::int64_t>(i / width_),
-                      static_cast<std::int64_t>(i % width_));
-  }
-  pack_tiles(pixels.data(), image_steps_, outputs_,
+  pack_tiles(outputs, outputs_at_.data(), image_steps_, outputs_,
              scratch + gradients_at_ + slot * image_steps_ * kTileBytes,
              images_at_once_ * image_steps_ * kTileBytes);
 }
@@ -323,19 +331,17 @@ void WeightGradient::multiply(std::size_t images, bool begins, std::byte* scratc
   }
 }
 
-void WeightGradient::run_part(Pixel x, Pixel gradient_y, std::byte* scratch,
-                              std::size_t part) const {
+void WeightGradient::run_part(const std::uint16_t* x, const std::uint16_t* gradient_y,
+                              std::byte* scratch, std::size_t part) const {
   const auto images = static_cast<std::size_t>(shape_.images);
   const std::size_t rounds = (images + images_at_once_ - 1) / images_at_once_;
   const std::size_t begin = rounds * part / parts_, end = rounds * (part + 1) / parts_;
-  std::vector<Pixel> pixels;
   begin_tiles();
   for (std::size_t round = begin; round < end; ++round) {
     const std::size_t first = round * images_at_once_;
     const std::size_t count = std::min(images_at_once_, images - first);
     for (std::size_t slot = 0; slot < count; ++slot) {
-      pack_inputs(x, first + slot, slot, pixels, scratch);
-      pack_gradients(gradient_y, first + slot, slot, pixels, scratch);
+      pack(x, gradient_y, first + slot, slot, scratch);
     }
     multiply(count, round == begin, scratch);
   }
@@ -362,8 +368,8 @@ void WeightGradient::add_parts(const std::byte* scratch, float* gradient) const 
 
 void WeightGradient::run(const void* x, const void* gradient_y, std::byte* scratch, float* gradient,
                          float* bias) const {
-  const auto* const inputs = static_cast<Pixel>(x);
-  const auto* const gradients = static_cast<Pixel>(gradient_y);
+  const auto* const inputs = static_cast<const std::uint16_t*>(x);
+  const auto* const gradients = static_cast<const std::uint16_t*>(gradient_y);
   parallel_for(parts_, [&](std::size_t part) {
     run_part(inputs, gradients, scratch + part * part_bytes_, part);
   });

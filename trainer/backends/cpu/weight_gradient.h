@@ -40,7 +40,9 @@ class WeightGradient {
            float* bias) const;
 
  private:
-  using Pixel = const std::uint16_t*;  // its first channel; null: the pixel is zero
+  /// Where pixels lie in an image, in elements; kNone: beside it, so that the pixel is zero.
+  using Offsets = std::vector<std::uint32_t>;
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
   struct Grid {
     std::int32_t row = 0, column = 0;  // of its first pixel in the image
@@ -48,6 +50,7 @@ class WeightGradient {
     /// that begin with odd ones, for even and odd shifts.
     std::array<bool, 2> is_used{};
     std::array<std::size_t, 2> at{};  // in the scratch of a part, in bytes
+    Offsets pixels{};
   };
   struct Tap {
     std::size_t grid = 0, shift = 0;
@@ -55,13 +58,10 @@ class WeightGradient {
 
   void make_grids();
   void divide(std::int32_t threads);
-  Pixel pixel(Pixel images, const ImageShape& shape, std::size_t image, std::int64_t row,
-              std::int64_t column) const;
-  void run_part(Pixel x, Pixel gradient_y, std::byte* scratch, std::size_t part) const;
-  void pack_inputs(Pixel x, std::size_t image, std::size_t slot, std::vector<Pixel>& pixels,
-                   std::byte* scratch) const;
-  void pack_gradients(Pixel gradient_y, std::size_t image, std::size_t slot,
-                      std::vector<Pixel>& pixels, std::byte* scratch) const;
+  void run_part(const std::uint16_t* x, const std::uint16_t* gradient_y, std::byte* scratch,
+                std::size_t part) const;
+  void pack(const std::uint16_t* x, const std::uint16_t* gradient_y, std::size_t image,
+            std::size_t slot, std::byte* scratch) const;
   void multiply(std::size_t images, bool begins, std::byte* scratch) const;
   void add_parts(const std::byte* scratch, float* gradient) const;
 
@@ -69,6 +69,7 @@ class WeightGradient {
   std::size_t all_pixels_ = 0;  // in folded images, of which the last may be shorter; else 0
   std::size_t inputs_ = 0, outputs_ = 0;  // blocks of 16 channels
   std::vector<Grid> grids_;
+  Offsets outputs_at_;  // in the width of the grids
   std::vector<Tap> taps_;
   std::size_t width_ = 0;        // of grids
   std::size_t image_steps_ = 0;  // steps of 32 pixels

@@ -148,7 +148,7 @@ TEST(BatchNormKernels, HowManyThreadsDoesNotMatter) {
       runs.push_back(std::move(n));
     }
     for (const Numbers& other : runs) {
-      EXPECT_EQ(other.d_x, runs[0].d_x);  // sums over tiles are in double and rounded once
+      EXPECT_EQ(other.d_x, runs[0].d_x);  // sums over parts are in double and rounded once
       EXPECT_EQ(other.y, runs[0].y);
     }
   }

@@ -25,8 +25,7 @@ Graph winograd_graph() {
   return graph;
 }
 
-void expect_near_plain_loops(Precision precision) {
-  const Graph graph = winograd_graph();
+void expect_near_plain_loops(const BackendEntry& entry, const Graph& graph, Precision precision) {
   const std::int32_t images = 32;
   const PlainBatch batch = random_batch(graph.input_shape(), images, 10, 3);
   const PlainStep expected = run_plain(graph, plain_initial_weights(graph, 1), batch, {});
@@ -34,8 +33,7 @@ void expect_near_plain_loops(Precision precision) {
   const Tolerance tolerance = tolerance_for(graph, images, precision);
   SteadyClock clock;
   HostDevice device(clock);
-  CompiledGraph compiled(find_entry(backend_table(), "cpu"), graph,
-                         spec_for(graph, images, precision));
+  CompiledGraph compiled(entry, graph, spec_for(graph, images, precision));
   const StepResult result = compiled.run(Phase::train, batch);
   EXPECT_NEAR(result.loss, expected.loss, tolerance.forward);
   const PlainTensors gradients = compiled.gradients();
@@ -46,13 +44,21 @@ void expect_near_plain_loops(Precision precision) {
 }
 
 TEST(CpuBackend, WinogradsConvolutionsAreAsExactAsDirectOnes) {
-  expect_near_plain_loops(Precision::f32);
+  expect_near_plain_loops(find_entry(backend_table(), "cpu"), winograd_graph(), Precision::f32);
 }
 
 TEST(CpuBackend, ConvolutionsOnTilesAreAsExactAsTheirPrecision) {
   cpu::limit_instruction_sets(cpu::kEveryInstructionSet);  // before oneDNN is first asked
   if (!cpu::uses_amx()) GTEST_SKIP() << "this CPU has no AMX tiles for bf16";
-  expect_near_plain_loops(Precision::bf16);
+  // With channels last, all of its convolutions but the first have 16 channels or more on each
+  // side.
+  Graph graph({32, 32, 3});
+  const NodeId first = graph.add("first", Conv2d{64, {3, 3, 1, 1, 1, 1, 1}}, {Graph::kInput});
+  const NodeId half = graph.add("half", Conv2d{32, {1, 1, 2}, 1, true}, {first});
+  const NodeId third = graph.add("third", Conv2d{64, {3, 3, 2, 1, 1, 1, 1}}, {half});
+  const NodeId pool = graph.add("pool", GlobalAvgPool{}, {third});
+  graph.add("logits", Linear{10}, {pool});
+  expect_near_plain_loops(*backends_in_other_layouts().at(0).entry, graph, Precision::bf16);
 }
 
 class TightMemory : public ::testing::Test {

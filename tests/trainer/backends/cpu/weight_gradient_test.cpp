@@ -78,7 +78,7 @@ TEST(WeightGradientKernel, IsTheSumOverAllPixels) {
     const Team team(test.threads);
     const WeightGradient kernel(test.shape, test.threads);
     auto* const scratch = static_cast<std::byte*>(std::aligned_alloc(64, kernel.scratch_bytes()));
-    std::memset(scratch, 0x7f, kernel.scratch_bytes());  // NaN
+    std::memset(scratch, 0xff, kernel.scratch_bytes());  // NaN
     kernel.run(x.data(), gradient_y.data(), scratch, gradient.data(), bias.data());
     std::free(scratch);
 
