@@ -38,6 +38,9 @@ std::string add_child_memory(const MemoryOfProcesses& before, const MemoryOfProc
   constexpr double kMinute = 60, kMb = 1e6;
   facts["child_processes"] = all.processes;
   facts["child_memory_bytes"] = all.bytes;
+  // A few pages within milliseconds would be gigabytes a minute.
+  constexpr double kShortest_s = 1;
+  if (window_s < kShortest_s) all.compared = workers.compared = all.grown = 0;
   if (all.compared > 0) facts["child_growth_bytes_per_min"] = all.grown * kMinute / window_s;
   if (workers.processes > 0) {
     facts["worker_processes"] = workers.processes;

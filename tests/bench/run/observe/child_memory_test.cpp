@@ -40,6 +40,15 @@ TEST(ChildMemory, WarnsIfItFillsTheRestWithinTwoHours) {
   EXPECT_EQ(warning(10, 50), "") << "so little says nothing";
 }
 
+TEST(ChildMemory, NoGrowthIsKnownFromAShortWindow) {
+  Facts facts;
+  EXPECT_EQ(add_child_memory({{1, {kMb, true}}}, {{1, {9 * kMb, true}}}, 0.01, 1e8, facts), "");
+  EXPECT_EQ(facts, (Facts{{"child_processes", 1},
+                          {"child_memory_bytes", 9e6},
+                          {"worker_processes", 1},
+                          {"worker_memory_bytes", 9e6}}));
+}
+
 TEST(ChildMemory, SaysNothingWithoutChildren) {
   Facts facts;
   EXPECT_EQ(add_child_memory({{1, {kMb, true}}}, {}, 60, 1e9, facts), "");
