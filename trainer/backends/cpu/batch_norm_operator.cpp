@@ -168,11 +168,11 @@ void Builder::normalise_backward(NodeId node, const BatchNorm& op,
                                               {DNNL_ARG_MEAN, mean, {}},
                                               {DNNL_ARG_VARIANCE, variance, {}},
                                               {DNNL_ARG_SCALE, weight(scale), {}},
-                                              {DNNL_ARG_SHIFT, weight(shift), {}},
                                               {DNNL_ARG_DIFF_DST, gradient_out, {}},
                                               {DNNL_ARG_DIFF_SRC, gradient_in, {}},
                                               {DNNL_ARG_DIFF_SCALE, gradient(scale), {}},
                                               {DNNL_ARG_DIFF_SHIFT, gradient(shift), {}}};
+    if (onednn::kBackwardTakesShift) arguments.push_back({DNNL_ARG_SHIFT, weight(shift), {}});
     if (workspace != kNoValue) arguments.push_back({DNNL_ARG_WORKSPACE, workspace, {}});
     run(desc, std::move(arguments));
     schedule_.completes(scale);

@@ -22,6 +22,9 @@ inline Dims dims_of(const Desc& desc) { return desc.get_dims(); }
 inline dnnl::memory::data_type type_of(const Desc& desc) { return desc.get_data_type(); }
 #endif
 
+/// Version 2 wants the shift of a batch norm for its gradients, too; version 3 refuses it.
+inline constexpr bool kBackwardTakesShift = DNNL_VERSION_MAJOR < 3;
+
 /// A ReLU behind the operation that has these attributes.
 inline dnnl::post_ops relu_behind() {
   dnnl::post_ops operations;
