@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/backends/cpu/weight_gradient.h"
 
+#include <cpuid.h>
 #include <immintrin.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -27,6 +28,12 @@ constexpr std::size_t kStepsAtOnce = 16;
 
 #define PENSTOCK_AVX512 [[gnu::target("avx512f,avx512bw,avx512vl,avx512dq")]]
 #define PENSTOCK_AMX [[gnu::target("avx512f,amx-tile,amx-bf16")]]
+
+/// AMX-BF16, by the CPU's own list: not every compiler has a name for it.
+bool has_tiles() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && ((edx >> 22) & 1U) != 0;
+}
 
 std::size_t blocks(std::int32_t channels) {
   return (static_cast<std::size_t>(channels) + kChannels - 1) / kChannels;
@@ -179,8 +186,7 @@ PENSTOCK_AVX512 void pack_tiles(const Pixels& pixels, const std::uint32_t* offse
 
 bool WeightGradient::is_available() {
   constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XTILEDATA
-  static const bool available = __builtin_cpu_supports("amx-bf16") != 0 &&
-                                __builtin_cpu_supports("avx512bw") != 0 &&
+  static const bool available = has_tiles() && __builtin_cpu_supports("avx512bw") != 0 &&
                                 syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
   return available;
 }
