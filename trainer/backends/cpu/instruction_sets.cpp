@@ -25,9 +25,9 @@ struct InstructionSet {
 
 /// A bit of the CPU's features, for those that the compiler has no name for.
 enum Register { eax, edx };
-bool has_feature(unsigned subleaf, Register where, int bit) {
-  std::array<unsigned, 4> words{};  // EAX, EBX, ECX, EDX of leaf 7
-  if (__get_cpuid_count(7, subleaf, &words[0], &words[1], &words[2], &words[3]) == 0) return false;
+bool has_feature(Register where, int bit) {
+  std::array<unsigned, 4> words{};  // EAX, EBX, ECX, EDX of leaf 7, subleaf 1
+  if (__get_cpuid_count(7, 1, &words[0], &words[1], &words[2], &words[3]) == 0) return false;
   return ((words[where == eax ? 0 : 3] >> bit) & 1U) != 0;
 }
 
@@ -36,10 +36,10 @@ constexpr InstructionSet kSets[] = {
     {"sse41", dnnl::cpu_isa::sse41, [] { return __builtin_cpu_supports("sse4.1") != 0; }},
     {"avx", dnnl::cpu_isa::avx, [] { return __builtin_cpu_supports("avx") != 0; }},
     {"avx2", dnnl::cpu_isa::avx2, [] { return __builtin_cpu_supports("avx2") != 0; }},
-    {"avx2_vnni", dnnl::cpu_isa::avx2_vnni, [] { return has_feature(1, eax, 4); }},
+    {"avx2_vnni", dnnl::cpu_isa::avx2_vnni, [] { return has_feature(eax, 4); }},
 #if DNNL_VERSION_MAJOR >= 3
     {"avx2_vnni_2", dnnl::cpu_isa::avx2_vnni_2,
-     [] { return has_feature(1, edx, 4) && has_feature(1, edx, 5); }},
+     [] { return has_feature(edx, 4) && has_feature(edx, 5); }},
 #endif
     {"avx512_core", dnnl::cpu_isa::avx512_core,
      [] { return __builtin_cpu_supports("avx512bw") != 0; }},
@@ -51,10 +51,10 @@ constexpr InstructionSet kSets[] = {
     {"avx512_core_fp16", dnnl::cpu_isa::avx512_core_fp16,
      [] { return __builtin_cpu_supports("avx512fp16") != 0; }},
 #endif
-    {"avx512_core_amx", dnnl::cpu_isa::avx512_core_amx, [] { return has_feature(0, edx, 22); }},
+    {"avx512_core_amx", dnnl::cpu_isa::avx512_core_amx, &WeightGradient::is_available},
 #if DNNL_VERSION_MAJOR >= 3
     {"avx512_core_amx_fp16", dnnl::cpu_isa::avx512_core_amx_fp16,
-     [] { return has_feature(1, eax, 21); }},
+     [] { return has_feature(eax, 21); }},
 #endif
 };
 

@@ -12,7 +12,7 @@
 #include "trainer/backends/cpu/kernels.h"
 #include "trainer/simd.h"
 
-// GCC 12 warns of its own header's placeholders in inlined intrinsics.
+// GCC 12 warns of placeholders in its header of intrinsics.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 
 namespace penstock::cpu {
