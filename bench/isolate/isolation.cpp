@@ -253,7 +253,10 @@ void add_causes(Isolation& found, const IsolatePlan& plan) {
                                         .cost = *found.cost,
                                         .has_producer = plan.has_producer,
                                         .crowded = is_crowded(found.measurement)});
-  if (plan.has_loader) found.waits = find_waits(found);
+  if (plan.has_loader) {
+    found.waits = find_waits(found);
+    found.traits = find_traits(coupled);
+  }
   if (plan.has_producer) found.delivery = find_delivery(coupled, found.ladder, found.diagnosis);
   found.predictions = predict(found, plan);
 }

@@ -12,6 +12,7 @@
 
 #include "bench/analysis/cost.h"
 #include "bench/analysis/diagnosis.h"
+#include "bench/isolate/batch_traits.h"
 #include "bench/isolate/code_profile.h"
 #include "bench/isolate/delivery.h"
 #include "bench/isolate/isolate_plan.h"
@@ -66,6 +67,7 @@ struct Isolation {
   std::optional<DeliveryFinding> delivery;  ///< of a feeder that receives from other processes
   analysis::Diagnosis diagnosis;
   LoaderWaits waits;                ///< for a loader of the user's
+  BatchTraits traits;               ///< of its batches
   std::optional<CodeProfile> code;  ///< none unless it was profiled
   Predictions predictions;
   std::optional<VariationFinding> variation;  ///< none unless settings were measured

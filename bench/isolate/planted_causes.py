@@ -225,6 +225,38 @@ def slow_sampler():
     return loader(sampler=InOrder(3200, each=0.030 / BATCH))
 
 
+def many_arrays(num_workers=2):
+    return loader(None, num_workers, collate_fn=lambda samples: {f"column{i}": torch.zeros(BATCH, 2) for i in range(640)})
+
+
+class Texts(Samples):
+    """Token numbers of 20 to 236 places, and a sample that takes 5 ms."""
+
+    def __getitem__(self, index):
+        time.sleep(0.005)
+        return torch.arange(1, 20 + index * 37 % 217)
+
+
+def padded(num_workers=2):
+    def pad(samples):
+        ids = torch.nn.utils.rnn.pad_sequence(samples, batch_first=True)
+        return {"input_ids": torch.nn.functional.pad(ids, (0, 64)), "attention_mask": torch.nn.functional.pad((ids > 0).long(), (0, 64))}
+
+    return DataLoader(Texts(), BATCH, num_workers=num_workers, collate_fn=pad)
+
+
+class Held(Samples):
+    """All samples lie in the object, as text."""
+
+    def __init__(self):
+        super().__init__(count=640)
+        self.text = [os.urandom(1000) for _ in range(200_000)]
+
+
+def pickled(persistent_workers=False):
+    return DataLoader(Held(), BATCH, num_workers=2, multiprocessing_context="spawn", persistent_workers=persistent_workers)
+
+
 def fast():
     return loader()
 
@@ -244,7 +276,7 @@ CAUSES = {
     "restarts": ("The first batch of each epoch", "persistent_workers=True"),
     "slow_shuffle": ("The first batch of each epoch", "begin of an epoch"),
     "bursts": ("Uneven loading", "prefetch_factor="),
-    "slow_samples": ("Uneven loading", "prefetch_factor="),
+    "slow_samples": ("stay behind it", "in_order=False"),
     "lock": ("waiting for a lock", "under the lock of"),
     "slow_transform": ("Blur", "first of all Blur"),
     "one_worker": ("Loading samples", "num_workers=2"),
@@ -255,6 +287,9 @@ CAUSES = {
     "spawned": ("sleeping", "num_workers=3"),
     "parses": ("json.loads(text)", "json.loads(text)"),
     "slow_sampler": ("between two steps", ""),
+    "many_arrays": ("640 arrays", "few arrays"),
+    "padded": ("padding", "num_workers="),
+    "pickled": ("The first batch of each epoch", "persistent_workers=True"),
     "fast": None,
     "fast_but_busy": None,
 }

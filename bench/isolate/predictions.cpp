@@ -329,7 +329,9 @@ class RecommendationList {
     const analysis::Diagnosis& diagnosis = found_.diagnosis;
     const analysis::StageFinding& stage = diagnosis.stages[*diagnosis.bottleneck];
     std::string what = fmt::format("a cheaper {} stage", stage.name);
-    if (stage.role == StageRole::decodes) {
+    if (unpacks_many_arrays(found_)) {
+      what = "few arrays in a batch: one for each type, packed in collate_fn";
+    } else if (stage.role == StageRole::decodes) {
       what += " (smaller files, queue:upsampling=plain, decoded beforehand)";
     } else if (stage.role == StageRole::loads && found_.code) {
       const CodeShare& most = found_.code->shares.front();

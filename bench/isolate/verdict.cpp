@@ -45,6 +45,10 @@ std::string cause_of(const Isolation& found) {
   if (const std::string_view subject = subject_of(found.waits.cause); !subject.empty()) {
     return fmt::format("{} is the bottleneck", subject);
   }
+  if (unpacks_many_arrays(found)) {
+    return fmt::format("Taking {:.0f} arrays a batch from the workers is the bottleneck",
+                       found.traits.arrays);
+  }
   if (found.diagnosis.bottleneck) {
     return analysis::work_of_stage(found.diagnosis.stages[*found.diagnosis.bottleneck]) +
            " is the bottleneck";
@@ -302,6 +306,7 @@ std::vector<std::string> verdict_of(const Isolation& found, const IsolatePlan& p
   } else if (found.diagnosis.bottleneck) {
     add(cause_sentence(found.diagnosis));
   }
+  for (std::string& sentence : trait_sentences(found)) add(std::move(sentence));
   if (found.code) add(sentence_of(*found.code));
   if (const auto* const loads = analysis::find_stage(found.diagnosis, StageRole::loads);
       found.code && loads != nullptr) {

@@ -17,7 +17,7 @@ ROUNDS, COPIES = 30, 50
 
 def feeder():
     """The names of the loader's program."""
-    parts = ("loading_profile.py", "worker_times.py", "any_batch.py", "feed_loader.py")
+    parts = ("loading_profile.py", "worker_times.py", "loader_traits.py", "any_batch.py", "feed_loader.py")
     names = {"__name__": "feeder"}
     exec(compile("".join((FEEDER / part).read_text() for part in parts), "feeder", "exec"), names)  # pylint: disable=exec-used
     return names

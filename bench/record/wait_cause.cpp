@@ -42,8 +42,17 @@ std::string sentence_of(const LoaderWaits& waits) {
           waits.workers > 0 ? "chooses samples for the next one and copies it" : "also makes it",
           waits.made_in_turn_ms);
     case WaitCause::uneven:
-      return fmt::format("Alone the loader makes enough batches, but not one for each step: {}.",
-                         to_string(waits.spread));
+      return fmt::format(
+          "{}, but not one for each step: {}{}.",
+          waits.is_held_back() ? "Its workers could make enough batches"
+                               : "Alone the loader makes enough batches",
+          to_string(waits.spread),
+          waits.is_held_back()
+              ? fmt::format(
+                    "; in {:.0f} % of the time in which a batch was waited for, a later one was "
+                    "ready and had to stay behind it",
+                    waits.held_back_percent)
+              : "");
     case WaitCause::growing:
       return fmt::format("The wait for a batch grows {}.", to_string(*waits.growth));
     case WaitCause::none:
@@ -64,7 +73,9 @@ std::vector<LoaderChange> changes_against(const LoaderWaits& waits, double step_
     changes.push_back(
         {fmt::format("prefetch_factor={}", std::clamp(2 * hides, 4, 64)), waits.prefetch_factor});
   }
-  if (waits.workers > 1 && waits.in_order == 1) changes.push_back({"in_order=False", 1});
+  if (waits.workers > 1 && waits.in_order == 1) {
+    changes.insert(waits.is_held_back() ? changes.begin() : changes.end(), {"in_order=False", 1});
+  }
   return changes;
 }
 
@@ -72,7 +83,8 @@ nlohmann::ordered_json to_json(const LoaderWaits& waits) {
   nlohmann::ordered_json json{{"cause", to_string(waits.cause)},
                               {"late_percent", waits.spread.late_percent},
                               {"late_ms", waits.spread.late_ms},
-                              {"other_ms", waits.spread.other_ms}};
+                              {"other_ms", waits.spread.other_ms},
+                              {"held_back_percent", waits.held_back_percent}};
   if (waits.growth) {
     json["first_third_ms"] = waits.growth->first_ms;
     json["last_third_ms"] = waits.growth->last_ms;

@@ -41,12 +41,15 @@ inline constexpr std::array<std::pair<std::string_view, std::int32_t LoaderSetti
 
 struct LoaderWaits : LoaderSettings {
   WaitCause cause = WaitCause::none;
+  /// Does one late batch hold back others that are ready?
+  bool is_held_back() const { return workers > 1 && in_order == 1 && held_back_percent >= 60; }
   // Over steps that are at no edge of an epoch:
   WaitSpread spread;
   std::optional<WaitGrowth> growth{};
   // Of cause edges: a step within an epoch, how much longer the first one takes, the epoch's steps.
   double steady_ms = 0, edge_longer_ms = 0, steps_per_epoch = 0;
-  double made_in_turn_ms = 0;  ///< the time in which the process that asks for a batch makes it
+  double held_back_percent = 0;  ///< of the waiting for a batch, a later one was there
+  double made_in_turn_ms = 0;    ///< the time in which the process that asks for a batch makes it
 };
 
 /// "none", "work", "in_turn", "uneven", "edges", "growing".

@@ -32,7 +32,7 @@ INTEGERS = ("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uin
 BATCH = struct.Struct("<IIIIqqqqqqqqqqqq")
 FIRST_OF_EPOCH = 1
 MOST_TEXT, MOST_SHAPES = 30000, 8
-PROFILE_PERIOD = 500_000_000  # ns
+TELLING_PERIOD = 500_000_000  # ns
 ADD_SEALS, SEAL_SHRINK, SEAL_GROW, SEAL_FUTURE_WRITE = 1033, 2, 4, 16
 
 
@@ -213,6 +213,8 @@ class Batches:
         self.times.table = WorkerTable()
         self.times.install()
         self.times.install_carrying()
+        self.traits = Traits()
+        self.traits.install()
         refuse_several(self.loader)
         if not hasattr(self.loader, "__iter__") and not hasattr(self.loader, "__next__"):
             raise LoaderError(f"the loader is of type {type(self.loader).__name__}; expected an iterable of batches")
@@ -361,6 +363,7 @@ class Layout:
         self.requested = pixels, labels
         pixels, labels, others = self.find(batch)
         self.others = [leaf.key for leaf in others]
+        self.arrays = 1 + (labels is not None) + len(others)
         self.keys = pixels.key, labels.key if labels else ""
         shape = tuple(pixels.shape)
         if pixels.dtype not in PIXELS:
@@ -662,7 +665,7 @@ def feed(harness, loader, arguments, part, profiles, pixels, labels, samples, co
     pool = Pool(layout, slots, room)
     layout.prepare(pool)
     harness.say({"stride": pool.stride, "slots": slots}, [pool.fd])
-    number, got, got_cpu, profiled = 0, 0, 0, 0
+    number, got, got_cpu, told = 0, 0, 0, 0
     clock, cpu_clock = time.monotonic_ns, time.thread_time_ns
     while True:
         begin = clock()
@@ -674,13 +677,16 @@ def feed(harness, loader, arguments, part, profiles, pixels, labels, samples, co
             got, got_cpu = clock() - begin, cpu_clock() + core_wait_ns() - cpu
         begin = clock()
         images, other_bytes = layout.put(slot, batch, number)
-        if clock() - profiled > PROFILE_PERIOD and batches.times.profile is not None:
-            profiled = clock()
-            harness.say(batches.times.profile_of())
         harness.socket.send(BATCH.pack(slot, images, FIRST_OF_EPOCH if begins else 0, 0, other_bytes, got, clock() - begin,
                                        room, got_cpu, *batches.times.since_last()))
+        batches.traits.look_at(batch, layout.arrays)
         batch = None  # its memory may be the loader's next batch
         number += 1
+        if clock() - told > TELLING_PERIOD:
+            told = clock()
+            harness.say({"traits": batches.traits.values()})
+            if batches.times.profile is not None:
+                harness.say(batches.times.profile_of())
 
 
 def end_of(error):

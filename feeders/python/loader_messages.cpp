@@ -158,6 +158,24 @@ std::optional<LoadProfile> parse_profile(std::string_view packet) {
                      .median_sample = duration(integer(sent, "median", 0, INT64_MAX))};
 }
 
+std::optional<LoaderTraits> parse_traits(std::string_view packet) {
+  constexpr std::size_t kMostTraits = 32, kMostTraitName = 256;
+  if (!packet.starts_with("{\"traits\"")) return std::nullopt;
+  const json sent = parse(packet);
+  LoaderTraits traits;
+  const auto values = sent.find("traits");
+  if (values == sent.end() || !values->is_object()) {
+    throw DataError("the loader's process sent no numbers of its batches");
+  }
+  for (const auto& [name, value] : values->items()) {
+    const double number = value.is_number() ? value.get<double>() : -1;
+    if (number >= 0 && name.size() <= kMostTraitName && traits.size() < kMostTraits) {
+      traits[printable(name)] = number;
+    }
+  }
+  return traits;
+}
+
 LoaderBatch parse_batch(std::string_view packet, const LoaderBatches& batches,
                         std::optional<std::uint32_t> asked) {
   BatchPacket sent{};

@@ -67,6 +67,10 @@ struct LoadProfile {
   Nanoseconds median_sample{};
 };
 
+/// What is remarkable about the loader's batches so far: numbers of at least 0, by the names that
+/// README.md lists.
+using LoaderTraits = std::map<std::string, double>;
+
 // All throw DataError, ConfigError if the loader cannot be used, and what the packet says if it is
 // an error of the loader: DataError with a traceback, else ConfigError.
 
@@ -79,6 +83,8 @@ std::size_t parse_memory(std::string_view packet, std::size_t slot_bytes);
 /// A later packet that has no batch; empty: it has one, or an error. Names have no control
 /// characters.
 std::optional<LoadProfile> parse_profile(std::string_view packet);
+/// As parse_profile.
+std::optional<LoaderTraits> parse_traits(std::string_view packet);
 /// Every other packet. The batch is in slot `asked`.
 LoaderBatch parse_batch(std::string_view packet, const LoaderBatches& batches,
                         std::optional<std::uint32_t> asked);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <penstock_any_batch_py.h>
 #include <penstock_feed_loader_py.h>
+#include <penstock_loader_traits_py.h>
 #include <penstock_loading_profile_py.h>
 #include <penstock_worker_times_py.h>
 #include <poll.h>
@@ -37,8 +38,11 @@ std::string shell_word(const std::string& text) {
 /// A descriptor of this process's memory that holds the child's program.
 FileDescriptor program_file() {
   FileDescriptor file(memfd_create("penstock-feed-loader", 0));
-  const std::string text =
-      std::string(kLoadingProfile).append(kWorkerTimes).append(kAnyBatch).append(kFeedLoader);
+  std::string text;
+  for (const std::string_view part :
+       {kLoadingProfile, kWorkerTimes, kLoaderTraits, kAnyBatch, kFeedLoader}) {
+    text += part;
+  }
   if (!file || write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
       lseek(file.get(), 0, SEEK_SET) != 0) {
     throw ConfigError(std::string("cannot hand the loader its program: ") + std::strerror(errno));
@@ -126,6 +130,10 @@ std::optional<LoaderBatch> LoaderProcess::next() {
   if (!packet) return std::nullopt;
   if (std::optional<LoadProfile> profile = parse_profile(packet->bytes)) {
     profile_ = std::move(*profile);
+    return std::nullopt;
+  }
+  if (std::optional<LoaderTraits> traits = parse_traits(packet->bytes)) {
+    traits_ = std::move(*traits);
     return std::nullopt;
   }
   const LoaderBatch batch = parse_batch(packet->bytes, batches_, asked_);

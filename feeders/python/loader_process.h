@@ -15,6 +15,7 @@
 #include <span>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dataflow/clock.h"
@@ -67,6 +68,8 @@ class LoaderProcess {
   std::optional<LoaderBatch> next();
   /// The newest profile, if the command asks for one.
   const LoadProfile& profile() const noexcept { return profile_; }
+  /// The numbers that came since the last call.
+  LoaderTraits take_traits() { return std::exchange(traits_, {}); }
   /// Asks for the loader's next batch, in this slot. The loader makes no batch that is not
   /// asked for, except for its first one, and may write to no other slot.
   void ask(std::uint32_t slot);
@@ -91,6 +94,7 @@ class LoaderProcess {
   EventFd stopped_;
   LoaderBatches batches_;
   LoadProfile profile_;
+  LoaderTraits traits_;
   std::shared_ptr<const net::MappedPool> pool_;
   std::size_t slot_bytes_ = 0, stride_ = 0;
   std::optional<std::uint32_t> asked_;  // the slot that the loader may write to

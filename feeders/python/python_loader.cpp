@@ -336,6 +336,9 @@ class PythonLoader final : public Feeder {
         if (batch->begins_epoch) epochs_.add();
         if (batch->images < spec_.images && !spec_.opaque) partial_.add();
         account(*batch);
+        for (const auto& [name, value] : process_.take_traits()) {
+          probe_.fact("loader_" + name, value);
+        }
         if (process_.profile().code.empty()) return batch;
         count_code();
         return batch;

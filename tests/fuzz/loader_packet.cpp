@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packets from the child process of a Python loader. The input's first byte chooses the packet: '0'
-// the start, '1' the first batch's shape, '2' the shared memory, '3' a batch, '4' a profile. The
-// rest is the packet.
+// the start, '1' the first batch's shape, '2' the shared memory, '3' a batch, '4' a profile, '5'
+// numbers of batches. The rest is the packet.
 #include "feeders/python/loader_messages.h"
 #include "tests/fuzz/target.h"
 
@@ -58,6 +58,13 @@ std::size_t loader_packet(std::span<const std::byte> input) try {
            python::parse_profile(packet).value_or(python::LoadProfile{}).code) {
         ensure(name.find('\x1b') == name.npos, "a control character in a name");
         ensure(time >= Nanoseconds{} && time < kLongest, "an impossible time");
+      }
+      return 1;
+    case '5':
+      for (const auto& [name, value] :
+           python::parse_traits(packet).value_or(python::LoaderTraits{})) {
+        ensure(name.find('\x1b') == name.npos, "a control character in a name");
+        ensure(value >= 0, "a number below 0");
       }
       return 1;
     default:

@@ -88,6 +88,48 @@ TEST_F(LoaderWaitsOf, AFastLoaderWithAFewLongWaitsIsUneven) {
   EXPECT_NEAR(found_.waits.spread.late_percent, 80.0 / 8, 0.5);
   EXPECT_TRUE(says(verdict(), "Uneven loading is the bottleneck")) << verdict();
   EXPECT_EQ(changes(), (std::vector<std::string>{"prefetch_factor=14", "in_order=False"}));
+  EXPECT_FALSE(says(sentence_of(found_.waits), "stay behind"));
+  set_fact("loader_held_back_percent", 83);
+  ASSERT_EQ(cause(), WaitCause::uneven);
+  EXPECT_EQ(changes(), (std::vector<std::string>{"in_order=False", "prefetch_factor=14"}));
+  EXPECT_TRUE(says(sentence_of(found_.waits),
+                   "in 83 % of the time in which a batch was waited for, a later one was ready and "
+                   "had to stay behind it"))
+      << sentence_of(found_.waits);
+}
+
+TEST_F(LoaderWaitsOf, ManyArraysOfABatchAreNamedIfTakingThemIsTheBottleneck) {
+  set_stages(100, 700);
+  found_.diagnosis.bottleneck = 1;
+  found_.diagnosis.gain_until_next = 1.7;
+  set_fact("loader_num_workers", 2);
+  set_fact("loader_arrays_per_batch", 640);
+  ASSERT_EQ(cause(), WaitCause::work);
+  found_.traits = find_traits(coupled());
+  EXPECT_TRUE(says(verdict(), "Taking 640 arrays a batch from the workers is the bottleneck"));
+  EXPECT_TRUE(says(trait_sentences(found_).at(0), "takes 90 ms of the process that asks"))
+      << trait_sentences(found_).at(0);
+  EXPECT_TRUE(says(predict(found_, plan_).recommendations.front().text, "few arrays in a batch"));
+  set_fact("loader_arrays_per_batch", 4);
+  found_.traits = find_traits(coupled());
+  EXPECT_FALSE(says(verdict(), "arrays"));
+  EXPECT_EQ(trait_sentences(found_).size(), 0U);
+}
+
+TEST_F(LoaderWaitsOf, PaddingAndAPickledDataSetAreNamed) {
+  set_fact("loader_num_workers", 2);
+  set_fact("loader_persistent_workers", 0);
+  set_fact("loader_padding_percent: batch.mask", 60);
+  set_fact("loader_pickled_bytes_per_worker", 2e8);
+  set_fact("loader_pickling_ms_per_worker", 553);
+  static_cast<void>(cause());
+  found_.traits = find_traits(coupled());
+  const std::vector<std::string> sentences = trait_sentences(found_);
+  ASSERT_EQ(sentences.size(), 2U);
+  EXPECT_TRUE(says(sentences[0], "60 % of the positions of 'batch.mask' are padding"));
+  EXPECT_TRUE(says(sentences[0], "up to 2.5 times smaller")) << sentences[0];
+  EXPECT_TRUE(says(sentences[1], "200 MB, which takes 553 ms to write")) << sentences[1];
+  EXPECT_TRUE(says(sentences[1], "in each of 2 workers, again in each epoch")) << sentences[1];
 }
 
 TEST_F(LoaderWaitsOf, WorkersThatEndWithEachEpochShouldPersist) {

@@ -72,6 +72,28 @@ def odd():
              "days": numpy.array([1, 2, 3], "datetime64[D]"), "every_other": memoryview(bytes([1, 2, 3, 4, 5, 6]))[::2]}]
 )";
 
+/// Three of eight positions are padding in each.
+constexpr const char* kPadded = R"(
+import numpy
+
+def ids():
+    ids = numpy.arange(1, 33).reshape(4, 8)
+    ids[:2, 4:] = ids[2:, 6:] = 0
+    return ids
+
+def masked():
+    return [{"ids": numpy.zeros((4, 8), "int64"), "attention_mask": ids() != 0}]
+
+def numbered():
+    return [{"labels": [0, 1, 0, 1], "ids": ids()}]
+
+def frames():
+    return [{"frames": numpy.repeat((ids() != 0)[:, :, None], 3, axis=2).astype("float32")}]
+
+def dense():
+    return [{"ids": numpy.arange(32).reshape(4, 8), "mask": numpy.ones((4, 8), "int64"), "same": numpy.ones((4, 8))}]
+)";
+
 class AnyBatch : public PythonLoader {
  protected:
   AnyBatch() { write_text(folder_.path() / "any.py", kAnyLoaders); }
@@ -124,6 +146,35 @@ TEST_F(AnyBatch, ArraysWithoutOrderAreCopiedAndObjectsAreNot) {
   EXPECT_EQ(columns, (std::array{0, 3, 1, 4, 2, 5}));
   EXPECT_EQ(seen[0].pixels[64], std::byte{1});
   EXPECT_EQ(seen[0].pixels[128 + 2], std::byte{5});
+}
+
+TEST_F(AnyBatch, TheNumberOfArraysIsAFact) {
+  const auto [name, batch] = describe(any("nested")).options[0];
+  const std::string with_batch = any("nested", name + "=" + batch);
+  static_cast<void>(make(with_batch));  // for the run's batches
+  const std::unique_ptr<Probe> probe = probe_of(with_batch, 3);
+  EXPECT_EQ(probe->facts().at("loader_arrays_per_batch"), 4);
+}
+
+TEST_F(AnyBatch, PaddingIsFoundByAMaskOrByWhatRowsEndWith) {
+  if (!python_has("numpy")) GTEST_SKIP() << "no /usr/bin/python3 with numpy";
+  write_text(folder_.path() / "any.py", kPadded);
+  const auto padding = [&](const std::string& function) {
+    const std::string text = any(function, "python=/usr/bin/python3");
+    const auto [name, batch] = describe(text).options[0];
+    const std::string with_batch = text + "," + name + "=" + batch;
+    static_cast<void>(make(with_batch));
+    std::map<std::string, double> found;
+    for (const auto& [fact, value] : probe_of(with_batch, 3)->facts()) {
+      if (fact.starts_with("loader_padding_percent")) found[fact.substr(24)] = value;
+    }
+    return found;
+  };
+  using Found = std::map<std::string, double>;
+  EXPECT_EQ(padding("masked"), (Found{{"attention_mask", 37.5}}));
+  EXPECT_EQ(padding("numbered"), (Found{{"ids", 37.5}}));
+  EXPECT_EQ(padding("frames"), (Found{{"frames", 37.5}}));
+  EXPECT_EQ(padding("dense"), (Found{{"mask", 0}}));
 }
 
 TEST_F(AnyBatch, SamplesAreCountedByWhatTheArraysShare) {

@@ -56,6 +56,7 @@ class _MultiProcessingDataLoaderIter:
     def __init__(self, loader):
         global worker
         self.loader, self.pipes, self.turn = loader, [], 0
+        self._rcvd_idx, self._task_info = 0, {}
         for number in range(loader.num_workers):
             mine, childs = multiprocessing.Pipe(duplex=False)
             if loader.multiprocessing_context:
@@ -69,9 +70,18 @@ class _MultiProcessingDataLoaderIter:
     def __iter__(self):
         return self
 
-    def _next_data(self):
-        batch = self.pipes[self.turn % len(self.pipes)].recv()
+    def _get_data(self):
+        index = self.turn ^ self.loader.swaps
         self.turn += 1
+        return index, self.pipes[index % len(self.pipes)].recv()
+
+    def _next_data(self):
+        while self._rcvd_idx not in self._task_info:
+            index, batch = self._get_data()
+            self._task_info[index] = (0, batch)
+            time.sleep(0.002)
+        batch = self._task_info.pop(self._rcvd_idx)[1]
+        self._rcvd_idx += 1
         return pinning.pin_memory(batch, None) if self.loader.pin_memory else batch
 
     def __next__(self):
@@ -103,6 +113,7 @@ class DataLoader:
     prefetch_factor = 2
     multiprocessing_context = None
     worker_init_fn = None
+    swaps = 0  # 1: each second batch comes before the one that it follows
 
     def __init__(self, num_workers, pin_memory, dataset):
         self.num_workers, self.pin_memory, self.dataset = num_workers, pin_memory, dataset
@@ -211,6 +222,11 @@ def spawned(num_workers):
     loader = make_loader(num_workers)
     loader.multiprocessing_context = multiprocessing.get_context("spawn")
     loader.worker_init_fn = note_worker
+    return loader
+
+def swapped(num_workers):
+    loader = make_loader(num_workers)
+    loader.swaps = 1
     return loader
 
 def generator(num_workers):
@@ -328,6 +344,30 @@ TEST_F(DataLoader, AProfileNamesTheLineThatHoldsPythonsLock) {
     EXPECT_GT(10 * sorts, 7 * all);
     EXPECT_TRUE(computes == 0 || 10 * computes > 7 * all) << "0: this kernel does not say";
   }
+}
+
+TEST_F(DataLoader, ALateBatchThatHoldsLaterOnesBackIsAFact) {
+  const auto held = [&](const std::string& function) {
+    return probe_of("python:loader='" + path_ + ":" + function + "',args='num_workers=2'", 150)
+        ->facts()
+        .at("loader_held_back_percent");
+  };
+  EXPECT_EQ(held("make_loader"), 0);
+  EXPECT_GT(held("swapped"), 5);
+  EXPECT_LT(held("swapped"), 95);
+}
+
+TEST_F(DataLoader, WhatIsPickledForAWorkerIsAFact) {
+  const auto facts = [&](const std::string& function) {
+    return probe_of("python:loader='" + path_ + ":" + function + "',args='num_workers=2'", 20)
+        ->facts();
+  };
+  EXPECT_EQ(facts("make_loader").count("loader_pickled_bytes_per_worker"), 0U);
+  const std::map<std::string, double> spawned = facts("spawned");
+  EXPECT_GT(spawned.at("loader_pickled_bytes_per_worker"), 10'000)
+      << "this program's text is in it";
+  EXPECT_LT(spawned.at("loader_pickled_bytes_per_worker"), 1e6);
+  EXPECT_GT(spawned.at("loader_pickling_ms_per_worker"), 0);
 }
 
 /// Samples sleep: no processor is used, and the profile names the sleep.
