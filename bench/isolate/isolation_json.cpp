@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/isolate/isolation_json.h"
 
+#include "bench/record/rate_unit.h"
 #include "bench/record/report_text.h"
 #include "bench/record/result_json.h"
 
@@ -151,6 +152,24 @@ Json to_json(const DeliveryFinding& found) {
               {"consumer_img_per_s", or_null(found.consumer_img_per_s)}};
 }
 
+/// The same values, whose names say rate in place of img_per_s.
+Json with_names_of_rates(const Json& json) {
+  constexpr std::string_view kImages = "img_per_s";
+  if (!json.is_structured()) return json;
+  Json renamed = json.is_array() ? Json::array() : Json::object();
+  for (const auto& [key, value] : json.items()) {
+    if (json.is_array()) {
+      renamed.push_back(with_names_of_rates(value));
+      continue;
+    }
+    std::string name = key;
+    if (const auto at = name.find(kImages); at != name.npos)
+      name.replace(at, kImages.size(), "rate");
+    renamed[name] = with_names_of_rates(value);
+  }
+  return renamed;
+}
+
 }  // namespace
 
 Json to_json(const statistics::Estimate& estimate) {
@@ -182,9 +201,11 @@ Json to_json(const BlockNoise& noise) {
 }
 
 Json to_json(const Isolation& found) {
-  return Json{
+  const std::string unit = sample_unit(found.measurement.sweep);
+  Json json{
       {"schema", 1},
       {"kind", "isolation"},
+      {"unit", unit},
       {"verdict", found.verdict},
       {"doubts", found.warnings},
       {"cures", texts_of(found.predictions.recommendations)},
@@ -217,8 +238,10 @@ Json to_json(const Isolation& found) {
       {"verification", or_null(found.verification)},
       {"ladder", list_of(found.ladder)},
       {"noise", list_of(found.measurement.noise)},
-      {"instrumentation_percent", found.diagnosis.instrumentation_percent},
-      {"sweep", to_json(found.measurement.sweep)}};
+      {"instrumentation_percent", found.diagnosis.instrumentation_percent}};
+  if (unit != "img") json = with_names_of_rates(json);
+  json["sweep"] = penstock::to_json(found.measurement.sweep);
+  return json;
 }
 
 }  // namespace penstock::isolate

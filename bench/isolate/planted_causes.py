@@ -312,7 +312,7 @@ def main():
     parser.add_argument("--budget", default="90s")
     options = parser.parse_intermixed_args()
     wrong = 0
-    print("| planted | img/s | what is said first | first remedy | right |\n|---|---|---|---|---|")
+    print("| planted | img/s or samples/s | what is said first | first remedy | right |\n|---|---|---|---|---|")
     for name in options.names:
         with tempfile.TemporaryDirectory() as folder:
             found = isolate(options.penstock, options.python, options.budget, name, folder)
@@ -323,7 +323,8 @@ def main():
         else:
             right = any(cause in sentence for sentence in first) and (remedy == "" or bool(cures) and remedy in cures[0])
         wrong += not right
-        rate = found["cost"]["coupled_img_per_s"]["value"] if found["cost"] else 0
+        cost = found["cost"] or {}
+        rate = cost.get("coupled_img_per_s", cost.get("coupled_rate", {"value": 0}))["value"]
         said = next((sentence for sentence in first if cause in sentence), first[0])
         print(f"| {name} | {rate:.0f} | {said} | {cures[0] if cures else '-'} | {'yes' if right else 'NO'} |", flush=True)
     return 1 if wrong else 0

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "bench/record/rate_unit.h"
 #include "bench/record/report_text.h"
 #include "bench/record/result_json.h"
 #include "bench/statistics/unpaired.h"
@@ -330,6 +331,10 @@ Comparison compare(const SweepResult& saved, const SweepResult& after,
         fmt::format("{}: {} -> {}", renaming.key->name, renaming.before, renaming.after));
   }
   const SweepResult before = renamed(saved, renamings);
+  result.unit = sample_unit(after);
+  if (const std::string was = sample_unit(before); was != result.unit) {
+    result.obstacles.push_back(fmt::format("unit of the rates: {} -> {}", was, result.unit));
+  }
   compare_environments(before.environment, after.environment, result);
   std::vector<const Row*> used;
   for (const Row& row : after.rows) {

@@ -34,6 +34,7 @@ struct RowChange {
 
 struct Comparison {
   double margin = 0;
+  std::string unit = "img";              ///< of the rates, in a second; of the rows after
   std::vector<std::string> obstacles;    ///< why the two cannot be compared; then there are no rows
   std::vector<std::string> settings;     ///< changes that are allowed: "prefetch: 3 -> 4"
   std::vector<std::string> environment;  ///< changes, in the same form

@@ -36,8 +36,12 @@ std::string change(const RowChange& row) {
 }
 
 document::Table table_of(const Comparison& comparison) {
-  document::Table table{
-      {{"configuration"}, {"img/s before"}, {"img/s after"}, {"change % [95 %]"}, {"verdict"}}, {}};
+  document::Table table{{{"configuration"},
+                         {comparison.unit + "/s before"},
+                         {comparison.unit + "/s after"},
+                         {"change % [95 %]"},
+                         {"verdict"}},
+                        {}};
   for (const RowChange& row : comparison.rows) {
     std::string verdict(to_string(row.verdict));
     if (!row.reason.empty()) verdict += ": " + row.reason;
@@ -72,10 +76,15 @@ Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nul
 
 void write_json(const Comparison& comparison, const Names& names, std::ostream& out) {
   Json rows = Json::array();
+  const auto if_images = [&](double rate) {
+    return comparison.unit == "img" ? Json(rate) : Json(nullptr);
+  };
   for (const RowChange& row : comparison.rows) {
     rows.push_back(Json{{"configuration", row.label},
-                        {"before_img_per_s", row.before_img_per_s},
-                        {"after_img_per_s", row.after_img_per_s},
+                        {"before_rate", row.before_img_per_s},
+                        {"after_rate", row.after_img_per_s},
+                        {"before_img_per_s", if_images(row.before_img_per_s)},
+                        {"after_img_per_s", if_images(row.after_img_per_s)},
                         {"change_percent", number(row.change_percent.value)},
                         {"change_percent_low", number(row.change_percent.low)},
                         {"change_percent_high", number(row.change_percent.high)},
@@ -85,6 +94,7 @@ void write_json(const Comparison& comparison, const Names& names, std::ostream& 
   }
   const Json json{{"before", names.before},
                   {"after", names.after},
+                  {"unit", comparison.unit},
                   {"margin_percent", 100 * comparison.margin},
                   {"obstacles", comparison.obstacles},
                   {"settings", comparison.settings},

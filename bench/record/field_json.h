@@ -107,8 +107,10 @@ void read(const JsonField& text, T& value, Range range = Range::any, bool may_la
     detail::for_each_field<T>([&](const auto& field) {
       const bool optional =
           field.presence == Presence::since_2 ? may_lack : field.presence != Presence::always;
-      if (optional && !text.has(field.key)) return;
-      read(text.at(field.key), value.*field.member, field.range);
+      const bool earlier = !field.earlier_key.empty() && !text.has(field.key);
+      const std::string_view key = earlier ? field.earlier_key : field.key;
+      if (optional && !text.has(key)) return;
+      read(text.at(key), value.*field.member, field.range);
     });
   } else if constexpr (detail::is_optional<T>) {
     if (!text.is_null()) read(text, value.emplace(), range);

@@ -35,7 +35,15 @@ struct Field {
                   Range allowed = Range::any, Presence stands = Presence::always)
       : key(name), member(where), meaning(says), range(allowed), presence(stands) {}
 
+  /// Earlier texts name the field so. Rates of images are also written under that name.
+  constexpr Field earlier(std::string_view name) const {
+    Field field = *this;
+    field.earlier_key = name;
+    return field;
+  }
+
   std::string_view key;
+  std::string_view earlier_key{};
   Value Record::*member;
   std::string_view meaning;  ///< for the schema
   Range range;
@@ -115,8 +123,9 @@ template <>
 struct FieldsOf<RankResult> {
   static constexpr std::tuple list{
       Field("host", &RankResult::host, "where the rank ran"),
-      Field("img_per_s", &RankResult::img_per_s, "its images in its window / the window's length",
-            Range::not_negative),
+      Field("rate", &RankResult::img_per_s,
+            "its images or other samples in its window / the window's length", Range::not_negative)
+          .earlier("img_per_s"),
       Field("window_s", &RankResult::window_s, "length of its window", Range::not_negative)};
 };
 
@@ -154,11 +163,13 @@ struct FieldsOf<RunResult> {
       Field("unit", &RunResult::unit,
             "of the rates, in a second: img, samples, or what --count counts", Range::any,
             Presence::later),
-      Field("img_per_s", &RunResult::img_per_s,
+      Field("rate", &RunResult::img_per_s,
             "images or other samples of all ranks in the window / the window's length",
-            kNotNegative),
-      Field("sustained_img_per_s", &RunResult::sustained_img_per_s,
-            "images that the feeder published in the window / the window's length", kNotNegative),
+            kNotNegative)
+          .earlier("img_per_s"),
+      Field("sustained_rate", &RunResult::sustained_img_per_s,
+            "what the feeder published in the window / the window's length", kNotNegative)
+          .earlier("sustained_img_per_s"),
       Field("device_idle_percent", &RunResult::device_idle_percent, "idle share of the window",
             Range::any, kSince2),
       Field("window_s", &RunResult::window_s, "length of the window", kNotNegative),

@@ -67,23 +67,25 @@ struct InUnit {
   }
 };
 
-constexpr std::string_view kWritten = "img/s";
+constexpr std::string_view kImage = "img";
 
 }  // namespace
 
 std::string in_unit_of(const RunConfig& config, std::string text) {
-  const InUnit in_unit{rate_unit(config)};
-  if (in_unit.unit != kWritten) in_unit(text);
+  if (!trains_images(config)) InUnit{rate_unit(config)}(text);
   return text;
 }
 
-document::Document in_unit_of(const SweepResult& sweep, document::Document document) {
+std::string sample_unit(const SweepResult& sweep) {
   for (const Row& row : sweep.rows) {
-    const InUnit in_unit{rate_unit(row.config)};
-    if (in_unit.unit == kWritten) continue;
-    in_unit(document);
-    break;
+    if (!trains_images(row.config)) return sample_unit(row.config);
   }
+  return std::string(kImage);
+}
+
+document::Document in_unit_of(const SweepResult& sweep, document::Document document) {
+  const std::string unit = sample_unit(sweep);
+  if (unit != kImage) InUnit{unit + "/s"}(document);
   return document;
 }
 

@@ -10,6 +10,9 @@
 
 namespace penstock {
 
+/// The unit of all rows of a sweep, also of its ceilings, whose feeders know none.
+std::string sample_unit(const SweepResult& sweep);
+
 /// The text in the unit of the run's rates: "412 samples/s".
 std::string in_unit_of(const RunConfig& config, std::string text);
 /// All but commands and other lines to copy.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "bench/record/field_json.h"
+#include "bench/record/rate_unit.h"
 #include "bench/record/report_text.h"
 
 namespace penstock {
@@ -23,9 +24,32 @@ Json to_json(const std::optional<Spread>& spread) {
   return spread ? json_of(*spread) : Json{{"median", nullptr}, {"low", nullptr}, {"high", nullptr}};
 }
 
-Json to_json(const std::optional<statistics::CostEstimate>& cost) {
+/// Adds the keys of rates of images, which are null if something else is counted.
+template <typename Value>
+void add_image_rates(const Value& value, bool images, Json& json) {
+  detail::for_each_field<Value>([&](const auto& field) {
+    if (field.earlier_key.empty()) return;
+    json[std::string(field.earlier_key)] = images ? json[std::string(field.key)] : Json(nullptr);
+  });
+}
+
+/// The fields of a run, with its rates under all their names.
+Json run_json(const RunResult& result, const std::string& unit) {
+  Json json = json_of(result);
+  const bool images = unit == "img";
+  json["unit"] = unit;
+  add_image_rates(result, images, json);
+  for (std::size_t i = 0; i < result.ranks.size(); ++i) {
+    add_image_rates(result.ranks[i], images, json["ranks"][i]);
+  }
+  json["samples_per_s"] = images || unit == "samples" ? json["rate"] : Json(nullptr);
+  return json;
+}
+
+Json to_json(const std::optional<statistics::CostEstimate>& cost, bool images) {
   Json json{{"percent", to_json(std::optional<Spread>())},
             {"ms_per_step", nullptr},
+            {"rate_lost", nullptr},
             {"img_per_s_lost", nullptr},
             {"verdict", nullptr},
             {"rounds_percent", Json::array()},
@@ -35,7 +59,8 @@ Json to_json(const std::optional<statistics::CostEstimate>& cost) {
     const statistics::Estimate& percent = cost->percent;
     json["percent"] = to_json(std::optional(Spread{percent.value, percent.low, percent.high}));
     json["ms_per_step"] = cost->ms_per_step.value;
-    json["img_per_s_lost"] = cost->img_per_s_lost.value;
+    json["rate_lost"] = cost->img_per_s_lost.value;
+    if (images) json["img_per_s_lost"] = cost->img_per_s_lost.value;
     json["verdict"] = to_string(cost->verdict);
     json["rounds_percent"] = cost->rounds;
     json["ends"] = ends_of(percent);
@@ -43,15 +68,15 @@ Json to_json(const std::optional<statistics::CostEstimate>& cost) {
   return json;
 }
 
-Json to_json(const Repetition& repetition) {
+Json to_json(const Repetition& repetition, const std::string& unit) {
   Json json{{"round", repetition.round}, {"seed", repetition.result.config.seed}};
-  json.update(json_of(repetition.result));
+  json.update(run_json(repetition.result, unit));
   return json;
 }
 
-Json to_json(const std::vector<Repetition>& repetitions) {
+Json to_json(const std::vector<Repetition>& repetitions, const std::string& unit) {
   Json list = Json::array();
-  for (const Repetition& each : repetitions) list.push_back(to_json(each));
+  for (const Repetition& each : repetitions) list.push_back(to_json(each, unit));
   return list;
 }
 
@@ -65,19 +90,27 @@ Json to_json(const RunConfig& config) {
 
 Json to_json(const RunResult& result) {
   Json json{{"schema", kResultsSchema}, {"config", to_json(result.config)}};
-  json.update(json_of(result));
+  json.update(run_json(result, result.unit));
   return json;
 }
 
 Json to_json(const Environment& environment) { return json_of(environment); }
 
 Json to_json(const SweepResult& sweep, const Row& row) {
+  const std::string unit = sample_unit(sweep);
+  const bool images = unit == "img";
+  const auto if_images = [&](const std::optional<Spread>& rate) {
+    return to_json(images ? rate : std::nullopt);
+  };
   Json json{{"config", to_json(row.config)},
             {"status", to_string(row.status)},
             {"reason", row.reason},
-            {"img_per_s", to_json(row.img_per_s)},
-            {"sustained_img_per_s", to_json(row.sustained_img_per_s)},
-            {"input_cost", to_json(row.input_cost)},
+            {"unit", unit},
+            {"rate", to_json(row.img_per_s)},
+            {"sustained_rate", to_json(row.sustained_img_per_s)},
+            {"img_per_s", if_images(row.img_per_s)},
+            {"sustained_img_per_s", if_images(row.sustained_img_per_s)},
+            {"input_cost", to_json(row.input_cost, images)},
             {"unresolved", row.unresolved},
             {"sentence", cost_sentence(sweep, row)},
             {"notes", row.notes}};
@@ -94,8 +127,8 @@ Json to_json(const SweepResult& sweep) {
     Json json = to_json(sweep, row);
     json["is_ceiling"] = row.is_ceiling;
     json["unavailable"] = row.unavailable;
-    json["repetitions"] = to_json(row.repetitions);
-    json["set_aside"] = to_json(row.set_aside);
+    json["repetitions"] = to_json(row.repetitions, sample_unit(sweep));
+    json["set_aside"] = to_json(row.set_aside, sample_unit(sweep));
     runs.push_back(std::move(json));
   }
   Json varied = Json::array();

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The JSON Schema of results: their fields from fields.h, and what a sweep adds.
+#include <fmt/format.h>
+
 #include <optional>
 #include <string>
 #include <utility>
@@ -59,9 +61,25 @@ Json config_schema() {
   return object_of(std::move(properties));
 }
 
+/// Describes the names that rates of images also have.
+template <typename Record>
+void add_image_rates(Json& schema) {
+  detail::for_each_field<Record>([&](const auto& field) {
+    if (field.earlier_key.empty()) return;
+    Json& added = schema["properties"][std::string(field.earlier_key)];
+    added = said(schema_of<std::optional<double>>(Range::not_negative),
+                 fmt::format("{}, if these are images", field.key));
+    schema["required"].push_back(field.earlier_key);
+  });
+}
+
 /// A run's fields after others.
 Json run_schema(Json properties) {
   Json schema = schema_of<RunResult>();
+  add_image_rates<RunResult>(schema);
+  add_image_rates<RankResult>(schema["properties"]["ranks"]["items"]);
+  properties["samples_per_s"] =
+      said(schema_of<std::optional<double>>(Range::not_negative), "rate, unless --count counts");
   properties.update(schema["properties"]);
   Json required = object_of(properties)["required"];
   std::erase_if(required.get_ref<Json::array_t&>(), [&](const Json& name) {
@@ -75,7 +93,8 @@ Json run_schema(Json properties) {
 Json cost_schema() {
   return object_of({{"percent", spread("share of the ceiling's rate that input costs")},
                     {"ms_per_step", number_or_null("how much longer a step takes")},
-                    {"img_per_s_lost", number_or_null("rate without input minus rate with it")},
+                    {"rate_lost", number_or_null("rate without input minus rate with it")},
+                    {"img_per_s_lost", number_or_null("rate_lost, if these are images")},
                     {"verdict", text_or_null("whether the cost is above the margin")},
                     {"rounds_percent", list_of(schema_of<double>(), "each round as measured")},
                     {"ends", text_or_null("what low and high of percent are")},
@@ -97,8 +116,11 @@ Json row_schema() {
       {{"config", definition("config")},
        {"status", said(schema_of<Status>(), "of the row: the worst of its repetitions")},
        {"reason", text("why the status is not ok")},
-       {"img_per_s", spread("over the repetitions")},
-       {"sustained_img_per_s", spread("over the repetitions")},
+       {"unit", text("of the rates, in a second")},
+       {"rate", spread("over the repetitions")},
+       {"sustained_rate", spread("over the repetitions")},
+       {"img_per_s", spread("rate, if these are images")},
+       {"sustained_img_per_s", spread("sustained_rate, if these are images")},
        {"input_cost", cost_schema()},
        {"unresolved", text("why there is no input cost")},
        {"sentence", text("the cost in words")},

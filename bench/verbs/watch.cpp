@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // penstock watch: runs a training in Python and reports how long its loops wait for batches.
 #include <fmt/format.h>
+#include <penstock_any_batch_py.h>
+#include <penstock_feed_loader_py.h>
 #include <penstock_sitecustomize_py.h>
 #include <penstock_watching_py.h>
 #include <penstock_worker_times_py.h>
@@ -32,12 +34,13 @@
 #include "dataflow/clock.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/output_file.h"
+#include "feeders/python/counted.h"
 
 namespace penstock {
 namespace {
 
 struct Arguments {
-  std::string out, json;
+  std::string out, json, count;
   Nanoseconds every = std::chrono::minutes(1);
 };
 
@@ -46,6 +49,10 @@ std::vector<Flag> watch_flags(Arguments& arguments) {
   return {
       flag.text("out", "folder for watch.json and report.md", arguments.out),
       flag.text("json", "file for the record: figures and raw steps of each rank", arguments.json),
+      flag.text("count",
+                "[UNIT=]KEY: what is counted in place of samples, as in run; a function of that "
+                "name is one of the script",
+                arguments.count),
       flag.time("every", "time between two reports on standard error, at least 1s", "60s",
                 arguments.every)};
 }
@@ -64,12 +71,13 @@ std::vector<std::string> record_files(const Arguments& arguments) {
 /// What the hook of the command reads, in a folder that lives as long as this object.
 class Hook {
  public:
-  Hook() {
+  explicit Hook(const python::Counted& counted) : counted_(counted) {
     const std::filesystem::path package = folder_.path() / "python" / "penstock_bench";
     std::filesystem::create_directories(package);
     std::filesystem::create_directories(steps());
     replace_file(package / "watching.py", kWatching);
     replace_file(package / "worker_times.py", kWorkerTimes);
+    replace_file(package / "loader_batches.py", std::string(kAnyBatch).append(kFeedLoader));
     replace_file(package.parent_path() / "sitecustomize.py", kSiteCustomize);
   }
   std::filesystem::path steps() const { return folder_.path() / "steps"; }
@@ -80,13 +88,20 @@ class Hook {
     const std::string rest =
         given != nullptr && *given != 0 ? std::string(":") + given : std::string();
     const double seconds = to_seconds(every) / 2;
-    return {fmt::format("PYTHONPATH={}{}", (folder_.path() / "python").native(), rest),
-            fmt::format("PENSTOCK_WATCH_DIR={}", steps().native()),
-            fmt::format("PENSTOCK_WATCH_EVERY_S={}", std::min(seconds, 30.0))};
+    std::vector<std::string> variables{
+        fmt::format("PYTHONPATH={}{}", (folder_.path() / "python").native(), rest),
+        fmt::format("PENSTOCK_WATCH_DIR={}", steps().native()),
+        fmt::format("PENSTOCK_WATCH_EVERY_S={}", std::min(seconds, 30.0))};
+    if (!counted_.key.empty()) {
+      variables.push_back(fmt::format("PENSTOCK_WATCH_COUNT={}", counted_.key));
+      variables.push_back(fmt::format("PENSTOCK_WATCH_UNIT={}", counted_.unit));
+    }
+    return variables;
   }
 
  private:
   const PrivateFolder folder_;
+  const python::Counted counted_;
 };
 
 /// Reads steps and prints reports. Thread-safety: one thread at a time.
@@ -186,7 +201,8 @@ int run(const Invocation& invocation) {
   std::optional<FolderLock> lock;
   if (!arguments.out.empty()) lock.emplace(lock_results(arguments.out));
   const std::vector<std::string> files = record_files(arguments);
-  const Hook hook;
+  const Hook hook(arguments.count.empty() ? python::Counted{}
+                                          : python::parse_counted(arguments.count, "--count"));
   Reporter reporter(hook, command);
   const ChildExit exit = run_command(command, hook, arguments.every, reporter, invocation);
   const int code = exit_code_of(exit);

@@ -22,7 +22,8 @@ using Json = nlohmann::ordered_json;
 constexpr std::int64_t kSchema = 1;  ///< of the files and of the record
 constexpr double kLongestUs = 366.0 * 86400e6;
 constexpr std::int64_t kMostRanks = 1 << 20;
-constexpr std::size_t kLongestName = 800;                 ///< bytes: 200 letters
+constexpr std::size_t kLongestName = 800;  ///< bytes: 200 letters
+constexpr std::size_t kLongestUnit = 20;
 constexpr std::size_t kMostLine = std::size_t{16} << 20;  ///< bytes of a line
 /// How a record begins; nothing else that Penstock writes does.
 constexpr std::string_view kBegin = R"({"schema":1,"watch":)";
@@ -52,11 +53,21 @@ std::vector<double> numbers(const JsonField& field, double most) {
   return result;
 }
 
+/// Without control characters, and not longer than `most` bytes.
+std::string text_of(const JsonField& field, std::size_t most) {
+  std::string text = field.text().substr(0, most);
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return c < ' ' || c == 0x7f; }, ' ');
+  return text;
+}
+
 /// The steps of one line of a file, or of one loop of a record.
 Loop loop_of(const JsonField& field) {
   Loop loop{.name = field.at("loop").text(), .in_thread = field.at("in_thread").boolean()};
   if (loop.name.size() > kLongestName) field.at("loop").refuse("a name of at most 800 bytes");
   std::replace(loop.name.begin(), loop.name.end(), '\n', ' ');
+  if (field.has("unit")) loop.unit = text_of(field.at("unit"), kLongestUnit);
+  if (field.has("problem")) loop.problem = text_of(field.at("problem"), kLongestName);
   const std::vector<double> waits = numbers(field.at("wait_us"), kLongestUs);
   const std::vector<double> steps = numbers(field.at("step_us"), kLongestUs);
   const std::vector<double> images = numbers(field.at("images"), INT32_MAX);
@@ -117,6 +128,8 @@ void append(Loop loop, std::vector<Loop>& loops) {
   known->steps.insert(known->steps.end(), loop.steps.begin(), loop.steps.end());
   known->ends_us.insert(known->ends_us.end(), loop.ends_us.begin(), loop.ends_us.end());
   known->waits_for_first = loop.waits_for_first;
+  known->unit = loop.unit;
+  known->problem = loop.problem;
   known->settings = loop.settings;
   known->workers = loop.workers;
   if (loop.loading.batches > 0) known->loading = loop.loading;
@@ -142,9 +155,10 @@ Json to_json(const Loop& loop, const WatchRecord& record) {
                                          : Json());
     gpu_is_known = gpu_is_known || step.gpu_wait_us;
   }
-  Json json = summary_json(summary_of(loop));
+  Json json = summary_json(summary_of(loop), loop.unit);
   json.update(Json{{"loop", loop.name},
                    {"in_thread", loop.in_thread},
+                   {"unit", loop.unit},
                    {"wait_us", std::move(waits)},
                    {"step_us", std::move(steps)},
                    {"images", std::move(images)},
@@ -158,6 +172,7 @@ Json to_json(const Loop& loop, const WatchRecord& record) {
   }
   if (gpu_is_known) json["gpu_wait_us"] = std::move(gpu_waits);
   if (loop.waits_for_first) json["waits_for_first"] = true;
+  if (!loop.problem.empty()) json["problem"] = loop.problem;
   for (const auto& [name, member] : kLoaderSettings) {
     if (loop.settings.*member >= 0) json["settings"][std::string(name)] = loop.settings.*member;
   }
@@ -260,6 +275,11 @@ void StepFiles::put_into(WatchRecord& record) const {
     }
     if (file.rank.loops.empty()) continue;
     Rank& rank = record.ranks.emplace_back(file.rank);
+    for (const Loop& loop : rank.loops) {
+      if (loop.problem.empty()) continue;
+      record.left_out.push_back(fmt::format(
+          "what the batches of the loop {} hold is not counted: {}", loop.name, loop.problem));
+    }
     std::stable_sort(rank.loops.begin(), rank.loops.end(), [](const Loop& a, const Loop& b) {
       return std::pair(b.in_thread, a.total_us()) > std::pair(a.in_thread, b.total_us());
     });

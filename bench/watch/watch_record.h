@@ -25,7 +25,7 @@ namespace penstock::watch {
 struct Step {
   double wait_us = 0;  ///< in the loader's `next`; for the first of an epoch also in its `iter`
   double step_us = 0;  ///< from the beginning of this `next` to that of the following one
-  std::int32_t images = 0;  ///< first dimension of the batch; 0: not known
+  std::int32_t images = 0;  ///< in the unit of the loop; 0: not known
   bool begins_epoch = false;
   /// The part of the wait in which the GPU had no work of the loop's stream.
   std::optional<double> gpu_wait_us{};
@@ -53,8 +53,10 @@ struct Loading {
 
 /// One loop of the script, in one process.
 struct Loop {
-  std::string name;        ///< "train.py:42", or the name that the script gave
-  bool in_thread = false;  ///< it runs in another thread than the main thread
+  std::string name;              ///< "train.py:42", or the name that the script gave
+  bool in_thread = false;        ///< it runs in another thread than the main thread
+  std::string unit = "samples";  ///< what `images` of its steps are: img, samples, tokens, ...
+  std::string problem{};         ///< why nothing is counted; empty: it is
   std::vector<Step> steps{};
   std::vector<double> ends_us{};  ///< waits of `next` that found the end of an epoch
   bool waits_for_first = false;   ///< it has asked for its first batch, which has not come

@@ -2,6 +2,7 @@
 #include "bench/watch/watch_summary.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -28,6 +29,15 @@ std::string label_of(const Rank& rank, const WatchRecord& record) {
                     : fmt::format("{} (process {})", rank.rank, rank.pid);
 }
 
+/// What the loops count: "tokens", or "samples or img" if they differ.
+std::string units_of(const WatchRecord& record) {
+  std::set<std::string> units;
+  for (const Rank& rank : record.ranks) {
+    for (const Loop& loop : rank.loops) units.insert(loop.unit);
+  }
+  return fmt::format("{}", fmt::join(units, " or "));
+}
+
 /// True if the waits of a GPU are known.
 bool tells_gpu(const WatchRecord& record) {
   return std::ranges::any_of(record.ranks, [](const Rank& rank) {
@@ -47,7 +57,7 @@ std::vector<std::string> cells_of(const std::string& rank, const Loop& loop, boo
       loop.name + (loop.in_thread ? ", in a thread" : ""),
       fmt::format("{}", sum.batches),
       steady(sum.waited_percent, 1),
-      sum.img_per_s > 0 ? steady(sum.img_per_s, 1) : "-",
+      sum.rate > 0 ? steady(sum.rate, 1) : "-",
       steady(sum.batches_per_s, 2),
       steady(sum.wait_ms_p50, 2),
       steady(sum.wait_ms_p95, 2),
@@ -223,7 +233,7 @@ LoopSummary summary_of(const Loop& loop) {
   sum.waited_percent = 100 * waited_us / time_us;
   if (gpu_time_us > 0) sum.gpu_waited_percent = 100 * gpu_waited_us / gpu_time_us;
   sum.batches_per_s = 1e6 * static_cast<double>(sum.steady) / time_us;
-  sum.img_per_s = all_known ? 1e6 * images / time_us : 0;
+  sum.rate = all_known ? 1e6 * images / time_us : 0;
   sum.wait_ms_p50 = statistics::quantile(waits_ms, 0.5);
   sum.wait_ms_p95 = statistics::quantile(waits_ms, 0.95);
   sum.wait_ms_p99 = statistics::quantile(waits_ms, 0.99);
@@ -231,7 +241,9 @@ LoopSummary summary_of(const Loop& loop) {
   return sum;
 }
 
-Json summary_json(const LoopSummary& sum) {
+Json summary_json(const LoopSummary& sum, std::string_view unit) {
+  const Json rate = sum.rate > 0 ? Json(sum.rate) : Json();
+  const auto if_counts = [&](bool counts) { return counts ? rate : Json(); };
   const auto steady = [&](double value) { return sum.steady > 0 ? Json(value) : Json(); };
   return Json{
       {"batches", sum.batches},
@@ -243,7 +255,9 @@ Json summary_json(const LoopSummary& sum) {
        sum.waited_percent_with_edges ? Json(*sum.waited_percent_with_edges) : Json()},
       {"gpu_waited_percent", sum.gpu_waited_percent ? Json(*sum.gpu_waited_percent) : Json()},
       {"batches_per_s", steady(sum.batches_per_s)},
-      {"img_per_s", sum.img_per_s > 0 ? Json(sum.img_per_s) : Json()},
+      {"rate", rate},
+      {"samples_per_s", if_counts(unit == "img" || unit == "samples")},
+      {"img_per_s", if_counts(unit == "img")},
       {"wait_ms_p50", steady(sum.wait_ms_p50)},
       {"wait_ms_p95", steady(sum.wait_ms_p95)},
       {"wait_ms_p99", steady(sum.wait_ms_p99)},
@@ -324,7 +338,7 @@ document::Document document_of(const WatchRecord& record) {
                          {"loop"},
                          {"batches", true},
                          {"waited %", true},
-                         {"samples/s", true},
+                         {units_of(record) + "/s", true},
                          {"batches/s", true},
                          {"p50 ms", true},
                          {"p95", true},

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 
 #include "bench/document/document.h"
 #include "bench/watch/watch_record.h"
@@ -24,7 +25,7 @@ struct LoopSummary {
   /// Share of the time of those steps that tell it, in which the GPU waited for the batch.
   std::optional<double> gpu_waited_percent{};
   double batches_per_s = 0;
-  double img_per_s = 0;  ///< 0: the number of images is not known
+  double rate = 0;  ///< in the loop's unit a second; 0: not known
   double wait_ms_p50 = 0, wait_ms_p95 = 0, wait_ms_p99 = 0, wait_ms_max = 0;
   /// Share of the time from the second batch to the last one, edges of epochs included. Only if
   /// there are steady steps or edges.
@@ -36,7 +37,8 @@ struct LoopSummary {
   double epoch_edges_s = 0;
 };
 LoopSummary summary_of(const Loop& loop);
-nlohmann::ordered_json summary_json(const LoopSummary& summary);
+/// `unit`: that of the loop.
+nlohmann::ordered_json summary_json(const LoopSummary& summary, std::string_view unit);
 
 /// How the main loop of the first rank runs ahead of its device.
 struct LoopPace {

@@ -136,14 +136,13 @@ def numbers_in(value):
     return sum(numbers_in(part) for _, part in parts_of(value))
 
 
-class AnyLayout:
-    """Batches of arrays of any kind, in any nest of containers: their bytes are copied, one array after another. `count` is a
-    name and a function, or None. What the function returns for a batch is counted in place of samples; without a function, the
-    numbers of the entry of that name.
+class Counting:
+    """How many samples a batch has: `samples` is their number, or the entry with one element for each, or "", if what the arrays share
+    says it. `count` is a name and a function, or None: what the function returns for a batch is counted in place of samples; without
+    a function, the numbers of the entry of that name.
     """
 
     def __init__(self, batch, samples="", count=None):
-        self.outline = outline(batch)
         self.key = self.number = None
         self.count = count
         self.notes = []
@@ -153,18 +152,6 @@ class AnyLayout:
             self.number = int(samples)
         else:
             self.key = samples or self.find_key(batch)
-        self.kinds = {list: self.copy_list, tuple: self.copy_items, dict: self.copy_dict, str: self.skip, bytes: self.skip,
-                      int: self.copy_number, float: self.copy_number, bool: self.copy_number, type(None): self.skip}
-        self.pool, self.scratch = None, Others()
-        self.images = self.samples_of(batch, 0)
-        self.begin(0, -1)
-        self.copy(batch)
-        if self.arrays == 0:
-            raise LoaderError(f"the loader's batch holds no arrays: {self.outline}")
-        # Later batches may be longer. Memory that no batch reaches takes no place.
-        self.first_bytes = self.position
-        self.bytes = self.position + min(3 * self.position, 64 << 20)
-        self.pixel_bytes = self.first_bytes
 
     def find_key(self, batch):
         found = {}
@@ -178,10 +165,10 @@ class AnyLayout:
                               "another entry"]
                 return key
         if not found:
-            raise LoaderError(f"how many samples are in a batch of the loader is not known, since it holds no arrays: {self.outline}")
+            raise LoaderError(f"how many samples are in a batch of the loader is not known, since it holds no arrays: {outline(batch)}")
         candidates = ", ".join(f"{key or 'the batch'} has {length}" for length, key in list(found.items())[:MOST_SHAPES])
         raise LoaderError(f"how many samples are in a batch of the loader is not clear: {candidates}; state --batch-samples, a number "
-                          f"or the entry with one element for each sample; the batch is a {self.outline}")
+                          f"or the entry with one element for each sample; the batch is a {outline(batch)}")
 
     def counts(self, batch, number):
         name, function = self.count
@@ -202,7 +189,8 @@ class AnyLayout:
                               f"is a {outline(batch)}")
         return whole
 
-    def samples_of(self, batch, number):
+    def of(self, batch, number):
+        """Of the batch with that number."""
         if self.count:
             return self.counts(batch, number)
         if self.number is not None:
@@ -220,6 +208,28 @@ class AnyLayout:
             raise LoaderError(f"batch {number} of the loader has 0 samples; it is a {outline(batch)}")
         return length
 
+
+class AnyLayout:
+    """Batches of arrays of any kind, in any nest of containers: their bytes are copied, one array after another. `samples` and `count`
+    are those of Counting."""
+
+    def __init__(self, batch, samples="", count=None):
+        self.outline = outline(batch)
+        self.counting = Counting(batch, samples, count)
+        self.notes = self.counting.notes
+        self.kinds = {list: self.copy_list, tuple: self.copy_items, dict: self.copy_dict, str: self.skip, bytes: self.skip,
+                      int: self.copy_number, float: self.copy_number, bool: self.copy_number, type(None): self.skip}
+        self.pool, self.scratch = None, Others()
+        self.images = self.counting.of(batch, 0)
+        self.begin(0, -1)
+        self.copy(batch)
+        if self.arrays == 0:
+            raise LoaderError(f"the loader's batch holds no arrays: {self.outline}")
+        # Later batches may be longer. Memory that no batch reaches takes no place.
+        self.first_bytes = self.position
+        self.bytes = self.position + min(3 * self.position, 64 << 20)
+        self.pixel_bytes = self.first_bytes
+
     def describe(self):
         return {"images": self.images, "bytes": self.bytes, "outline": self.outline, "python": sys.version.split()[0]}
 
@@ -229,7 +239,7 @@ class AnyLayout:
 
     def put(self, slot, batch, number):
         """Writes the batch to the slot; returns its samples, and the bytes of its arrays."""
-        samples = self.samples_of(batch, number)
+        samples = self.counting.of(batch, number)
         self.begin(slot * self.pool.stride, self.pool.room)
         self.copy(batch)
         return samples, self.position

@@ -20,6 +20,7 @@
 #include "dataflow/error.h"
 #include "feeders/feeder.h"
 #include "feeders/pixel_options.h"
+#include "feeders/python/counted.h"
 #include "feeders/python/loader_process.h"
 
 namespace penstock::python {
@@ -77,29 +78,14 @@ const std::string& part_of(const Options& options) {
 }
 
 /// What the option `count` counts.
-struct Counted {
-  std::string_view unit, key;
-};
 Counted counted_of(const Options& options) {
-  const std::string_view text = options.text("count");
   if (!options.given("count")) return {};
   for (const char* const other : {"samples", "pixels_key", "labels_key"}) {
     if (!options.given(other)) continue;
     throw ConfigError("option 'count' cannot be combined with '{}': one of them says what counts",
                       other);
   }
-  const std::size_t end = text.find('=');
-  if (end == text.npos && !text.empty()) return {"tokens", text};
-  const std::string_view unit = text.substr(0, end);
-  constexpr std::size_t kLongest = 20;
-  const bool is_word = std::ranges::all_of(
-      unit, [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; });
-  if (end == text.npos || unit.empty() || unit == "img" || unit.size() > kLongest || !is_word ||
-      end + 1 == text.size()) {
-    throw ConfigError(fmt::format(
-        "option 'count' is '{}'; expected KEY or UNIT=KEY, such as tokens=input_ids", text));
-  }
-  return {unit, text.substr(end + 1)};
+  return parse_counted(options.text("count"), "option 'count'");
 }
 
 LoaderCommand command_of(const Options& options, const DataPlan& data) {

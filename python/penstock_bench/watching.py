@@ -39,6 +39,7 @@ SCHEMA = 1
 RANK_NAMES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 MOST_KEPT = 200000  # figures in memory before they are written
 LONGEST_NAME = 200  # letters
+MOST_TEXT = 500
 KERNEL_PERIOD = 50_000_000  # ns between two batches for which the kernel is asked how long they waited for a processor
 STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 
@@ -53,12 +54,46 @@ class Loop:
         # Per batch: wait, step, images (0: not known), 1 if it begins an epoch, wait of the GPU (-1: not known).
         self.figures = array.array("q")
         self.ends = []  # waits that found the end of an epoch
+        self.counting = None  # how the samples of its batches are counted
+        self.unit, self.problem = "samples", ""  # what is counted, and why nothing is
         self.waits_for_first = None  # True: the first batch was asked for; False: it has come
         self.is_told = True  # the file has waits_for_first
         self.main = None  # a weak reference to the pass whose steps these are
         self.settings = {}  # of its DataLoader
         self.table = None  # of the processes that load samples
         self.workers = []  # these processes
+
+
+    def count(self, batch):
+        """The samples of a batch, or what --count counts; 0: not known. Nothing that a user's object raises may end the training."""
+        try:
+            if self.counting is None:
+                self.counting = self.way_to_count(batch)
+            return self.counting(batch)
+        except Exception as error:  # pylint: disable=broad-except
+            self.problem = self.problem or f"{type(error).__name__}: {error}"[:MOST_TEXT]
+            return 0
+
+    def way_to_count(self, batch):
+        """As the feeder for loaders counts, if `penstock watch` runs this process: it brings the module."""
+        try:
+            from penstock_bench import loader_batches
+        except ImportError:
+            return first_dimension
+        key = os.environ.get("PENSTOCK_WATCH_COUNT")
+        if key:
+            self.unit = os.environ.get("PENSTOCK_WATCH_UNIT", "tokens")
+            function = getattr(sys.modules.get("__main__"), key, None)
+            counting = loader_batches.Counting(batch, count=(key, function if callable(function) else None))
+            return lambda batch: counting.of(batch, "?")
+        try:
+            if loader_batches.has_images(batch):
+                self.unit = "img"
+            counting = loader_batches.Counting(batch)
+            counting.of(batch, 0)
+        except Exception:  # pylint: disable=broad-except
+            return first_dimension  # what a sample is, is not clear
+        return lambda batch: counting.of(batch, "?")
 
 
 class Log:
@@ -114,7 +149,7 @@ class Log:
         loop.is_told = True
         values = {
             "schema": SCHEMA, "pid": os.getpid(), "rank": rank(), "cuda": cuda_is_used(),
-            "loop": loop.name, "in_thread": loop.in_thread,
+            "loop": loop.name, "in_thread": loop.in_thread, "unit": loop.unit,
             "wait_us": [ns // 1000 for ns in figures[0::5]],
             "step_us": [ns // 1000 for ns in figures[1::5]],
             "images": figures[2::5].tolist(),
@@ -125,6 +160,8 @@ class Log:
             values["gpu_wait_us"] = [ns // 1000 if ns >= 0 else None for ns in figures[4::5]]
         if loop.waits_for_first:
             values["waits_for_first"] = True
+        if loop.problem:
+            values["problem"] = loop.problem
         if loop.settings:
             values["settings"] = loop.settings
         if loop.workers:
@@ -237,7 +274,7 @@ class Pass:
         back = clock()
         self.wait = back - begin + self.opening
         self.opening = 0
-        self.images = images_of(batch)
+        self.images = self.loop.count(batch)
         self.back = back
         if self.loop.waits_for_first:
             self.tell(waits_for_first=False)
@@ -276,15 +313,8 @@ def loading_of(table):
             "core_wait_us": core // 1000, "collate_us": collate // 1000, "slowest_batch_us": slowest // 1000} if batches else None
 
 
-def images_of(batch):
-    """The first dimension of a batch; 0: not known. Nothing that a user's object raises may end the training."""
-    try:
-        return first_dimension(batch)
-    except Exception:  # pylint: disable=broad-except
-        return 0
-
-
 def first_dimension(batch):
+    """Of the first array in a batch; 0: not known."""
     for _ in range(4):
         shape = getattr(batch, "shape", None)
         if shape is not None:

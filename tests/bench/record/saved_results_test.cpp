@@ -169,6 +169,18 @@ TEST(SavedResults, StagesOfEarlierVersionsHaveTheRoleThatTheirNameSays) {
   EXPECT_EQ(back.rows[1].repetitions[0].result.stages[0].role, StageRole::decodes);
 }
 
+TEST(SavedResults, RatesOfEarlierVersionsAreThoseOfImages) {
+  Json json = Json::parse(text_of(make_sweep()));
+  for (Json& run : json["runs"]) {
+    for (Json& repetition : run["repetitions"]) {
+      for (const char* const key : {"rate", "sustained_rate", "samples_per_s", "unit"}) {
+        EXPECT_EQ(repetition.erase(key), 1U) << key;
+      }
+    }
+  }
+  EXPECT_EQ(text_of(parse_saved_results(json.dump(), "old.json")), text_of(make_sweep()));
+}
+
 TEST(SavedResults, ASettingOfEarlierVersionsThatNothingReadIsLeftOut) {
   Json json = Json::parse(text_of(make_sweep()));
   json["runs"][0]["config"]["local_parameter_device"] = "cpu";
@@ -187,8 +199,8 @@ TEST(SavedResults, DamagedOnesAreRefusedByWhatIsWrong) {
                  "runs[1].repetitions[2].window_s is \"ten\"; expected a number");
   expect_refusal([](Json& json) { json["runs"][1]["repetitions"][0].erase("step_ms"); },
                  "runs[1].repetitions[0] has no 'step_ms'");
-  expect_refusal([](Json& json) { json["runs"][0]["repetitions"][0]["img_per_s"] = -1; },
-                 "img_per_s is -1; expected a number of at least 0");
+  expect_refusal([](Json& json) { json["runs"][0]["repetitions"][0]["rate"] = -1; },
+                 "].rate is -1; expected a number of at least 0");
   expect_refusal([](Json& json) { json["runs"][0]["repetitions"][0]["exit_code"] = 1e300; },
                  "exit_code is 1e+300; expected a whole number");
   expect_refusal([](Json& json) { json["sweep"]["rounds"][0][0] = 3; },

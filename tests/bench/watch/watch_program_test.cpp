@@ -99,6 +99,63 @@ class WatchProgram : public ::testing::Test {
   std::string words_;  // standard error of the last record_of()
 };
 
+TEST_F(WatchProgram, TokensAreCountedOnRequestAndImagesAreImages) {
+  const std::string script = R"(
+import sys
+from penstock_bench import watching
+
+def real(batch):
+    return 7
+
+def of(kind, *shape):
+    size = 1
+    for length in shape:
+        size *= length
+    return memoryview(bytes(size * {"B": 1, "i": 4}[kind])).cast("B").cast(kind, shape)
+
+for batch in watching.watch([{"lengths": [1, 2, 3], "ids": of("i", 3, 50)}] * 3, "text"):
+    pass
+for batch in watching.watch([{"ids": of("B", 2, 8, 8, 3), "labels": [0, 1]}] * 3, "images"):
+    pass
+)";
+  struct Told {
+    std::string unit;
+    std::vector<int> counts;
+    std::string problem;
+  };
+  const auto told = [&](const std::string& counted, std::size_t loop) {
+    const std::string file = script_file(script), record = folder_ / "record.json";
+    Words words{"--json", record, "--", kPython, file};
+    if (!counted.empty()) words.insert(words.begin(), {"--count", counted});
+    const ChildExit exit = exit_of(std::move(words));
+    words_ = exit.last_words;
+    EXPECT_EQ(exit.code, 0) << exit.describe();
+    const Json written = Json::parse(read_text(record));
+    for (const Json& each : written["ranks"][0]["loops"]) {
+      if (each["loop"] != (loop == 0 ? "text" : "images")) continue;
+      return Told{each["unit"], each["images"], each.value("problem", "")};
+    }
+    return Told{};
+  };
+  const Told samples = told("", 0), images = told("", 1), tokens = told("ids", 0),
+             words = told("words=real", 0), none = told("idz", 0);
+  EXPECT_EQ(samples.unit, "samples");
+  EXPECT_EQ(samples.counts, (std::vector{3, 3, 3}));
+  EXPECT_EQ(images.unit, "img");
+  EXPECT_EQ(images.counts, (std::vector{2, 2, 2}));
+  EXPECT_EQ(tokens.unit, "tokens");
+  EXPECT_EQ(tokens.counts, (std::vector{150, 150, 150}));
+  EXPECT_EQ(words.unit, "words");
+  EXPECT_EQ(words.counts, (std::vector{7, 7, 7}));
+  EXPECT_EQ(none.counts, (std::vector{0, 0, 0}));
+  EXPECT_TRUE(says(none.problem, "no 'idz' whose numbers can be counted")) << none.problem;
+  EXPECT_TRUE(says(words_, "is not counted: ")) << words_;
+  EXPECT_TRUE(says(words_, "tokens/s"));
+  const ChildExit wrong = exit_of({"--count", "a b=c", "--", "true"});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_TRUE(says(wrong.last_words, "expected KEY or UNIT=KEY")) << wrong.last_words;
+}
+
 TEST_F(WatchProgram, TheShareOfWaitingIsTheOneOfTheScript) {
   const Json record = record_of(R"(
 import time
@@ -120,7 +177,9 @@ for batch in watching.watch(batches()):
   EXPECT_NEAR(loop["waited_percent"].get<double>(), 40, 15);
   EXPECT_GE(loop["wait_ms_p50"].get<double>(), 20);
   EXPECT_LE(loop["batches_per_s"].get<double>(), 20);
-  EXPECT_LE(loop["img_per_s"].get<double>(), 1280);
+  EXPECT_LE(loop["rate"].get<double>(), 1280);
+  EXPECT_EQ(loop["unit"], "samples");
+  EXPECT_TRUE(loop["img_per_s"].is_null());
   EXPECT_TRUE(says(words_, "The loop train.py:10 waited for input for"));
   // An emulated device replays its steps without the waits.
   ChildProcess replay(

@@ -164,7 +164,9 @@ TEST_F(WatchRecordTest, FiguresAreExact) {
   EXPECT_EQ(sum.batch_size, 8);
   EXPECT_NEAR(sum.waited_percent, 100 * (27 * 2.0 + 9) / 280, 1e-9);
   EXPECT_NEAR(sum.batches_per_s, 100, 1e-9);
-  EXPECT_NEAR(sum.img_per_s, 800, 1e-9);
+  EXPECT_NEAR(sum.rate, 800, 1e-9);
+  EXPECT_NEAR(summary_json(sum, "img").at("img_per_s"), 800, 1e-9);
+  EXPECT_TRUE(summary_json(sum, "tokens").at("samples_per_s").is_null());
   EXPECT_NEAR(sum.wait_ms_p50, 2, 1e-9);
   EXPECT_NEAR(sum.wait_ms_max, 9, 1e-9);
   EXPECT_NEAR(sum.first_batch_s, 1.5, 1e-9);
@@ -363,9 +365,9 @@ TEST_F(WatchRecordTest, UnknownSizesHaveNoImageRate) {
   for (Json& images : line["images"]) images = 0;
   add(100, line.dump() + "\n");
   const LoopSummary sum = summary_of(read().ranks[0].loops[0]);
-  EXPECT_EQ(sum.img_per_s, 0);
+  EXPECT_EQ(sum.rate, 0);
   EXPECT_NEAR(sum.batches_per_s, 100, 1e-9);
-  EXPECT_TRUE(summary_json(sum).at("img_per_s").is_null());
+  EXPECT_TRUE(summary_json(sum, "img").at("img_per_s").is_null());
 }
 
 TEST_F(WatchRecordTest, NamesTheSlowestRankAndWhetherItChanges) {
