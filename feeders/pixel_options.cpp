@@ -39,6 +39,27 @@ void shape_pixels(const Options& options, BatchSpec& batches) {
   if (options.given("planar")) batches.planar = options.flag("planar");
 }
 
+void shape_arrays(std::string_view text, std::string_view what, BatchSpec& batches) {
+  constexpr std::int64_t kMostBytes = std::int64_t{1} << 36;
+  const std::size_t end = std::min(text.find('x'), text.size());
+  const auto refuse = [&] {
+    throw ConfigError("{} is '{}'; expected NxBYTESB, such as 16x1048576B", what, text);
+  };
+  if (end == text.size() || !text.ends_with('B')) refuse();
+  const std::int64_t samples = parse_integer(text.substr(0, end), what),
+                     bytes = parse_integer(text.substr(end + 1, text.size() - end - 2), what);
+  if (samples < 1 || samples > INT32_MAX || bytes < 1 || bytes > kMostBytes) refuse();
+  const std::int64_t each = (bytes + samples - 1) / samples;
+  if (each > INT32_MAX) {
+    throw ConfigError("a sample of a batch has {} bytes; expected less than 2 GiB", each);
+  }
+  batches.opaque = true;
+  batches.images = static_cast<std::int32_t>(samples);
+  batches.image = {1, 1, static_cast<std::int32_t>(each)};
+  batches.pixel = DType::u8;
+  batches.planar = false;
+}
+
 std::array<std::int32_t, 4> pixel_lengths(const BatchSpec& spec) {
   const ImageShape& image = spec.image;
   if (spec.planar) return {spec.images, image.channels, image.height, image.width};

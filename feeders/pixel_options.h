@@ -29,6 +29,10 @@ std::optional<DType> pixel_type_of(std::string_view name);
 /// normalises bytes. Throws ConfigError.
 void shape_pixels(const Options& options, BatchSpec& batches);
 
+/// Takes batches that hold no images, from "NxBYTESB": at most as many bytes, of N samples in a
+/// usual batch. `what` names the text in errors. Throws ConfigError.
+void shape_arrays(std::string_view text, std::string_view what, BatchSpec& batches);
+
 /// The lengths of the pixels' dimensions: [N,H,W,C], or [N,C,H,W] if planar.
 std::array<std::int32_t, 4> pixel_lengths(const BatchSpec& spec);
 /// "f32 [64,3,224,224]"; an unknown type is "?".

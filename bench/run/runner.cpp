@@ -67,11 +67,30 @@ void adopt_any_model(RunConfig& config, Runner::Components& components,
       stated, batches.images, batches.outline));
 }
 
+/// Adopts a size that the feeder's batches have.
+void adopt(std::int32_t& size, std::int32_t yielded, const char* flag) {
+  if (size == 0) size = yielded;
+  if (size == yielded) return;
+  throw ConfigError(fmt::format("{} is {}, and the loader's batches have {}; leave {} out", flag,
+                                size, yielded, flag));
+}
+
+/// For a feeder whose options may state batches that hold no images.
+RunConfig take_stated_batches(RunConfig config, Runner::Components& components) {
+  const FeederEntry& feeder = *components.feeder;
+  if (trains_images(config)) return config;
+  BatchSpec spec;
+  feeder.shape_batches(options_of(config.fake_location, feeder.options), spec);
+  adopt(config.batch_size, spec.images, "--batch-size");
+  adopt_any_model(config, components, {.images = spec.images, .outline = "arrays", .options = {}});
+  return config;
+}
+
 /// `runs`: a run of these components follows.
 RunConfig ask_for_batches(RunConfig config, Runner::Components& components, bool runs,
                           const std::stop_token& stop) {
   const FeederEntry& feeder = *components.feeder;
-  if (feeder.describe_batches == nullptr) return config;
+  if (feeder.describe_batches == nullptr) return take_stated_batches(std::move(config), components);
   if (follows_loop(config, feeder)) config = with_python(std::move(config), feeder);
   const Options options = options_of(config.fake_location, feeder.options);
   DataPlan data;
@@ -84,12 +103,6 @@ RunConfig ask_for_batches(RunConfig config, Runner::Components& components, bool
   const FeederBatches& batches = *found;
   components.started = batches.started;
   ComponentText text = parse_component(config.fake_location);
-  const auto adopt = [](std::int32_t& size, std::int32_t yielded, const char* flag) {
-    if (size == 0) size = yielded;
-    if (size == yielded) return;
-    throw ConfigError(fmt::format("{} is {}, and the loader's batches have {}; leave {} out", flag,
-                                  size, yielded, flag));
-  };
   adopt(config.batch_size, batches.images, "--batch-size");
   if (!batches.outline.empty()) {
     adopt_any_model(config, components, batches);
@@ -125,7 +138,7 @@ void state_batches(std::span<RunConfig> rows, const std::stop_token& stop) {
   for (RunConfig& row : rows) {
     const FeederEntry* const feeder =
         match_entry(feeder_table(), parse_component(row.fake_location).name);
-    if (feeder == nullptr || feeder->describe_batches == nullptr) continue;
+    if (feeder == nullptr || (feeder->describe_batches == nullptr && trains_images(row))) continue;
     row = state_batches(std::move(row), Runner::Components{.feeder = feeder}, stop);
     found = &row;
   }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bench/cli.h"
+#include "bench/config/training_loop.h"
 #include "bench/config/training_rules.h"
 #include "bench/serve/served_source.h"
 #include "dataflow/host_device.h"
@@ -84,7 +85,7 @@ void send(const ServeConfig& config, std::unique_ptr<remote::BatchSupply> supply
     say("{}: {} {} {}{}{}\n", serving.name, what, config.socket.bind ? "are served at" : "go to",
         sender->address(), config.by_credit() ? " by credit" : "", memory);
   }
-  const ServeProgress progress(serving.name, serving.probe, serving.clock);
+  const ServeProgress progress(serving.name, sample_unit(config.run), serving.probe, serving.clock);
   std::stop_source& ended = serving.ended;
   const std::stop_callback forward(stop, [&] { ended.request_stop(); });
   std::exception_ptr failure;
@@ -107,7 +108,9 @@ void send(const ServeConfig& config, std::unique_ptr<remote::BatchSupply> supply
   }
   const ServeTotals totals = progress.totals();
   say("{}: {}\n", config.group.name(),
-      describe(totals, {.paced = config.plan.img_per_s > 0, .dropped = config.benchmark}));
+      describe(totals, {.paced = config.plan.img_per_s > 0,
+                        .dropped = config.benchmark,
+                        .unit = sample_unit(config.run)}));
   config.group.report(totals);
   if (failure) std::rethrow_exception(failure);
   if (sender && sender->refused() > 0) {
@@ -120,9 +123,10 @@ void send(const ServeConfig& config, std::unique_ptr<remote::BatchSupply> supply
   for (const std::string& note : serving.probe.notes()) say("penstock: {}\n", note);
 }
 
-FeederContext feeder_context(const ServeConfig& config, const FeederEntry& feeder,
+FeederContext feeder_context(const ServeConfig& config, const Runner::Components& components,
                              const BatchSpec& spec, const Options& options, Device& device,
                              ServeContext& serving, const std::stop_token& stop) {
+  const FeederEntry& feeder = *components.feeder;
   // Shares of data are disjoint; random batches need different seeds.
   const auto apart = static_cast<std::uint64_t>(feeder.reads_files ? 0 : config.group.rank);
   return {
@@ -137,6 +141,7 @@ FeederContext feeder_context(const ServeConfig& config, const FeederEntry& feede
       .threads = config.run.feeder_threads,
       .slots = static_cast<std::int32_t>(batches_in_memory(config)),
       .seed = config.run.seed + apart,
+      .started = components.started,
   };
 }
 
@@ -150,10 +155,21 @@ void require_batches(const ServeConfig& config, const BatchSpec& spec) {
       {"batches that are being filled", 2 * batch, {images}}});
 }
 
+std::string describe(const BatchSpec& spec) {
+  if (spec.opaque) {
+    return fmt::format("arrays for consumers with zmq-consume:batch={}x{}B", spec.images,
+                       spec.pixel_bytes());
+  }
+  return fmt::format("{} x {}x{}x{}", spec.images, spec.image.height, spec.image.width,
+                     spec.image.channels);
+}
+
 /// Serves a feeder through a ring.
-void serve_pixels(const ServeConfig& config, const FeederEntry& entry, const BatchSpec& spec,
-                  const Options& options, const std::stop_token& stop,
+void serve_pixels(const ServeConfig& config, const Runner::Components& components,
+                  const BatchSpec& spec, const std::stop_token& stop,
                   const std::function<void()>& leave_now) {
+  const FeederEntry& entry = *components.feeder;
+  const Options options = options_of(config.run.fake_location, entry.options);
   require_batches(config, spec);
   ServeContext serving(config);
   const std::size_t slots = batches_in_memory(config);
@@ -171,26 +187,26 @@ void serve_pixels(const ServeConfig& config, const FeederEntry& entry, const Bat
                  serving.clock);
   const auto make_feeder = [&] {
     const LeaveOnStop leave(stop, leave_now);
-    return entry.make(feeder_context(config, entry, spec, options, memory, serving, stop));
+    return entry.make(feeder_context(config, components, spec, options, memory, serving, stop));
   };
   const std::unique_ptr<Feeder> feeder = make_feeder();
   send(
       config,
       remote::make_ring_supply(ring, std::move(messages), serving.clock, serving.probe, credit),
-      serving,
-      fmt::format("{} x {}x{}x{} from {}", spec.images, spec.image.height, spec.image.width,
-                  spec.image.channels, config.run.fake_location),
+      serving, fmt::format("{} from {}", describe(spec), config.run.fake_location),
       fmt::format("; {} batches ({:.0f} MB) of {}memory", slots,
                   1e-6 * static_cast<double>(slots * spec.bytes()), shared ? "shared " : ""),
       [&](const std::stop_token& ended) { run_to_end(*feeder, ring, ended); }, stop);
 }
 
-void serve_encoded(const ServeConfig& config, const FeederEntry& entry, const BatchSpec& spec,
-                   const Options& options, const std::stop_token& stop,
+void serve_encoded(const ServeConfig& config, const Runner::Components& components,
+                   const BatchSpec& spec, const std::stop_token& stop,
                    const std::function<void()>& leave_now) {
+  const FeederEntry& entry = *components.feeder;
+  const Options options = options_of(config.run.fake_location, entry.options);
   ServeContext serving(config);
   const FeederContext context =
-      feeder_context(config, entry, spec, options, serving.host, serving, stop);
+      feeder_context(config, components, spec, options, serving.host, serving, stop);
   const auto make_source = [&] {
     const LeaveOnStop leave(stop, leave_now);
     return make_served_source(entry, context);
@@ -213,12 +229,23 @@ void serve_encoded(const ServeConfig& config, const FeederEntry& entry, const Ba
 
 }  // namespace
 
+BatchSpec served_batches(const ServeConfig& config, const Runner::Components& components) {
+  BatchSpec spec = batch_spec(config.run, *components.model);
+  const FeederEntry& feeder = *components.feeder;
+  if (feeder.describe_batches != nullptr) {
+    feeder.shape_batches(options_of(config.run.fake_location, feeder.options), spec);
+  }
+  return spec;
+}
+
+bool needs_framed(const BatchSpec& spec) {
+  return spec.opaque || spec.pixel != DType::u8 || spec.planar;
+}
+
 void serve_batches(const ServeConfig& config, const Runner::Components& components,
                    const std::stop_token& stop, const std::function<void()>& leave) {
-  const FeederEntry& feeder = *components.feeder;
   const auto serve = config.encoded ? serve_encoded : serve_pixels;
-  serve(config, feeder, batch_spec(config.run, *components.model),
-        options_of(config.run.fake_location, feeder.options), stop, leave);
+  serve(config, components, served_batches(config, components), stop, leave);
 }
 
 }  // namespace penstock::serve

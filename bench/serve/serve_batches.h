@@ -39,6 +39,11 @@ struct ServeConfig {
   bool by_credit() const noexcept { return credit || shared_memory; }
 };
 
+/// The batches of the feeder; those of a Python loader have their own shape.
+BatchSpec served_batches(const ServeConfig& config, const Runner::Components& components);
+/// Can only framed messages hold such batches?
+bool needs_framed(const BatchSpec& spec);
+
 /// Serves until the plan is done or a stop is requested, and reports progress on standard error.
 /// `config.run` is resolved. Until batches are made, a stop request calls `leave`, which ends the
 /// process. Throws what feeder and sender throw.

@@ -182,11 +182,12 @@ int serve_processes(const std::vector<std::string>& command, const ServeGroup& g
   }
   if (!totals.empty()) {
     group.report(sum_of(totals));
-    std::fputs(fmt::format("penstock serve: {} of {} processes in all {}\n", totals.size(),
-                           producers.size(),
-                           describe(sum_of(totals), {share.img_per_s > 0, share.dropped}))
-                   .c_str(),
-               stderr);
+    std::fputs(
+        fmt::format("penstock serve: {} of {} processes in all {}\n", totals.size(),
+                    producers.size(),
+                    describe(sum_of(totals), {share.img_per_s > 0, share.dropped, share.unit}))
+            .c_str(),
+        stderr);
   }
   return code;
 }

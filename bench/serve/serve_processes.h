@@ -32,6 +32,7 @@ std::vector<Flag> serve_group_flags(ServeGroup& group);
 struct ServeShare {
   std::int64_t batches = 0;         ///< of all processes; 0: until stopped
   double img_per_s = 0;             ///< of all processes; 0: as fast as consumers take them
+  std::string unit = "img";         ///< of rates, in a second
   std::int32_t feeder_threads = 0;  ///< per process; 0: each process decides
   bool bind = false;
   bool dropped = false;  ///< no process has a socket

@@ -59,13 +59,14 @@ ServeTotals sum_of(std::span<const ServeTotals> processes) {
   return sum;
 }
 
-std::string describe(const ServeTotals& totals, ServeWay way) {
+std::string describe(const ServeTotals& totals, const ServeWay& way) {
   const double time = std::max(totals.seconds, 1e-9);
-  const std::string sent = fmt::format(
-      "{} {} batches, {} images, {:.1f} MB: {:.1f} img/s, {:.1f} MB/s in {:.1f} s",
-      way.dropped ? "encoded and dropped" : "sent", totals.batches, totals.images,
-      1e-6 * static_cast<double>(totals.bytes), static_cast<double>(totals.images) / time,
-      1e-6 * static_cast<double>(totals.bytes) / time, totals.seconds);
+  const std::string sent =
+      fmt::format("{} {} batches, {} {}, {:.1f} MB: {:.1f} {}/s, {:.1f} MB/s in {:.1f} s",
+                  way.dropped ? "encoded and dropped" : "sent", totals.batches, totals.images,
+                  way.unit == "img" ? "images" : way.unit, 1e-6 * static_cast<double>(totals.bytes),
+                  static_cast<double>(totals.images) / time, way.unit,
+                  1e-6 * static_cast<double>(totals.bytes) / time, totals.seconds);
   if (totals.batches == 0) return sent;
   if (way.dropped) {
     return fmt::format("{}; {:.0f} % of it waiting for batches to encode", sent,
@@ -76,8 +77,9 @@ std::string describe(const ServeTotals& totals, ServeWay way) {
                      slower_side(totals, way.paced));
 }
 
-ServeProgress::ServeProgress(std::string name, Probe& probe, Clock& clock)
+ServeProgress::ServeProgress(std::string name, std::string unit, Probe& probe, Clock& clock)
     : name_(std::move(name)),
+      unit_(std::move(unit)),
       batches_(probe.counter("batches_sent")),
       images_(probe.counter("images_sent")),
       bytes_(probe.counter("bytes_sent")),
@@ -92,10 +94,9 @@ void ServeProgress::run(const std::stop_token& stop) const {
     clock_.sleep_until(due, stop);
     if (stop.stop_requested()) return;
     const std::int64_t images = images_.value();
-    const std::string line =
-        fmt::format("{}: {} batches, {:.1f} img/s{}\n", name_, batches_.value(),
-                    static_cast<double>(images - before) / to_seconds(kPeriod),
-                    images == before ? ", waiting for a consumer" : "");
+    const std::string line = fmt::format("{}: {} batches, {:.1f} {}/s{}\n", name_, batches_.value(),
+                                         static_cast<double>(images - before) / to_seconds(kPeriod),
+                                         unit_, images == before ? ", waiting for a consumer" : "");
     std::fputs(line.c_str(), stderr);
     before = images;
   }

@@ -32,27 +32,28 @@ ServeTotals totals_from_line(std::string_view line);
 ServeTotals sum_of(std::span<const ServeTotals> processes);
 
 struct ServeWay {
-  bool paced = false;    ///< limited to a rate
-  bool dropped = false;  ///< batches were encoded, and not sent
+  bool paced = false;        ///< limited to a rate
+  bool dropped = false;      ///< batches were encoded, and not sent
+  std::string unit = "img";  ///< of the rate, in a second
 };
 
 /// "sent 22 batches, 176 images ... in 2.1 s; 63 % of it waiting for consumers, 12 % for batches to
 /// send: the consumers are the slower side".
-std::string describe(const ServeTotals& totals, ServeWay way);
+std::string describe(const ServeTotals& totals, const ServeWay& way);
 
 /// Progress of one serving process. Thread-safety: run() may run parallel to everything else.
 class ServeProgress {
  public:
-  /// `name` begins each line: "penstock serve". Time starts here. Probe and clock must outlive
-  /// this.
-  ServeProgress(std::string name, Probe& probe, Clock& clock);
+  /// `name` begins each line: "penstock serve". `unit`: of the rate, in a second. Time starts here.
+  /// Probe and clock must outlive this.
+  ServeProgress(std::string name, std::string unit, Probe& probe, Clock& clock);
 
   /// Prints one line on standard error every few seconds, until stopped.
   void run(const std::stop_token& stop) const;
   ServeTotals totals() const;
 
  private:
-  const std::string name_;
+  const std::string name_, unit_;
   Counter &batches_, &images_, &bytes_, &consumers_ns_, &feeder_ns_;
   Clock& clock_;
   const Time start_;

@@ -10,6 +10,7 @@
 
 #include "bench/cli.h"
 #include "bench/config/run_flags.h"
+#include "bench/config/training_loop.h"
 #include "bench/config/training_rules.h"
 #include "bench/config/unused_flags.h"
 #include "bench/dataset/default_dataset.h"
@@ -59,7 +60,7 @@ std::vector<Flag> serve_flags(serve::ServeConfig& config) {
     if (config.epochs < 1) throw ConfigError("--epochs is {}; expected 1 or more", text);
   };
   return join_flags(
-      run_flags(config.run, kRunKeys),
+      run_flags(config.run, kRunKeys), loader_flags(config.run),
       std::vector<Flag>{
           flag.text("endpoint", "address: ipc://PATH, ipc://@NAME or tcp://HOST:PORT",
                     config.endpoint),
@@ -152,7 +153,8 @@ int run(const Invocation& invocation) {
                "Sends a feeder's batches to a ZeroMQ consumer, or image files with --encoded.",
            .common = "fake-location model data-dir batch-size feeder-threads endpoint bind "
                      "num-batches img-per-s format encoded credit shared-memory processes",
-           .examples = "serve --feeder queue --data-dir my/images --endpoint tcp://127.0.0.1:5555\n"
+           .examples = "serve --loader my_loader.py:make_loader --endpoint tcp://127.0.0.1:5555\n"
+                       "serve --feeder queue --data-dir my/images --endpoint tcp://127.0.0.1:5555\n"
                        "serve --encoded --data-dir my/images --endpoint ipc://feed --epochs 3\n"
                        "serve --feeder host --shared-memory --endpoint ipc://feed\n"
                        "serve --feeder host --benchmark --format msgpack --num-batches 1000"},
@@ -168,9 +170,12 @@ int run(const Invocation& invocation) {
     say_unused_flags(std::span(&config.run, 1), invocation.arguments);
   }
   config.socket.curve = net::read_curve(config.keys);
-  const Runner::Components components = find_components(config.run);
+  Runner::Components components = find_components(config.run);
   dataset::ensure_data_of(config.run, *components.feeder, invocation.stop);
   const bool threads_typed = config.run.feeder_threads > 0;
+  config.run = config.group.processes > 1
+                   ? state_batches(std::move(config.run), components, invocation.stop)
+                   : adopt_batches(std::move(config.run), components, invocation.stop);
   config.run = resolve(config.run, components);
   if (config.group.processes > 1) {
     const std::int32_t threads =
@@ -180,13 +185,23 @@ int run(const Invocation& invocation) {
     return serve::serve_processes(command, config.group,
                                   {.batches = config.plan.batches,
                                    .img_per_s = config.plan.img_per_s,
+                                   .unit = sample_unit(config.run),
                                    .feeder_threads = threads,
                                    .bind = config.socket.bind,
                                    .dropped = config.benchmark},
                                   invocation.stop);
   }
   // Small batches would accumulate in the kernel's send buffer, where they are not counted.
-  const BatchSpec spec = batch_spec(config.run, *components.model);
+  const BatchSpec spec = serve::served_batches(config, components);
+  if (!is_typed("format", invocation.arguments) && serve::needs_framed(spec)) {
+    config.format = remote::MessageFormat::framed;
+  }
+  if (spec.opaque && config.by_credit()) {
+    throw ConfigError(
+        "--credit is for batches of images, and this loader's batches are no images; leave "
+        "--credit "
+        "and --shared-memory out: they are pushed");
+  }
   config.socket.send_buffer =
       std::min(config.socket.send_buffer, static_cast<std::int64_t>(spec.bytes()));
   if (config.by_credit()) config.socket.role = remote::ZmqSocketOptions::Role::dealer;

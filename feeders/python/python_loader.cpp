@@ -127,37 +127,26 @@ bool states_opaque(const Options& options) { return options.text("batch").ends_w
 
 /// Takes the batches that the option `batch` states.
 void shape_batches(const Options& options, BatchSpec& spec) {
+  constexpr std::string_view kWhat = "option 'batch'";
   if (!options.given("batch")) return;
-  spec.opaque = states_opaque(options);
   std::string_view text = options.text("batch");
-  if (spec.opaque) text.remove_suffix(1);
-  std::array<std::int64_t, 4> numbers{};
-  const std::span<std::int64_t> stated = std::span(numbers).first(spec.opaque ? 2 : 4);
-  for (std::int64_t& number : stated) {
+  if (states_opaque(options)) return shape_arrays(text, kWhat, spec);
+  std::array<std::int32_t, 4> numbers{};
+  for (std::int32_t& number : numbers) {
     const std::size_t end = std::min(text.find('x'), text.size());
-    number = parse_integer(text.substr(0, end), "option 'batch'");
+    const std::int64_t stated = parse_integer(text.substr(0, end), kWhat);
     text.remove_prefix(std::min(end + 1, text.size()));
-    if (number >= 1 && number <= (spec.opaque ? kMostBytes : kMostPixels)) continue;
-    throw ConfigError(fmt::format(
-        "option 'batch' is '{}'; expected NxHxWxC, such as 64x224x224x3, or NxBYTESB, such as "
-        "16x1048576B",
-        options.text("batch")));
+    if (stated < 1 || stated > kMostPixels) {
+      throw ConfigError(fmt::format(
+          "option 'batch' is '{}'; expected NxHxWxC, such as 64x224x224x3, or NxBYTESB, such as "
+          "16x1048576B",
+          options.text("batch")));
+    }
+    number = static_cast<std::int32_t>(stated);
   }
-  const auto number = [&](std::size_t i) { return static_cast<std::int32_t>(numbers[i]); };
-  spec.images = number(0);
-  if (!spec.opaque) {
-    spec.image = {number(1), number(2), number(3)};
-    shape_pixels(options, spec);
-    return;
-  }
-  const std::int64_t sample_bytes = (numbers[1] + spec.images - 1) / spec.images;
-  if (sample_bytes > INT32_MAX) {
-    throw ConfigError(
-        fmt::format("a sample of the loader has {} bytes; expected less than 2 GiB", sample_bytes));
-  }
-  spec.image = {1, 1, static_cast<std::int32_t>(sample_bytes)};
-  spec.pixel = DType::u8;
-  spec.planar = false;
+  spec.images = numbers[0];
+  spec.image = {numbers[1], numbers[2], numbers[3]};
+  shape_pixels(options, spec);
 }
 
 /// "1.5"

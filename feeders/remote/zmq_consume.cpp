@@ -99,9 +99,14 @@ class PixelConsumer final : public Feeder {
         const auto wait = receiver.unpacking.wait_out();
         turn.await();
       }
+      const std::int32_t images = samples_of(*batch);
       std::move(lease).publish();
-      images_.add(spec_.images);
+      images_.add(images);
     }
+  }
+
+  std::int32_t samples_of(const WireBatch& batch) const noexcept {
+    return batch.samples > 0 ? batch.samples : spec_.images;
   }
 
   /// Receives the next good batch into the receiver's message. Empty: stopped, or the producers
@@ -116,7 +121,7 @@ class PixelConsumer final : public Feeder {
         const WireBatch batch = read(receiver);
         intake_->accept(arrival);
         note_format(arrival.format);
-        item.done(spec_.images,
+        item.done(samples_of(batch),
                   by_credit_ ? static_cast<std::int64_t>(spec_.bytes()) : arrival.message.bytes());
         return batch;
       } catch (const MisfitError& error) {
@@ -153,19 +158,20 @@ class PixelConsumer final : public Feeder {
 
   /// Copies the batch into the slot, or lends it to the slot's readers.
   void fill(Receiver& receiver, const WireBatch& batch, WriteLease& lease, bool accepts_foreign) {
-    const Batch& slot = lease.batch();
+    Batch& slot = lease.batch();
+    const std::int32_t images = samples_of(batch);
     StageTimer::Item item(receiver.unpacking);
     if (accepts_foreign && receiver.arrival.is_lendable) {
       const Mark mark(marks_, "lend");
       copy_labels(batch, slot);
       intake_->hold(receiver.arrival, slot.slot);
       lease.lend(batch.pixels, intake_->slots());
-      item.done(spec_.images, static_cast<std::int64_t>(spec_.label_bytes()));
+      item.done(images, static_cast<std::int64_t>(spec_.label_bytes()));
       return;
     }
     const Mark mark(marks_, "copy out of the message");
     copy_batch(batch, slot);
-    item.done(spec_.images, static_cast<std::int64_t>(spec_.bytes()));
+    item.done(images, static_cast<std::int64_t>(batch.pixels.size() + spec_.label_bytes()));
     intake_->release(receiver.arrival);
     if (!by_credit_) return;
     // The slot's return wakes this thread.
@@ -228,6 +234,7 @@ std::unique_ptr<Feeder> make(const FeederContext& context) {
 
 void shape_batches(const Options& options, BatchSpec& batches) {
   if (options.flag("encoded")) return normalise_batches(options, batches);
+  if (options.given("batch")) return shape_arrays(options.text("batch"), kBatchOption, batches);
   shape_pixels(options, batches);
 }
 
@@ -271,6 +278,9 @@ extern constinit const FeederEntry zmq_consume_feeder{
     .options = kAllConsumeOptions,
     .shape_batches = shape_batches,
     .make = make,
+    .unit = [](const Options& given) -> std::string_view {
+      return given.given("batch") ? "samples" : "img";
+    },
     .outside_reserve = outside_reserve,
     .memory_needs = memory_needs,
 };

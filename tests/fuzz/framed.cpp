@@ -46,6 +46,14 @@ void use_batch(const remote::FramedMessage& message) {
     copy_batch_checked(remote::framed_pixels(message, kSpec));
     return;
   }
+  if (message.header.encoding == remote::FramedEncoding::arrays) {
+    BatchSpec arrays = kSpec;
+    arrays.opaque = true;
+    const remote::WireBatch batch = remote::framed_pixels(message, arrays);
+    read_all(batch.pixels);
+    ensure(batch.samples > 0 && batch.pixels.size() <= arrays.pixel_bytes(), "too large a batch");
+    return;
+  }
   const remote::FramedImages images(message, kSpec);
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < images.size(); ++i) {

@@ -207,6 +207,20 @@ void take_credit(ConsumePlan& plan, const Options& options, const BatchSpec& spe
   plan.held = 0;
 }
 
+/// Throws ConfigError for options that batches of arrays do not have.
+void check_arrays(const Options& options) {
+  for (const char* const other : {"encoded", "pixels", "planar", "credit", "shared_memory"}) {
+    if (!options.given(other)) continue;
+    refuse(
+        "batch",
+        fmt::format(" takes arrays that are no images, which producers push; leave out {}", other));
+  }
+  if (const std::string& format = options.text("format");
+      options.given("format") && canonical_name(format) != "framed") {
+    refuse("batch", fmt::format(" takes framed messages, and format is {}; leave it out", format));
+  }
+}
+
 }  // namespace
 
 bool ConsumePlan::is_on_one_machine() const noexcept {
@@ -257,7 +271,12 @@ ConsumePlan read_consume_plan(const Options& options, const BatchSpec& spec) {
   const bool image_files = wants_image_files(options);
   const BatchSpec batch = image_files ? image_file_spec(options, spec) : spec;
   BatchSpec taken = batch;
-  shape_pixels(options, taken);
+  if (options.given("batch")) {
+    check_arrays(options);
+    shape_arrays(options.text("batch"), kBatchOption, taken);
+  } else {
+    shape_pixels(options, taken);
+  }
   if (taken != batch) {
     throw ConfigError(
         "zmq-consume receives {}, and this run wants {}; leave out what asks for other pixels",
@@ -301,9 +320,10 @@ std::string describe_waiting(const ConsumePlan& plan, const BatchSpec& spec) {
   const double bytes = static_cast<double>(batches) * static_cast<double>(batch_bytes(spec));
   const std::string hwm = std::to_string(plan.socket.hwm);
   return fmt::format(
-      "up to {} batches ({} images, {}) of each producer wait outside the ring: {} in its socket "
+      "up to {} batches ({} {}, {}) of each producer wait outside the ring: {} in its socket "
       "if it has the same hwm, 1 in transit, 1 being received, {} in this socket",
-      batches, batches * spec.images, size_text(bytes), hwm, hwm);
+      batches, batches * spec.images, spec.opaque ? "samples" : "images", size_text(bytes), hwm,
+      hwm);
 }
 
 }  // namespace penstock::remote

@@ -64,6 +64,7 @@ struct ConsumePlan {
   std::int64_t most_outside() const noexcept;
 };
 
+inline constexpr std::string_view kBatchOption = "zmq-consume:batch";
 inline constexpr OptionSpec kConsumeOptions[] = {
     {"endpoint", "ipc://testpipe",
      "address: ipc://PATH, ipc://@NAME or tcp://HOST:PORT; several: A+B+bind:C+connect:D"},
@@ -90,6 +91,10 @@ inline constexpr OptionSpec kConsumeOptions[] = {
     {"producers", "0", "number of framed producers after whose end the data end; 0: never"},
     kPixelOptions[0],
     kPixelOptions[1],
+    {"batch", "",
+     "NxBYTESB: batches are arrays that are no images, from `penstock serve --loader`: N samples "
+     "in "
+     "a usual one, and at most as many bytes"},
     {"keep_memory", "true",
      "keep the memory of messages for reuse, in the whole process; false: default of glibc"},
     {"producer", "",

@@ -19,7 +19,7 @@ constexpr std::uint64_t kMostCounted = std::uint64_t{1} << 48;
 }  // namespace
 
 ProducerAccounts::Shape ProducerAccounts::shape_of(const FramedHeader& header) {
-  return {header.encoding, header.encoding == FramedEncoding::jpeg ? 0 : header.images,
+  return {header.encoding, header.encoding == FramedEncoding::pixels ? header.images : 0,
           header.height, header.width, header.channels};
 }
 

@@ -128,9 +128,9 @@ class Receiver {
     if (is_inproc()) return "push some from a thread, or wait longer with --timeout";
     const std::string& at = endpoint().ends_with('*') ? socket_.address() : endpoint();
     return fmt::format(
-        "start one, such as `penstock serve --endpoint {} --batch-size {}{}`, or wait longer with "
-        "--timeout",
-        at, spec.images, endpoint_.bind ? "" : " --bind");
+        "start one, such as `penstock serve --endpoint {} {}{}`, or wait longer with --timeout", at,
+        spec.opaque ? "--loader FILE.py:FUNCTION" : fmt::format("--batch-size {}", spec.images),
+        endpoint_.bind ? "" : " --bind");
   }
 
  private:

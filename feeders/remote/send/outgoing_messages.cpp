@@ -13,6 +13,7 @@
 #include "dataflow/error.h"
 #include "dataflow/net/shared_memory/pool_listener.h"
 #include "dataflow/values/array_pieces.h"
+#include "feeders/pixel_options.h"
 #include "feeders/remote/receive/clock_bounds.h"
 #include "feeders/remote/send/frame_memory.h"
 #include "feeders/remote/wire/framed.h"
@@ -155,6 +156,10 @@ class FramedMessages final : public OutgoingMessages {
     const std::int64_t now_ns = wall_clock_ns();
     made.ready_ns = now_ns - Nanoseconds(now - ready).count();
     made.begun_ns = now_ns - Nanoseconds(now - begun).count();
+    if (spec_.opaque) {
+      const OutgoingFrame frame{batch.pixels.first(batch.bytes), true};
+      return stream_.batch(made, {&frame, 1});
+    }
     if (pool_ == nullptr) {
       const OutgoingFrame frames[] = {{pixels_of(batch), true}, {labels_of(batch), true}};
       return stream_.batch(made, frames);
@@ -186,11 +191,16 @@ class FramedMessages final : public OutgoingMessages {
 
  private:
   FramedHeader header(std::int32_t images) const {
+    if (spec_.opaque) {
+      return {.encoding = FramedEncoding::arrays, .images = static_cast<std::uint32_t>(images)};
+    }
     return {.encoding = FramedEncoding::pixels,
             .images = static_cast<std::uint32_t>(images),
             .height = static_cast<std::uint32_t>(spec_.image.height),
             .width = static_cast<std::uint32_t>(spec_.image.width),
-            .channels = static_cast<std::uint32_t>(spec_.image.channels)};
+            .channels = static_cast<std::uint32_t>(spec_.image.channels),
+            .pixel = framed_pixel_of(spec_.pixel),
+            .planar = static_cast<std::uint8_t>(spec_.planar)};
   }
   std::span<std::byte> pixels_of(const Batch& batch) const noexcept {
     return batch.pixels.first(static_cast<std::size_t>(batch.valid) * spec_.row_bytes());
@@ -221,6 +231,11 @@ std::unique_ptr<OutgoingMessages> make_outgoing(MessageFormat format, const Batc
                                                 const Clock& clock, bool checksum) {
   if (format == MessageFormat::framed) {
     return std::make_unique<FramedMessages>(spec, clock, checksum, nullptr);
+  }
+  if (spec.opaque || spec.pixel != DType::u8 || spec.planar) {
+    throw ConfigError(
+        "messages of the format {} hold bytes in [N,H,W,C], and these batches are {}; take framed",
+        to_string(format), spec.opaque ? "no images" : describe_pixels(spec));
   }
   if (checksum) {
     throw ConfigError("messages of the format {} have no checksum; take framed", to_string(format));

@@ -223,6 +223,10 @@ MessageFormat detect_message_format(MessageFrames frames) noexcept {
 }
 
 WireBatch BatchMessageReader::read(MessageFormat format, MessageFrames frames) {
+  if (spec_.opaque && format != MessageFormat::framed) {
+    throw DataError("a message of the format {}; arrays that are no images come as framed messages",
+                    to_string(format));
+  }
   if (format == MessageFormat::zmq_op && frames.size() == 1) {
     values::refuse_pyarrow(frames[0]);
     return as_batch(parse_zmq_op(frames[0]), spec_);

@@ -92,9 +92,11 @@ void check_fields(const FramedHeader& header) {
   const bool described = batch || header.kind == FramedKind::hello;
   const bool pixels = header.encoding == FramedEncoding::pixels;
   const bool jpeg = header.encoding == FramedEncoding::jpeg;
-  if (described ? !pixels && !jpeg : header.encoding != FramedEncoding::none) {
+  const bool arrays = header.encoding == FramedEncoding::arrays;
+  if (described ? !pixels && !jpeg && !arrays : header.encoding != FramedEncoding::none) {
     refuse("the encoding of its kind, {}, is {}; expected {}", to_string(header.kind),
-           static_cast<unsigned>(header.encoding), described ? "1, pixels, or 2, JPEG files" : "0");
+           static_cast<unsigned>(header.encoding),
+           described ? "1, pixels, 2, JPEG files, or 3, arrays" : "0");
   }
   if ((header.flags & ~kKnownFlags) != 0 || (!batch && (header.flags & kFramedShared) != 0)) {
     refuse("the flags of its kind, {}, are {}; expected {}", to_string(header.kind), header.flags,
@@ -111,15 +113,14 @@ void check_fields(const FramedHeader& header) {
            pixels && described ? "0 to 3, and 0 or 1" : "0 and 0");
   }
   if (!batch) return;
-  if (header.images == 0 || (jpeg && header.images > kMaxFramedImages)) {
+  if (header.images == 0 || (jpeg && header.images > kMaxFramedImages) ||
+      header.images > INT32_MAX) {
     refuse("it has {} images; expected {}", header.images,
            jpeg ? fmt::format("1 to {}", kMaxFramedImages) : "at least one");
   }
-  if (jpeg && (header.height != 0 || header.width != 0 || header.channels != 0)) {
-    refuse(
-        "height, width and channels of a batch of JPEG files are {}, {} and {}; expected 0, as "
-        "each file has its own",
-        header.height, header.width, header.channels);
+  if (!pixels && (header.height != 0 || header.width != 0 || header.channels != 0)) {
+    refuse("height, width and channels of a batch of {} are {}, {} and {}; expected 0",
+           to_string(header.encoding), header.height, header.width, header.channels);
   }
 }
 
@@ -133,6 +134,8 @@ void check_count(const FramedHeader& header, std::size_t count) {
     } else if (header.encoding == FramedEncoding::pixels) {
       least = most = 2;
       expected = "two: pixels and labels";
+    } else if (header.encoding == FramedEncoding::arrays) {
+      expected = "one: the arrays";
     } else {
       least = most = 3;
       expected = "three: lengths, files and labels";
@@ -160,6 +163,7 @@ std::optional<std::uint64_t> pixel_bytes(const FramedHeader& header) noexcept {
 
 /// Checks that the frames of a batch have the sizes that its header says.
 void check_batch_sizes(const FramedHeader& header, MessageFrames payload) {
+  if (header.encoding == FramedEncoding::arrays) return;
   const std::uint64_t numbers = 4 * std::uint64_t{header.images};
   if (header.encoding == FramedEncoding::pixels) {
     check_size("the pixels", payload[0], pixel_bytes(header));
@@ -198,10 +202,23 @@ void require_batch(const FramedMessage& message, FramedEncoding encoding) {
 /// Checks that the message contains the frames of a batch, and their sizes.
 void require_frames(const FramedMessage& message, FramedEncoding encoding) {
   require_batch(message, encoding);
-  const std::size_t expected = encoding == FramedEncoding::pixels ? 2 : 3;
-  if (message.payload.size() != expected) {
+  if (message.is_shared() && message.payload.size() == 1) {
     refuse("its batch is in shared memory; expected it in the message");
   }
+}
+
+WireBatch framed_arrays(const FramedMessage& message, const BatchSpec& spec) {
+  check_framed_shape(message.header, spec);
+  require_frames(message, FramedEncoding::arrays);
+  const Bytes bytes = message.payload[0];
+  if (bytes.size() > spec.pixel_bytes()) {
+    throw MisfitError(
+        "framed message: a batch of {} samples and {} bytes; expected at most {} bytes; a run with "
+        "zmq-consume:batch={}x{}B takes it",
+        message.header.images, bytes.size(), spec.pixel_bytes(), spec.images, 2 * bytes.size());
+  }
+  return {
+      .pixels = bytes, .labels = {}, .samples = static_cast<std::int32_t>(message.header.images)};
 }
 
 }  // namespace
@@ -226,6 +243,19 @@ FramedMessage parse_framed(MessageFrames frames) {
 }
 
 void check_framed_shape(const FramedHeader& header, const BatchSpec& spec) {
+  const bool arrays = header.encoding == FramedEncoding::arrays;
+  if (spec.opaque && !arrays) {
+    throw MisfitError(
+        "framed message: a batch of {}; this run takes arrays that are no images; leave "
+        "out zmq-consume:batch=",
+        to_string(header.encoding));
+  }
+  if (arrays && !spec.opaque) {
+    throw MisfitError(
+        "framed message: a batch of arrays that are no images; a run with "
+        "zmq-consume:batch={}xBYTESB takes it, where BYTES are those of its largest batches",
+        header.images);
+  }
   if (header.encoding != FramedEncoding::pixels) return;
   const auto number = [](std::int32_t value) { return static_cast<std::uint32_t>(value); };
   const std::optional<DType> type = dtype_of(header.pixel);
@@ -246,8 +276,9 @@ void check_framed_shape(const FramedHeader& header, const BatchSpec& spec) {
 }
 
 WireBatch framed_pixels(const FramedMessage& message, const BatchSpec& spec) {
-  require_frames(message, FramedEncoding::pixels);
+  if (spec.opaque) return framed_arrays(message, spec);
   check_framed_shape(message.header, spec);
+  require_frames(message, FramedEncoding::pixels);
   const WireBatch batch{.pixels = message.payload[0], .labels = message.payload[1]};
   check_labels(batch, spec, "framed message");
   return batch;
@@ -310,6 +341,8 @@ FramedShared divide_framed_lease(const FramedHeader& header, Bytes bytes) {
   const std::uint64_t numbers = 4 * std::uint64_t{header.images};
   if (header.encoding == FramedEncoding::pixels) {
     take("pixels", pixel_bytes(header));
+  } else if (header.encoding == FramedEncoding::arrays) {
+    refuse("arrays in shared memory; expected them in the message");
   } else {
     take("lengths", numbers);
     std::uint64_t files = 0;
@@ -350,6 +383,13 @@ std::array<std::byte, kFramedHeaderBytes> make_framed_header(FramedHeader header
   return bytes;
 }
 
+FramedPixel framed_pixel_of(DType type) noexcept {
+  for (const auto& [pixel, known] : kPixelTypes) {
+    if (known == type) return pixel;
+  }
+  return FramedPixel::u8;
+}
+
 std::string_view to_string(FramedKind kind) noexcept {
   switch (kind) {
     case FramedKind::batch:
@@ -376,6 +416,8 @@ std::string_view to_string(FramedEncoding encoding) noexcept {
       return "pixels";
     case FramedEncoding::jpeg:
       return "JPEG files";
+    case FramedEncoding::arrays:
+      return "arrays";
   }
   return "?";
 }

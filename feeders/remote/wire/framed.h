@@ -40,10 +40,11 @@ struct FramedMessage {
 /// frames, and the checksum if there is one (not that of shared memory).
 FramedMessage parse_framed(MessageFrames frames);
 
-/// Checks that a batch or hello header fits the run: pixels of its shape, or JPEG files.
+/// Checks that a batch or hello header fits the run: pixels of its shape, JPEG files, or arrays.
 void check_framed_shape(const FramedHeader& header, const BatchSpec& spec);
 
-/// Returns the batch of pixels in a message, with checked labels. For shared memory, copy the
+/// Returns the batch of pixels in a message, with checked labels, or the bytes of its arrays if the
+/// run's batches are opaque. For shared memory, copy the
 /// labels first and pass the frame of the copy.
 WireBatch framed_pixels(const FramedMessage& message, const BatchSpec& spec);
 
@@ -101,9 +102,12 @@ std::array<std::byte, kFramedHeaderBytes> make_framed_header(FramedHeader header
                                                              MessageFrames payload,
                                                              bool with_checksum = false) noexcept;
 
+/// The type of pixels on the wire. Pixels have no other types.
+FramedPixel framed_pixel_of(DType type) noexcept;
+
 /// Such as "batch" or "hello"; "?" if unknown.
 std::string_view to_string(FramedKind kind) noexcept;
-/// "pixels" or "JPEG files"; "?" if unknown.
+/// "pixels", "JPEG files" or "arrays"; "?" if unknown.
 std::string_view to_string(FramedEncoding encoding) noexcept;
 
 }  // namespace penstock::remote

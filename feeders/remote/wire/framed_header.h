@@ -26,6 +26,7 @@ enum class FramedEncoding : std::uint16_t {
   none = 0,
   pixels = 1,  ///< of the type and layout that the header says
   jpeg = 2,    ///< image files, which the consumer decodes
+  arrays = 3,  ///< bytes of arrays that are no images
 };
 
 /// Type of pixels on the wire.
@@ -46,7 +47,7 @@ struct FramedHeader {
   std::int64_t begun_ns = 0;                          ///< work on this batch began
   std::int64_t ready_ns = 0;                          ///< the batch was complete
   std::int64_t sent_ns = 0;                           ///< the socket accepted it
-  std::uint32_t images = 0;                           ///< N
+  std::uint32_t images = 0;                           ///< N, or samples of a batch of arrays
   std::uint32_t height = 0, width = 0, channels = 0;  ///< 0 if each image has its own size
   std::uint32_t checksum = 0;  ///< CRC32C of all frames after this one, in their order
   FramedPixel pixel = FramedPixel::u8;

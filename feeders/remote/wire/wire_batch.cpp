@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeders/remote/wire/wire_batch.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -35,13 +36,20 @@ void check_labels(const WireBatch& batch, const BatchSpec& spec, std::string_vie
   }
 }
 
-void copy_batch(const WireBatch& from, const Batch& to) {
-  PENSTOCK_ASSERT(from.pixels.size() == to.pixels.size());
+void copy_batch(const WireBatch& from, Batch& to) {
+  PENSTOCK_ASSERT(from.samples > 0 ? from.pixels.size() <= to.pixels.size()
+                                   : from.pixels.size() == to.pixels.size());
   std::memcpy(to.pixels.data(), from.pixels.data(), from.pixels.size());
   copy_labels(from, to);
 }
 
-void copy_labels(const WireBatch& from, const Batch& to) {
+void copy_labels(const WireBatch& from, Batch& to) {
+  if (from.samples > 0) {
+    to.valid = from.samples;
+    to.bytes = from.pixels.size();
+    std::ranges::fill(to.labels, 0);
+    return;
+  }
   PENSTOCK_ASSERT(from.labels.size() == to.labels.size() * from.label_type.bytes);
   if (from.label_type == kSlotLabel) {
     std::memcpy(to.labels.data(), from.labels.data(), from.labels.size());

@@ -30,6 +30,57 @@ expect "a checksum in zmq_op" 2 $?
 "$penstock" serve --format pyarrow --timeout 300ms
 expect "an unknown format" 2 $?
 
+# A Python loader: arrays that are no images, and images of another type than bytes. Other formats hold neither.
+cat > loaders.py << 'END'
+import array
+
+def of(kind, *shape):
+    size = array.array(kind).itemsize
+    for length in shape:
+        size *= length
+    return memoryview(bytes(size)).cast("B").cast(kind, shape)
+
+def texts():
+    for length in range(16, 56):
+        yield {"ids": of("i", 8, length), "y": array.array("i", range(8))}
+
+def images():
+    return [(of("f", 2, 32, 32, 3), array.array("i", [0, 1]))] * 40
+END
+for loader in "texts batch=8x4096B null" "images pixels=f32 null --batch-size 2 --image-size 32"; do
+  # shellcheck disable=SC2086
+  set -- $loader
+  function=$1 options=$2 model=$3
+  shift 3
+  "$penstock" serve --loader "loaders.py:$function" --num-batches 22 --endpoint ipc://loaded --timeout 30s 2> served.txt &
+  "$penstock" run --json --fake-location "zmq-consume:endpoint=ipc://loaded,producers=1,$options" --model "$model" "$@" \
+    --num-warmup-batches 2 --num-batches 20 --timeout 30s > result.json
+  expect "run beside serve --loader $function" 0 $?
+  wait $!
+  expect "serve --loader $function" 0 $?
+  case $function in
+    texts)
+      said served.txt 'arrays for consumers with zmq-consume:batch=8x'
+      said served.txt 'sent 22 batches, 176 samples, .* samples/s'
+      said result.json '"unit":"samples"'
+      said result.json '"images_received":176'
+      ;;
+    images) said result.json '"unit":"img"' ;;
+  esac
+done
+"$penstock" serve --loader loaders.py:texts --format pickle --timeout 300ms 2> said.txt
+expect "arrays in another format" 2 $?
+said said.txt 'these batches are no images; take framed'
+"$penstock" serve --loader loaders.py:texts --credit --timeout 300ms
+expect "arrays by credit" 2 $?
+"$penstock" serve --loader loaders.py:texts --num-batches 22 --endpoint ipc://misfit --timeout 10s 2> /dev/null &
+"$penstock" run --fake-location "zmq-consume:endpoint=ipc://misfit" --model null --batch-size 8 --num-batches 2 \
+  --timeout 30s 2> said.txt
+expect "arrays for a run of images" 6 $?
+said said.txt 'a run with zmq-consume:batch=8xBYTESB takes it'
+kill $!
+wait $!
+
 # Without a consumer: what making and encoding cost.
 "$penstock" serve --benchmark --format msgpack --model null --batch-size 8 --num-batches 50 2> said.txt
 expect "serve --benchmark" 0 $?

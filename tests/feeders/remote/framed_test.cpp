@@ -43,6 +43,43 @@ std::string refusal_of_header(const Change& change) {
   return refusal(framed_message(header, {counted(12), labels({3, 7})}));
 }
 
+/// A batch of three samples and 10 bytes.
+remote::FramedHeader arrays_header() {
+  return {.kind = remote::FramedKind::batch,
+          .encoding = remote::FramedEncoding::arrays,
+          .producer = 7,
+          .images = 3};
+}
+
+TEST(Framed, ArraysThatAreNoImagesHaveSamplesAndBytesOfTheirOwn) {
+  BatchSpec spec = kSpec;
+  spec.opaque = true;
+  const FrameList frames = framed_message(arrays_header(), {counted(10)}, true);
+  const auto read = [&](const FrameList& message) {
+    return remote::framed_pixels(remote::parse_framed(views_of(message)), spec);
+  };
+  const auto views = views_of(frames);
+  const remote::WireBatch batch = remote::framed_pixels(remote::parse_framed(views), spec);
+  EXPECT_EQ(batch.samples, 3);
+  EXPECT_EQ(batch.pixels.data(), frames[1].data());
+  EXPECT_EQ(batch.pixels.size(), 10U);
+  EXPECT_TRUE(says(refusal(frames), "a run with zmq-consume:batch=3xBYTESB takes it"));
+  const auto refused = [&](const FrameList& message) {
+    return thrown_by<DataError>([&] { read(message); });
+  };
+  EXPECT_TRUE(says(refused(good_batch()), "this run takes arrays that are no images"));
+  EXPECT_TRUE(says(refused(framed_message(arrays_header(), {counted(13)})),
+                   "13 bytes; expected at most 12"));
+  EXPECT_TRUE(says(refused(framed_message(arrays_header(), {counted(4), counted(4)})),
+                   "expected one: the arrays"));
+  remote::FramedHeader header = arrays_header();
+  header.height = 2;
+  EXPECT_TRUE(says(refused(framed_message(header, {counted(4)})), "expected 0"));
+  header = arrays_header();
+  header.images = 1U << 31;
+  EXPECT_TRUE(says(refused(framed_message(header, {counted(4)})), "expected at least one"));
+}
+
 TEST(Framed, ABatchOfPixelsIsReadWithoutACopy) {
   for (const bool with_checksum : {false, true}) {
     const FrameList frames = good_batch(with_checksum);
@@ -61,8 +98,8 @@ TEST(Framed, ABatchOfPixelsIsReadWithoutACopy) {
 TEST(Framed, WhatAHeaderSaysIsChecked) {
   const auto said = [](auto change) { return refusal_of_header(change); };
   EXPECT_TRUE(says(said([](auto& h) { h.kind = remote::FramedKind{4}; }), "its kind is 4"));
-  EXPECT_TRUE(says(said([](auto& h) { h.encoding = remote::FramedEncoding{3}; }),
-                   "of its kind, batch, is 3"));
+  EXPECT_TRUE(says(said([](auto& h) { h.encoding = remote::FramedEncoding{4}; }),
+                   "of its kind, batch, is 4"));
   EXPECT_TRUE(
       says(said([](auto& h) { h.encoding = remote::FramedEncoding::none; }), "expected 1, pixels"));
   EXPECT_TRUE(says(said([](auto& h) { h.flags = 4; }), "the flags of its kind, batch, are 4"));
