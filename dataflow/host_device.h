@@ -55,7 +55,7 @@ class PinnedMemory {
  private:
   class Pin;
   mutable std::mutex mutex_;
-  std::map<const std::byte*, const std::byte*> ends_;  // by the begin of each block
+  std::map<const std::byte*, const std::byte*> ends_;  // by the beginning of each block
 };
 
 struct HostDeviceOptions {

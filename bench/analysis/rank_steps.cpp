@@ -27,7 +27,7 @@ struct Interval {
   Time begin = Time::min(), end = Time::max();
 };
 
-/// From the begin of the last rank to the end of the first one.
+/// From the beginning of the last rank to the end of the first one.
 Interval common_interval(std::span<const Leg> ranks) {
   Interval common;
   for (const Leg& rank : ranks) {

@@ -16,7 +16,7 @@ struct Isolation;
 struct BatchTraits {
   double arrays = 0;                       ///< in a batch
   double padding_percent = 0;              ///< of the positions of an entry
-  std::string padded;                      ///< the entry
+  std::string padded{};                    ///< the entry
   double pickled_mb = 0, pickling_ms = 0;  ///< for each worker that is not forked
 };
 

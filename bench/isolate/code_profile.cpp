@@ -106,11 +106,14 @@ bool has_slow_samples(const CodeProfile& profile, double mean_ms) {
 }
 
 std::string slow_samples_sentence(const CodeProfile& profile, double mean_ms) {
-  constexpr double kMuchSlower = 5;
+  constexpr double kMuchSlower = 5, kNearSlowest = 0.1;
   std::vector<std::string> names;
   if (!has_slow_samples(profile, mean_ms)) return {};
   for (const SlowSample& sample : profile.slowest) {
-    if (!(sample.ms > kMuchSlower * profile.median_sample_ms)) break;
+    if (!(sample.ms > std::max(kMuchSlower * profile.median_sample_ms,
+                               kNearSlowest * profile.slowest.front().ms))) {
+      break;
+    }
     names.push_back(fmt::format("{} ({:.0f} ms)", sample.index, sample.ms));
   }
   if (names.empty()) return {};

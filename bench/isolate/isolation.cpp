@@ -283,6 +283,15 @@ void add_trials(Isolation& found, const IsolatePlan& plan) {
 
 }  // namespace
 
+bool supply_decides(const Isolation& found) {
+  constexpr double kMostly = 0.85;
+  if (!found.cost || !found.supply_img_per_s) return false;
+  const double expected =
+      std::min(found.cost->ceiling_img_per_s.value, found.supply_img_per_s->value);
+  return subject_of(found.waits.cause).empty() &&
+         found.cost->coupled_img_per_s.value >= kMostly * expected;
+}
+
 std::vector<BlockNoise> noise_of_blocks(const Measurement& measurement) {
   std::vector<BlockNoise> noise = measurement.noise;
   std::erase_if(noise,

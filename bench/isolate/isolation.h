@@ -76,6 +76,10 @@ struct Isolation {
   std::vector<std::string> warnings;  ///< why the figures may mislead, and what to do; empty: none
 };
 
+/// Would a device of another rate train what it takes or what the feeder supplies alone, whichever
+/// is less? Not if batches come at the wrong time, and not unless it is so at the measured rate.
+bool supply_decides(const Isolation& found);
+
 /// The noise of the blocks that the figures come from, without blocks of a ladder or verification.
 std::vector<BlockNoise> noise_of_blocks(const Measurement& measurement);
 

@@ -60,7 +60,7 @@ Table depth_table(const std::vector<Prediction>& depths) {
 /// What devices of other rates would train with this feeder: round rates around its supply.
 Table device_table(const Isolation& found) {
   constexpr std::size_t kBelow = 2, kRows = 5;
-  if (!found.supply_img_per_s) return {};
+  if (!supply_decides(found)) return {};
   const statistics::Estimate& supply = *found.supply_img_per_s;
   if (!(supply.value > 0) || !std::isfinite(supply.value)) return {};
   const bool several = found.measurement.coupled().config.num_gpus > 1;
@@ -282,9 +282,15 @@ std::string_view tone_of(const std::optional<analysis::InputCostFinding>& cost) 
 }
 
 Verdict answer_of(const Isolation& found) {
-  Verdict verdict{.answers = true};
-  for (const std::string& sentence : found.verdict) verdict.lines.push_back({"open", sentence});
-  verdict.lines.front().tone = tone_of(found.cost);
+  return {.lines = {{tone_of(found.cost), found.verdict.front()}}, .answers = true};
+}
+
+/// What the answer rests on.
+Verdict evidence_of(const Isolation& found) {
+  Verdict verdict;
+  for (std::size_t i = 1; i < found.verdict.size(); ++i) {
+    verdict.lines.push_back({"open", found.verdict[i]});
+  }
   return verdict;
 }
 
@@ -444,6 +450,7 @@ void write_isolation_text(const Isolation& found, std::ostream& out) {
   answer.resize(std::min<std::size_t>(answer.size(), 1));
   Document document{
       Paragraphs{answer},
+      List{"What would help, best first:", texts_of(found.predictions.recommendations)},
       Paragraphs{details},
       rate_table(found),
       cost_table(found.cost),
@@ -456,7 +463,6 @@ void write_isolation_text(const Isolation& found, std::ostream& out) {
       narrow_ladder_table(found.ladder),
       Paragraphs{unmeasured_rungs(found.ladder)},
       setting_table(found.variation),
-      List{"What would help, best first:", texts_of(found.predictions.recommendations)},
       List{"Doubts:", warnings_of(found)}};
   for (document::Block& block : method(found)) document.push_back(std::move(block));
   document::write_text(in_unit_of(found.measurement.sweep, std::move(document)), out, kWidth);
@@ -472,13 +478,14 @@ void write_isolation_page(const Isolation& isolation, std::ostream& out) {
                            soft("By replaying the measured times of feeder and device.")};
   }
   Document page{answer_of(isolation),
+                List{"What would help, best first:", texts_of(predictions.recommendations)},
+                evidence_of(isolation),
                 std::move(figures.pipeline),
                 rates_of(isolation),
                 soft(basis_of(isolation)),
                 Paragraphs{warnings_of(isolation), "", document::Look::warning},
                 std::move(figures.supply),
                 code_of(isolation.code),
-                Section{"What would help", {List{"", texts_of(predictions.recommendations)}}},
                 settings_of(isolation.variation),
                 std::move(figures.curve),
                 device_table(isolation),

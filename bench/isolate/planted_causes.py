@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs `penstock isolate` on loaders with a planted cause, and prints as Markdown which cause and remedy it named.
 
-Usage: planted_causes.py PENSTOCK [--python PYTHON] [--budget 90s] [NAME ...]. PYTHON needs PyTorch; this file is also the module
+Usage: planted_causes.py PENSTOCK [--python PYTHON] [--budget 90s] [--repeat N] [NAME ...]. PYTHON needs PyTorch; this file is also the module
 with the loaders. A device of 800 img/s takes batches of 32 samples [3,64,64]; each cause takes a third of its speed or more. Exits
 with 1 if a cause was not named first, or a remedy is not the expected one.
 """
@@ -274,7 +274,7 @@ CAUSES = {
     "generator": ("Loading a batch between two steps", "of their own"),
     "slow_thread": ("The loader is the bottleneck", ""),
     "restarts": ("The first batch of each epoch", "persistent_workers=True"),
-    "slow_shuffle": ("The first batch of each epoch", "begin of an epoch"),
+    "slow_shuffle": ("The first batch of each epoch", "beginning of an epoch"),
     "bursts": ("Uneven loading", "prefetch_factor="),
     "slow_samples": ("stay behind it", "in_order=False"),
     "lock": ("waiting for a lock", "under the lock of"),
@@ -287,7 +287,7 @@ CAUSES = {
     "spawned": ("sleeping", "num_workers=3"),
     "parses": ("json.loads(text)", "json.loads(text)"),
     "slow_sampler": ("between two steps", ""),
-    "many_arrays": ("640 arrays", "few arrays"),
+    "many_arrays": ("640 arrays", "packing the 640 arrays"),
     "padded": ("padding", "num_workers="),
     "pickled": ("The first batch of each epoch", "persistent_workers=True"),
     "fast": None,
@@ -310,10 +310,11 @@ def main():
     parser.add_argument("names", nargs="*", default=list(CAUSES))
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--budget", default="90s")
+    parser.add_argument("--repeat", type=int, default=1, help="how often each is asked")
     options = parser.parse_intermixed_args()
     wrong = 0
     print("| planted | img/s or samples/s | what is said first | first remedy | right |\n|---|---|---|---|---|")
-    for name in options.names:
+    for name in options.names * options.repeat:
         with tempfile.TemporaryDirectory() as folder:
             found = isolate(options.penstock, options.python, options.budget, name, folder)
         cause, remedy = CAUSES[name] or ("", "")

@@ -196,7 +196,11 @@ class RecommendationList {
 
   void add_setting(double rate, const std::string& change, std::int32_t now) {
     if (!worthwhile(rate)) return;
-    add(rate, fmt::format("{} (now {})", change, now));
+    const bool is_flag = change.ends_with("=True") || change.ends_with("=False");
+    add(rate, fmt::format("{} (now {})", change,
+                          !is_flag  ? std::to_string(now)
+                          : now > 0 ? "True"
+                                    : "False"));
     recommendations_.back().change = change;
     recommendations_.back().config = settings_of(change, predictor_.config()).back().config;
   }
@@ -220,7 +224,7 @@ class RecommendationList {
         const double rate = std::min(demand, 1e3 * images / found_.epochs.steady_ms);
         if (!changes.empty()) return add_setting(rate, changes.front().change, 0);
         return add(rate,
-                   "a begin of an epoch that costs nothing (look at samplers, shuffling, "
+                   "a beginning of an epoch that costs nothing (look at samplers, shuffling, "
                    "and what the data set opens)");
       }
       case WaitCause::in_turn:
@@ -330,7 +334,9 @@ class RecommendationList {
     const analysis::StageFinding& stage = diagnosis.stages[*diagnosis.bottleneck];
     std::string what = fmt::format("a cheaper {} stage", stage.name);
     if (unpacks_many_arrays(found_)) {
-      what = "few arrays in a batch: one for each type, packed in collate_fn";
+      what = fmt::format(
+          "packing the {:.0f} arrays of a batch into few, one for each type, in collate_fn",
+          found_.traits.arrays);
     } else if (stage.role == StageRole::decodes) {
       what += " (smaller files, queue:upsampling=plain, decoded beforehand)";
     } else if (stage.role == StageRole::loads && found_.code) {

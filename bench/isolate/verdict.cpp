@@ -13,6 +13,7 @@
 #include "bench/isolate/loader_waits.h"
 #include "bench/record/report_text.h"
 #include "dataflow/entry.h"
+#include "trainer/backend.h"
 #include "trainer/model.h"
 
 namespace penstock::isolate {
@@ -82,8 +83,11 @@ std::string headline_of(const Isolation& found, const IsolatePlan& plan) {
     case statistics::Verdict::slower:
       break;
   }
-  return fmt::format("{:.0f} of {:.0f} img/s are trained{}: input costs {} ({}). {}.",
-                     cost.coupled_img_per_s.value, cost.ceiling_img_per_s.value, loop,
+  const BackendEntry* const device =
+      match_entry(backend_table(), parse_component(plan.config.device).name);
+  return fmt::format("{:.0f} of {:.0f} img/s are trained{}{}: input costs {} ({}). {}.",
+                     cost.coupled_img_per_s.value, cost.ceiling_img_per_s.value,
+                     device != nullptr && device->emulates ? " by the emulated device" : "", loop,
                      cost_text(cost, "block"), severity(cost.percent.value), cause_of(found));
 }
 
@@ -92,7 +96,8 @@ std::string edges_sentence(const Isolation& found) {
   const EpochEdges& epochs = found.epochs;
   if (epochs.misses_edges()) {
     return fmt::format(
-        "The budget reached no end of an epoch of {:.0f} steps, so this leaves out what the begin "
+        "The budget reached no end of an epoch of {:.0f} steps, so this leaves out what the "
+        "beginning "
         "of an epoch costs (the first batch came after {:.1f} s).",
         epochs.steps_per_epoch, epochs.first_batch_s);
   }
@@ -127,9 +132,10 @@ std::string cause_sentence(const analysis::Diagnosis& found) {
         found.stages.size() > 1 ? found.stages[1].waits_in_percent : 0.0, stage.capacity_img_per_s);
   } else {
     text = fmt::format(
-        "Its workers ({}) were busy {:.0f} % of the time, {:.0f} us of a thread for "
-        "each image in this stage",
-        stage.workers, stage.busy_percent, stage.wall_us_per_image);
+        "{} busy {:.0f} % of the time, {:.0f} us of a thread for each image in this stage",
+        stage.role == StageRole::asks ? std::string("The process that asks for batches was")
+                                      : fmt::format("Its workers ({}) were", stage.workers),
+        stage.busy_percent, stage.wall_us_per_image);
     const bool knows_cpu = stage.cpu_us_per_image > 0;  // not of stages in other processes
     if (knows_cpu && stage.cpu_us_per_image < kMostlyWaiting * stage.wall_us_per_image) {
       text += fmt::format(", {:.0f} of them computing", stage.cpu_us_per_image);
@@ -226,8 +232,8 @@ std::string loader_sentence(const Isolation& found) {
                                    : fmt::format(", and pinning took {:.0f} % of its thread's time",
                                                  pin->utilisation_percent));
   }
-  text += fmt::format("Alone it supplies {} img/s: a device that trains less does not wait.",
-                      format_estimate(*found.supply_img_per_s, 0));
+  text += fmt::format("Alone it supplies {} img/s{}.", format_estimate(*found.supply_img_per_s, 0),
+                      supply_decides(found) ? ": a device that trains less does not wait" : "");
   if (const auto bytes = mean_fact(coupled, "child_memory_bytes")) {
     constexpr double kMb = 1e6;
     text += fmt::format(" The loader holds {:.0f} MB", *bytes / kMb);

@@ -34,7 +34,7 @@ class Wire {
   }
   remote::WireBatch read() { return reader_.read(format_, views_); }
   void drop() { messages_->give_back(batch_); }
-  const Batch& target() const { return target_; }
+  Batch& target() { return target_; }
 
  private:
   static Batch batch_in(const Buffer& slot) {
@@ -50,7 +50,8 @@ class Wire {
   remote::FrameMemory memory_{host_};
   const Buffer slot_ = memory_.allocate(kSpec.bytes(), MemoryKind::host),
                copy_ = host_.allocate(kSpec.bytes(), MemoryKind::host);
-  const Batch batch_ = batch_in(slot_), target_ = batch_in(copy_);
+  const Batch batch_ = batch_in(slot_);
+  Batch target_ = batch_in(copy_);
   const std::unique_ptr<remote::OutgoingMessages> messages_;
   remote::BatchMessageReader reader_{kSpec};
   std::vector<std::span<const std::byte>> views_;

@@ -79,7 +79,8 @@ std::string describe_edges(const RunResult& result) {
       fmt::format("an epoch of the loader has {:.0f} steps", edges.steps_per_epoch);
   if (edges.misses_edges()) {
     return fmt::format(
-        "{}, and the window reached no end of one: the rate leaves out what the begin of an epoch "
+        "{}, and the window reached no end of one: the rate leaves out what the beginning of an "
+        "epoch "
         "costs; the loader's first batch came after {:.1f} s",
         epoch, edges.first_batch_s);
   }

@@ -177,7 +177,8 @@ LoopAnswer answer_of(const Loop& loop, double cores) {
       answer.is_bound = answer.remedy.empty();
       if (answer.is_bound) {
         answer.remedy =
-            "a begin of an epoch that costs nothing (samplers, shuffling, what the data set opens)";
+            "a beginning of an epoch that costs nothing (samplers, shuffling, what the data set "
+            "opens)";
       }
       answer.saves_percent =
           100 * std::max(0.0, times.edges_ms - edges * loop.loading.batch_ms()) / times.all_ms;

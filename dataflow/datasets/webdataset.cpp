@@ -24,7 +24,7 @@ bool is_note(std::string_view path) noexcept {
   return first.size() >= 4 && first.starts_with("__") && first.ends_with("__");
 }
 
-/// The begin of foreign text, for messages.
+/// The beginning of foreign text, for messages.
 std::string shown(std::string_view text) { return std::string(text.substr(0, 40)); }
 
 /// The label, or a negative number if the text is no label.

@@ -23,7 +23,7 @@ struct KernelFile {
 
   /// None if it is empty.
   std::optional<std::string> first_line() const;
-  /// The number at the begin of the text.
+  /// The number at the beginning of the text.
   std::optional<std::uint64_t> number() const;
   /// The text after `key` in a file of lines "key value" or "key: value".
   std::optional<std::string> field(std::string_view key) const;

@@ -95,7 +95,7 @@ class LoadingProfile:
     # when a line happens to let go of the interpreter's lock, and name that line for the calls before it that hold the lock.
     SWITCH = 1e-4
     PUBLISH = 0.2  # s between two updates of the table
-    ROW, MOST_OBJECTS, MOST_NAMES, MOST_LENGTH = 16384, 500, 40, 80
+    ROW, MOST_OBJECTS, MOST_NAMES, MOST_LENGTH = 16384, 500, 40, 100
     SLOWEST = 5  # samples that are named
 
     def __init__(self, rows, file=None):
@@ -147,7 +147,7 @@ class LoadingProfile:
 
     def largest(self, values):
         names = sorted(values, key=values.get, reverse=True)[:self.MOST_NAMES]
-        return {name[:self.MOST_LENGTH]: values[name] for name in names}
+        return {name if len(name) <= self.MOST_LENGTH else name[:self.MOST_LENGTH] + "...": values[name] for name in names}
 
     def sample(self):
         """Each sample stands for the time since the one before, since a call that holds the interpreter's lock delays it."""

@@ -17,7 +17,7 @@ import time
 
 STEP_S = 0.02
 # Name: samples of each epoch; epochs; seconds of a sample and of every 50th; collate; start of a worker; settings of the loader; cause;
-# begin of the remedy.
+# beginning of the remedy.
 CASES = {
     "slow_samples": (320, 1, 0.02, 0, 0, 0, {"num_workers": 2}, "work", "num_workers="),
     "one_lock_for_all": (320, 2, 0.008, 0, 0, 0, {"num_workers": 3}, "work", "less time under the lock"),

@@ -85,8 +85,9 @@ TEST(IsolationText, ALoopThatWaitsIsNamedIfItCostsAnotherShare) {
 
 TEST(IsolationText, ATableSaysWhatDevicesOfOtherRatesWouldTrain) {
   isolate::Isolation found = make_isolation();
-  const auto rows_of = [&](double value, double low, double high) {
+  const auto rows_of = [&](double value, double low, double high, double coupled = 0.97) {
     found.supply_img_per_s = statistics::Estimate{value, low, high, 5};
+    found.cost->coupled_img_per_s.value = coupled * value;
     std::istringstream lines(text_of(found));
     std::vector<std::vector<std::string>> rows;
     bool inside = false;
@@ -108,6 +109,9 @@ TEST(IsolationText, ATableSaysWhatDevicesOfOtherRatesWouldTrain) {
                                              {"10000", "3200", "68", "the", "feeder"},
                                              {"20000", "3200", "84", "the", "feeder"}}));
   EXPECT_EQ(rows_of(1000, 990, 1010).at(1), (Rows::value_type{"1000", "1000", "0", "either"}));
+  EXPECT_EQ(rows_of(3200, 3100, 3300, 0.6), Rows()) << "it trains less than the feeder supplies";
+  found.waits.cause = WaitCause::uneven;
+  EXPECT_EQ(rows_of(3200, 3100, 3300), Rows()) << "batches come at the wrong time";
 }
 
 TEST(IsolationText, ASentenceIsBrokenBetweenWords) {

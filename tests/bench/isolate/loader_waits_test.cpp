@@ -109,7 +109,8 @@ TEST_F(LoaderWaitsOf, ManyArraysOfABatchAreNamedIfTakingThemIsTheBottleneck) {
   EXPECT_TRUE(says(verdict(), "Taking 640 arrays a batch from the workers is the bottleneck"));
   EXPECT_TRUE(says(trait_sentences(found_).at(0), "takes 90 ms of the process that asks"))
       << trait_sentences(found_).at(0);
-  EXPECT_TRUE(says(predict(found_, plan_).recommendations.front().text, "few arrays in a batch"));
+  EXPECT_TRUE(says(predict(found_, plan_).recommendations.front().text,
+                   "packing the 640 arrays of a batch into few"));
   set_fact("loader_arrays_per_batch", 4);
   found_.traits = find_traits(coupled());
   EXPECT_FALSE(says(verdict(), "arrays"));

@@ -21,7 +21,7 @@ TEST(KernelFile, HasFieldsOfBothForms) {
   EXPECT_FALSE(file.value("empty"));
   EXPECT_EQ(file.field("limit"), "max");
   EXPECT_FALSE(file.value("limit"));
-  EXPECT_FALSE(file.field("VmR")) << "the begin of a key is no key";
+  EXPECT_FALSE(file.field("VmR")) << "the beginning of a key is no key";
   EXPECT_EQ(file.first_line(), "VmRSS:\t  12 kB");
 }
 
