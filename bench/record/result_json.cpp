@@ -26,7 +26,7 @@ Json to_json(const std::optional<Spread>& spread) {
 
 /// Adds the keys of rates of images, which are null if something else is counted.
 template <typename Value>
-void add_image_rates(const Value& value, bool images, Json& json) {
+void add_image_rates([[maybe_unused]] const Value& value, bool images, Json& json) {
   detail::for_each_field<Value>([&](const auto& field) {
     if (field.earlier_key.empty()) return;
     json[std::string(field.earlier_key)] = images ? json[std::string(field.key)] : Json(nullptr);

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loaders of data other than images, as trainings have them, for `penstock isolate --loader examples/loaders/any_data.py:NAME`.
 
-Each makes its own data, and most take num_workers and batch_size. They need PyTorch; parquet and huggingface also need pyarrow and
-datasets, webdataset needs that package.
+Each makes its own data, has a fault that its description names, and takes num_workers and batch_size. They need PyTorch; parquet and
+huggingface also need pyarrow and datasets, webdataset needs that package.
 """
 import os
 import tempfile
@@ -27,12 +27,12 @@ class Items(Dataset):
 
 
 def tokens(num_workers=2, batch_size=16, length=1024):
-    """Language: windows of a packed memory map of token numbers."""
+    """Language: windows of a packed file of token numbers. It is read whole for each window, not mapped once."""
     path = os.path.join(tempfile.mkdtemp(), "tokens.bin")
     np.random.default_rng(1).integers(0, 50000, 4_000_000, dtype=np.uint16).tofile(path)
-    text = np.memmap(path, np.uint16, "r")
 
     def window(index):
+        text = np.fromfile(path, np.uint16)
         at = index * 977 % (len(text) - length - 1)
         part = torch.from_numpy(text[at:at + length + 1].astype(np.int64))
         return {"input_ids": part[:-1], "labels": part[1:]}
@@ -41,7 +41,7 @@ def tokens(num_workers=2, batch_size=16, length=1024):
 
 
 def huggingface(num_workers=2, batch_size=32):
-    """Language: a data set of texts with a map like a tokenizer's; batches are padded to their longest text."""
+    """Language: a data set of texts with a map like a tokenizer's. Batches of short and long texts are padded to the longest."""
     import datasets
 
     words = np.random.default_rng(2)
@@ -63,7 +63,7 @@ def huggingface(num_workers=2, batch_size=32):
 
 
 def audio(num_workers=2, batch_size=16, seconds=2, rate=16000):
-    """Speech: random crops of recordings, and their spectrograms."""
+    """Speech: random crops of recordings. Their spectrograms are computed for each sample anew."""
     recording = np.random.default_rng(3).standard_normal(60 * rate).astype(np.float32)
 
     def crop(index):
@@ -75,39 +75,48 @@ def audio(num_workers=2, batch_size=16, seconds=2, rate=16000):
     return DataLoader(Items(5000, crop), batch_size, num_workers=num_workers)
 
 
-def video(num_workers=2, batch_size=4, frames=16, size=112):
-    """Video: clips of uint8 frames, [T,H,W,C]."""
+def video(num_workers=1, batch_size=4, frames=16, size=112):
+    """Video: clips of uint8 frames, [T,H,W,C], of one worker."""
     film = torch.randint(0, 256, (64, size, size, 3), dtype=torch.uint8)
 
     def clip(index):
         at = index % (len(film) - frames)
-        return film[at:at + frames].flip(2), index % 400
+        clip = film[at:at + frames].float()
+        return (clip - clip.mean(dim=(0, 1, 2))).clamp(0, 255).byte().flip(2), index % 400
 
     return DataLoader(Items(2000, clip), batch_size, num_workers=num_workers)
 
 
-def detection(num_workers=2, batch_size=8):
-    """Detection: images of several sizes with their boxes, collated into lists."""
+def detection(num_workers=2, batch_size=64):
+    """Detection: small images of several sizes, with four arrays each for their boxes, collated into lists: 320 arrays a batch."""
 
     def sample(index):
-        height, width, boxes = 160 + index * 37 % 160, 160 + index * 53 % 160, 1 + index % 9
-        return torch.rand(3, height, width), {"boxes": torch.rand(boxes, 4), "labels": torch.ones(boxes, dtype=torch.int64)}
+        height, width, boxes = 16 + index * 37 % 16, 16 + index * 53 % 16, 1 + index % 9
+        names = ("boxes", "labels", "areas", "crowd")
+        return torch.zeros(3, height, width), {name: torch.ones(boxes, 4 if name == "boxes" else 1) for name in names}
 
     return DataLoader(Items(2000, sample), batch_size, num_workers=num_workers, collate_fn=lambda samples: tuple(map(list, zip(*samples))))
 
 
-def segmentation(num_workers=2, batch_size=8, size=256):
-    """Segmentation: images of six bands, and a mask for each."""
+def segmentation(num_workers=1, batch_size=8, size=256):
+    """Segmentation: images of six bands, and a mask for each. The collate function normalises each band in a loop."""
+    field = torch.rand(6, size, size)
+
+    def normalised(samples):
+        bands = torch.stack([sample["bands"] for sample in samples])
+        for band in range(bands.shape[1]):
+            for image in bands:
+                image[band] = (image[band] - image[band].mean()) / image[band].std()
+        return {"bands": bands, "mask": torch.stack([sample["mask"] for sample in samples])}
 
     def sample(index):
-        bands = torch.rand(6, size, size)
-        return {"bands": bands, "mask": (bands.mean(0) > 0.5 + index % 3 * 0.01).long()}
+        return {"bands": field, "mask": (field[0] > 0.5 + index % 3 * 0.01).long()}
 
-    return DataLoader(Items(2000, sample), batch_size, num_workers=num_workers)
+    return DataLoader(Items(2000, sample), batch_size, num_workers=num_workers, collate_fn=normalised)
 
 
 def parquet(batch_size=1024, columns=20):
-    """Tables: record batches of a Parquet file."""
+    """Tables: record batches of a Parquet file, which the training's own process reads when it asks for one."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -123,10 +132,13 @@ def parquet(batch_size=1024, columns=20):
 
 
 def graphs(num_workers=2, batch_size=32):
-    """Graphs: nodes and edges of all graphs of a batch in one array each, and the number of nodes of each graph."""
+    """Graphs: nodes and edges of all graphs of a batch in one array each, and the number of nodes of each graph. A few graphs come from
+    a slow service."""
 
     def sample(index):
         nodes, edges = 10 + index * 7 % 40, 20 + index * 11 % 90
+        if index % 512 == 100:
+            time.sleep(0.4)
         return torch.rand(nodes, 16), torch.randint(0, nodes, (2, edges)), index % 2
 
     def join(samples):
@@ -140,10 +152,11 @@ def graphs(num_workers=2, batch_size=32):
 
 
 class Shards(IterableDataset):
-    """Each worker reads its own shards, from their begin to their end."""
+    """Each worker reads its own shards, from their begin to their end. The index of all records is in the object."""
 
     def __init__(self, shards, records):
         self.shards, self.records = shards, records
+        self.index = [f"shard-{at % shards:05d}.tar/record-{at:09d}.json" for at in range(1_000_000)]
 
     def __iter__(self):
         info = torch.utils.data.get_worker_info()
@@ -154,19 +167,21 @@ class Shards(IterableDataset):
             yield from values
 
 
-def shards(num_workers=2, batch_size=64):
-    """A stream of records from shards."""
-    return DataLoader(Shards(64, 500), batch_size, num_workers=num_workers)
+def shards(num_workers=2, batch_size=64, persistent_workers=False):
+    """A stream of records from shards, whose large index is pickled for the workers of each epoch."""
+    return DataLoader(Shards(16, 200), batch_size, num_workers=num_workers, multiprocessing_context="spawn",
+                      persistent_workers=persistent_workers)
 
 
 def webdataset(num_workers=1, batch_size=16):
-    """Shards of WebDataset with arrays and texts."""
+    """Shards of WebDataset with records in JSON, which one worker parses."""
     import webdataset as wds
 
     folder = tempfile.mkdtemp()
     for shard in range(4):
         with wds.TarWriter(os.path.join(folder, f"{shard:06d}.tar")) as tar:
             for at in range(100):
-                tar.write({"__key__": f"{at:06d}", "npy": np.full((128, 64), at, np.float32), "cls": at % 10})
+                tar.write({"__key__": f"{at:06d}", "json": {"values": [at / 7 + i for i in range(4000)]}, "cls": at % 10})
     samples = wds.WebDataset(os.path.join(folder, "{000000..000003}.tar"), shardshuffle=False, empty_check=False)
-    return DataLoader(samples.decode().to_tuple("npy", "cls").batched(batch_size), batch_size=None, num_workers=num_workers)
+    arrays = samples.decode().to_tuple("json", "cls").map_tuple(lambda record: np.array(record["values"], np.float32), int)
+    return DataLoader(arrays.batched(batch_size), batch_size=None, num_workers=num_workers)

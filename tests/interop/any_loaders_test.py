@@ -29,7 +29,7 @@ def walk(value):
 walk(batch)
 print([(int(leaf.shape[0]) if leaf.shape else 0, int(leaf.nbytes)) for leaf in leaves])
 """
-SAMPLES = {"tokens": 16, "huggingface": 32, "audio": 16, "video": 4, "detection": 8, "segmentation": 8, "parquet": 1024,
+SAMPLES = {"tokens": 16, "huggingface": 32, "audio": 16, "video": 4, "detection": 64, "segmentation": 8, "parquet": 1024,
            "graphs": 32, "shards": 64, "webdataset": 16}
 NEEDS = {"huggingface": "datasets", "parquet": "pyarrow", "webdataset": "webdataset"}
 

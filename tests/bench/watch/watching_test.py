@@ -519,7 +519,7 @@ class Watching(unittest.TestCase):
                  ("text", 0), ([], 0), ({}, 0), (None, 0), (Tensor(None, 3), 0), (Tensor(-1), 0),
                  (Tensor(1 << 40), 0), (memoryview(b"abc"), 3))
         for batch, images in sizes:
-            self.assertEqual(watching.images_of(batch), images, batch)
+            self.assertEqual(watching.Loop("loop", False).count(batch), images, batch)
 
     def test_iterators_stay_iterators(self):
         iterator = watching.watch(iter(range(3)), "numbers")
