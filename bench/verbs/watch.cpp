@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <penstock_any_batch_py.h>
 #include <penstock_feed_loader_py.h>
+#include <penstock_launchers_json.h>
 #include <penstock_sitecustomize_py.h>
 #include <penstock_watching_py.h>
 #include <penstock_worker_times_py.h>
@@ -78,6 +79,7 @@ class Hook {
     replace_file(package / "watching.py", kWatching);
     replace_file(package / "worker_times.py", kWorkerTimes);
     replace_file(package / "loader_batches.py", std::string(kAnyBatch).append(kFeedLoader));
+    replace_file(package / "launchers.json", kLaunchers);
     replace_file(package.parent_path() / "sitecustomize.py", kSiteCustomize);
   }
   std::filesystem::path steps() const { return folder_.path() / "steps"; }

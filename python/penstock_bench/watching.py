@@ -36,7 +36,8 @@ import weakref
 from penstock_bench import worker_times
 
 SCHEMA = 1
-RANK_NAMES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+with open(os.path.join(os.path.dirname(__file__), "launchers.json"), encoding="utf-8") as file:
+    LAUNCHERS = json.load(file)  # the table that the program reads too
 MOST_KEPT = 200000  # figures in memory before they are written
 LONGEST_NAME = 200  # letters
 MOST_TEXT = 500
@@ -328,11 +329,29 @@ def first_dimension(batch):
     return 0
 
 
+def rank_by(launcher):
+    """This process's rank, by the variables of an entry of the table; None: they do not say it."""
+    text = os.environ.get(launcher["rank"][0], "")
+    if not text or launcher.get("if", launcher["rank"][0]) not in os.environ:
+        return None
+    if launcher.get("among") == "cluster":  # TF_CONFIG
+        try:
+            config = json.loads(text)
+            before = {"chief": (), "master": ("chief",), "worker": ("chief", "master")}[config["task"]["type"]]
+            return int(config["task"]["index"]) + sum(len(config["cluster"].get(role, ())) for role in before)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return None
+    if "among" in launcher:
+        peers = os.environ.get(launcher["among"], "").split(",")
+        return peers.index(text) if text in peers else None
+    return int(text) if text.isdecimal() else None
+
+
 def rank():
-    for name in RANK_NAMES:
-        text = os.environ.get(name, "")
-        if text.isdecimal():
-            return int(text)
+    for launcher in LAUNCHERS:
+        found = rank_by(launcher)
+        if found is not None:
+            return found
     distributed = sys.modules.get("torch.distributed")
     try:
         if distributed.is_initialized():

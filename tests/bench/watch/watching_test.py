@@ -20,10 +20,10 @@ import unittest.mock
 
 FOLDER = tempfile.TemporaryDirectory(prefix="penstock-watching-")
 os.environ["PENSTOCK_WATCH_DIR"] = FOLDER.name
-for name in ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"):
-    os.environ.pop(name, None)
 sys.path.insert(0, str(pathlib.Path(sys.argv.pop(1)) / "python"))
 from penstock_bench import watching  # noqa: E402
+for launcher in watching.LAUNCHERS:
+    os.environ.pop(launcher["rank"][0], None)
 
 
 class Tensor:
@@ -382,14 +382,28 @@ class Watching(unittest.TestCase):
         self.assertEqual([line["in_thread"] for line in self.lines()], [True])
 
     def test_ranks_come_from_the_launcher(self):
-        names = ("SLURM_PROCID", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "RANK")
+        names = ("PMIX_RANK", "SLURM_PROCID", "JOB_COMPLETION_INDEX", "PET_NODE_RANK", "RANK", "PMI_RANK", "FLUX_TASK_RANK",
+                 "OMPI_COMM_WORLD_RANK")
         for value, variable in enumerate(names, 1):
             os.environ[variable] = str(value)
             self.assertEqual(watching.rank(), value, variable)
-        os.environ["RANK"] = "first"
-        self.assertEqual(watching.rank(), 3)
-        for variable in names:
+        os.environ["OMPI_COMM_WORLD_RANK"] = "first"
+        self.assertEqual(watching.rank(), 7)
+        os.environ["TORCHELASTIC_RUN_ID"] = "none"
+        self.assertEqual(watching.rank(), 5, "torchrun started by another launcher")
+        for variable in (*names, "TORCHELASTIC_RUN_ID"):
             del os.environ[variable]
+
+    def test_ranks_are_places_in_a_list(self):
+        peers = {"KUNGFU_INIT_PEERS": "10.0.0.1:9,10.0.0.2:9", "KUNGFU_SELF_SPEC": "10.0.0.2:9"}
+        with unittest.mock.patch.dict(os.environ, peers):
+            self.assertEqual(watching.rank(), 1)
+        cluster = {"cluster": {"chief": ["a:1"], "worker": ["b:1", "c:1"]}, "task": {"type": "worker", "index": "1"}}
+        with unittest.mock.patch.dict(os.environ, TF_CONFIG=json.dumps(cluster)):
+            self.assertEqual(watching.rank(), 2)
+        for text in ("{}", "[]", "no json", json.dumps({**cluster, "task": {"type": "ps", "index": 0}})):
+            with unittest.mock.patch.dict(os.environ, TF_CONFIG=text):
+                self.assertEqual(watching.rank(), 0, text)
 
     def test_a_rank_of_torch_distributed_outlives_its_group(self):
         class Group:
