@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The main function of a program of which mpirun starts one process per rank.
+// The main function of a program of which mpirun or start_ranks.py starts one process per rank.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,14 +15,14 @@
 
 namespace penstock {
 
-/// Joins the other processes and returns what `body` returns; 2 if it throws, or if mpirun did not
-/// start this process.
+/// Joins the other processes and returns what `body` returns; 2 if it throws, or if no launcher
+/// started this process.
 inline int run_as_rank(const std::function<int(cluster::Processes&, Clock&)>& body) {
   try {
     const std::optional<cluster::Launch> launch =
         cluster::read_launch([](const char* name) { return std::getenv(name); });
     if (!launch) {
-      fmt::print(stderr, "start it with mpirun\n");
+      fmt::print(stderr, "start it with mpirun or tests/support/start_ranks.py\n");
       return 2;
     }
     SteadyClock clock;

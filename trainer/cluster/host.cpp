@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -18,6 +19,7 @@
 #include <memory>
 #include <utility>
 
+#include "dataflow/error.h"
 #include "dataflow/machine/file_descriptor.h"
 
 namespace penstock::cluster {
@@ -88,6 +90,26 @@ std::vector<std::string> network_addresses() {
     if ((one->ifa_flags & IFF_UP) == 0 || (one->ifa_flags & IFF_LOOPBACK) != 0) continue;
     std::array<char, INET_ADDRSTRLEN> text{};
     const auto* const address = reinterpret_cast<const sockaddr_in*>(one->ifa_addr);  // NOLINT
+    if (inet_ntop(AF_INET, &address->sin_addr, text.data(), text.size()) != nullptr) {
+      addresses.emplace_back(text.data());
+    }
+  }
+  return addresses;
+}
+
+std::vector<std::string> addresses_of(const std::string& name) {
+  addrinfo wanted{};
+  wanted.ai_family = AF_INET;
+  wanted.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  if (const int error = getaddrinfo(name.c_str(), nullptr, &wanted, &list); error != 0) {
+    throw Unavailable("the name '{}' has no IPv4 address: {}", name, gai_strerror(error));
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, freeaddrinfo);
+  std::vector<std::string> addresses;
+  for (const addrinfo* one = list; one != nullptr; one = one->ai_next) {
+    std::array<char, INET_ADDRSTRLEN> text{};
+    const auto* const address = reinterpret_cast<const sockaddr_in*>(one->ai_addr);  // NOLINT
     if (inet_ntop(AF_INET, &address->sin_addr, text.data(), text.size()) != nullptr) {
       addresses.emplace_back(text.data());
     }

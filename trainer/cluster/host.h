@@ -15,6 +15,9 @@ namespace penstock::cluster {
 /// IPv4, of interfaces that are up, without loopback.
 std::vector<std::string> network_addresses();
 
+/// The IPv4 addresses of a host's name. Throws Unavailable, with the name and the reason.
+std::vector<std::string> addresses_of(const std::string& name);
+
 struct HostFacts {
   /// Equal for processes that reach each other without a network: same kernel, same network
   /// namespace.

@@ -372,7 +372,8 @@ class MpiProcesses final : public Processes {
     if (rank != launch.rank || size != launch.size) {
       throw ConfigError(
           "joining the processes that {} started: the environment says rank {} of {}, MPI says {} "
-          "of {}; start with the mpirun or srun of the MPI that Penstock is linked with",
+          "of {}; start with the mpirun or srun of the MPI that Penstock is linked with, or give "
+          "--rendezvous HOST:PORT, where ranks meet without MPI",
           launch.launcher, launch.rank, launch.size, rank, size);
     }
   }
@@ -467,8 +468,10 @@ class MpiProcesses final : public Processes {
 
 }  // namespace
 
-std::unique_ptr<Processes> join_processes(const Launch& launch, Clock& clock,
-                                          Nanoseconds rendezvous) {
+const bool kHasMpi = true;
+
+std::unique_ptr<Processes> join_mpi_job(const Launch& launch, Clock& clock,
+                                        Nanoseconds rendezvous) {
   return std::make_unique<MpiProcesses>(launch, clock, rendezvous);
 }
 

@@ -5,10 +5,13 @@
 
 namespace penstock::cluster {
 
-std::unique_ptr<Processes> join_processes(const Launch&, Clock&, Nanoseconds) {
+const bool kHasMpi = false;
+
+std::unique_ptr<Processes> join_mpi_job(const Launch&, Clock&, Nanoseconds) {
   throw Unavailable(
       "joining the processes that mpirun started: this program was built without MPI, as the "
-      "program of a wheel is; install libopenmpi-dev and build Penstock from its sources");
+      "program of a wheel is; give --rendezvous HOST:PORT, where ranks meet without MPI, with a "
+      "host of rank 0 and a free port there");
 }
 
 }  // namespace penstock::cluster

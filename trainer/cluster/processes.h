@@ -57,10 +57,18 @@ class Processes {
   RankProgress* progress_ = nullptr;
 };
 
-/// Joins the processes that the launcher started; `clock` outlives them. Throws Unavailable if this
-/// program was built without MPI, or if MPI cannot be called from several threads. If processes do
-/// not find each other within `rendezvous`, they end with a message and exit code 5.
+/// Joins the other processes of the run: through MPI if they are an MPI job and this program has
+/// MPI, else over TCP at `launch.meeting`. `clock` outlives the result. Throws Unavailable if
+/// neither is possible, or if MPI cannot be called from several threads; Error on a request to
+/// `stop` (TCP only). If processes do not find each other within `rendezvous`, they end with a
+/// message and exit code 5.
 std::unique_ptr<Processes> join_processes(const Launch& launch, Clock& clock,
-                                          Nanoseconds rendezvous = Processes::kRendezvous);
+                                          Nanoseconds rendezvous = Processes::kRendezvous,
+                                          const std::stop_token& stop = {});
+
+/// False: this program was built without MPI.
+extern const bool kHasMpi;
+/// The part of join_processes for an MPI job.
+std::unique_ptr<Processes> join_mpi_job(const Launch& launch, Clock& clock, Nanoseconds rendezvous);
 
 }  // namespace penstock::cluster

@@ -11,9 +11,9 @@
 namespace penstock::collectives {
 
 /// shared_memory: for ranks on one host. mpi: MPI's own nonblocking all-reduce, so that other ranks
-/// are monitored meanwhile. mpi_blocking: the blocking call, which MPI libraries tune, for
-/// comparison. links: one of Penstock's algorithms, in messages. fastest: shared_memory if all
-/// ranks are on one host; else links.
+/// are monitored meanwhile; ranks that meet over TCP use links instead. mpi_blocking: the blocking
+/// call, which MPI libraries tune, for comparison. links: one of Penstock's algorithms, in
+/// messages. fastest: shared_memory if all ranks are on one host; else links.
 enum class ExchangeMethod : std::uint8_t { fastest, shared_memory, mpi, mpi_blocking, links };
 
 /// Equal on all ranks.

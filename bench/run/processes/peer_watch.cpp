@@ -3,10 +3,8 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/random.h>
 #include <unistd.h>
 
-#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -39,16 +37,6 @@ std::string job_name(const cluster::FindVariable& find) {
 void flush_output() {
   pollfd output{STDOUT_FILENO, POLLOUT, 0};
   if (poll(&output, 1, 0) == 1 && ftrylockfile(stdout) == 0) std::fflush(stdout);
-}
-
-std::string random_key() {
-  std::array<unsigned char, 16> bytes{};
-  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    throw Unavailable("the system gave no random numbers for the key of the ranks");
-  }
-  std::string text;
-  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
-  return text;
 }
 
 std::string local_name(const std::string& job, std::int32_t rank) {
@@ -108,8 +96,8 @@ void PeerWatch::follow(cluster::Processes& processes) {
   processes.tell(progress_);
   if (liveness_) return;
   liveness::FrameListener listener =
-      liveness::FrameListener::tcp(launch_.local_size == launch_.size);
-  const std::string key = launch_.rank == 0 ? random_key() : "";
+      liveness::FrameListener::tcp(processes.launch().local_size == launch_.size);
+  const std::string key = launch_.rank == 0 ? liveness::random_key() : "";
   const std::vector<std::string> keys =
       gather(processes, key, deadlines_.rendezvous, "agreeing on a key");
   std::vector<std::string> addresses =

@@ -165,8 +165,11 @@ int run_launched(const RunConfig& config, const std::optional<cluster::Launch>& 
   // The launcher ends all ranks after a loss or an interruption. A rank that stops because of that
   // is not lost.
   const std::stop_callback leaving(stop, [&watch] { watch.leave(); });
+  // The watch of an MPI job knows before MPI who is missing.
+  const Nanoseconds rendezvous =
+      rank_deadlines(config).rendezvous + (launch->mpi ? kAheadOfWait : Nanoseconds{});
   const std::unique_ptr<cluster::Processes> processes =
-      cluster::join_processes(*launch, clock, rank_deadlines(config).rendezvous + kAheadOfWait);
+      cluster::join_processes(*launch, clock, rendezvous, stop);
   watch.follow(*processes);
   return run_rank({.processes = processes.get(), .watch = &watch}, config, stop, body);
 }
@@ -272,6 +275,12 @@ void gather_ranks(cluster::Processes& processes, RunResult& result) {
     result.notes.push_back(
         fmt::format("rates are those of rank {} only: {}", processes.launch().rank, why));
   };
+  if (const std::int32_t restarts = processes.launch().restarts; restarts > 0) {
+    result.notes.push_back(fmt::format(
+        "the launcher has restarted this job {} time{}: other processes ran before this "
+        "measurement",
+        restarts, restarts == 1 ? "" : "s"));
+  }
   // Keep what was measured before another rank was lost.
   if (result.exit_code == 5 && !result.step_ms.empty()) result.status = Status::partial;
   if (result.exit_code != 0) return note("the run did not complete");

@@ -46,11 +46,15 @@ ExchangeWay shared_memory(const ExchangeArguments& arguments) {
           .wire = arguments.wire};
 }
 
+bool has_mpi(const ExchangeArguments& arguments) {
+  return arguments.processes != nullptr && arguments.processes->launch().mpi;
+}
+
 /// MPI has no 16-bit floating-point type.
 ExchangeWay by_mpi(std::string_view name, const ExchangeArguments& arguments) {
-  if (arguments.processes == nullptr) {
+  if (!has_mpi(arguments)) {
     throw ConfigError(fmt::format(
-        "--algorithm {} is of ranks that are processes; start them with `mpirun -np 2 penstock "
+        "--algorithm {} is of ranks that are an MPI job; start them with `mpirun -np 2 penstock "
         "allreduce ...`, or leave it out",
         name));
   }
@@ -92,7 +96,7 @@ ExchangeWay find_way(const std::string& name, const ExchangeArguments& arguments
 
 std::vector<std::string> names_of_all(const ExchangeArguments& arguments) {
   std::vector<std::string> names;
-  if (arguments.processes != nullptr) names = {std::string(kMpi), std::string(kMpiNonblocking)};
+  if (has_mpi(arguments)) names = {std::string(kMpi), std::string(kMpiNonblocking)};
   names.emplace_back(kSharedMemory);
   for (const collectives::AllReduceEntry* entry : collectives::all_reduce_table().entries)
     names.emplace_back(entry->name);

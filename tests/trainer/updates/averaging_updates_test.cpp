@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests updates whose ranks meet in each step, with ranks as threads, against their definitions in
-// double. mpi_updates.cpp does the same with processes.
+// double. ../cluster/rank_updates.cpp does the same with processes.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -94,6 +95,16 @@ cluster::RankState Frame::state() const noexcept {
           .meetings = meetings};
 }
 
+std::string random_key() {
+  std::array<unsigned char, 16> bytes{};
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    throw Unavailable("the system gave no random numbers for the key of the ranks");
+  }
+  std::string text;
+  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
 std::array<char, 64> padded(std::string_view text) {
   std::array<char, 64> bytes{};
   std::copy_n(text.begin(), std::min(text.size(), bytes.size()), bytes.begin());
@@ -158,6 +169,43 @@ std::optional<Frame> FrameSocket::receive() {
   return std::nullopt;
 }
 
+std::optional<std::size_t> FrameSocket::send_some(std::span<const std::byte> bytes,
+                                                  bool more) const noexcept {
+  const int flags = MSG_NOSIGNAL | (more ? MSG_MORE : 0);
+  const ssize_t sent = ::send(file_.get(), bytes.data(), bytes.size(), flags);
+  if (sent >= 0) return static_cast<std::size_t>(sent);
+  if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return std::nullopt;
+  return 0;
+}
+
+std::optional<std::size_t> FrameSocket::receive_some(std::span<std::byte> bytes) noexcept {
+  if (bytes.empty()) return 0;
+  if (!received_.empty()) {  // arrived together with a frame
+    const std::size_t count = std::min(bytes.size(), received_.size());
+    std::memcpy(bytes.data(), received_.data(), count);
+    received_.erase(0, count);
+    return count;
+  }
+  const ssize_t count = ::recv(file_.get(), bytes.data(), bytes.size(), 0);
+  if (count > 0) return static_cast<std::size_t>(count);
+  if (count == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
+    return std::nullopt;
+  }
+  return 0;
+}
+
+std::string FrameSocket::own_address() const {
+  sockaddr_in address{};
+  socklen_t length = sizeof address;
+  std::array<char, INET_ADDRSTRLEN> text{};
+  if (getsockname(file_.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0 ||
+      address.sin_family != AF_INET ||
+      inet_ntop(AF_INET, &address.sin_addr, text.data(), text.size()) == nullptr) {
+    return {};
+  }
+  return text.data();
+}
+
 // ---- FrameListener ----------------------------------------------------------
 
 std::string FrameListener::local_address(std::string_view name) {
@@ -178,20 +226,30 @@ FrameListener FrameListener::local(std::string_view name) {
   return listener;
 }
 
-FrameListener FrameListener::tcp(bool loopback) {
+FrameListener FrameListener::tcp(bool loopback, std::uint16_t fixed) {
   FrameListener listener(new_socket(AF_INET), "");
+  const int one = 1;  // a job that has just ended leaves its port in a state of waiting
+  if (fixed != 0) setsockopt(listener.file(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
   sockaddr_in address{};
   address.sin_family = AF_INET;
+  address.sin_port = htons(fixed);
   address.sin_addr.s_addr = htonl(loopback ? INADDR_LOOPBACK : INADDR_ANY);
-  socklen_t length = sizeof address;
-  auto* const any = reinterpret_cast<sockaddr*>(&address);
-  if (bind(listener.file(), any, length) != 0 || listen(listener.file(), kBacklog) != 0 ||
-      getsockname(listener.file(), any, &length) != 0) {
-    throw Unavailable("listening for the other ranks over TCP: {}", std::strerror(errno));
+  const auto* const any = reinterpret_cast<const sockaddr*>(&address);
+  if (bind(listener.file(), any, sizeof address) != 0 || listen(listener.file(), kBacklog) != 0 ||
+      listener.port() == 0) {
+    throw Unavailable("listening for the other ranks over TCP, port {}: {}; choose a free port",
+                      fixed, std::strerror(errno));
   }
-  const std::uint16_t port = ntohs(address.sin_port);
+  const std::uint16_t port = listener.port();
   listener.address_ = loopback ? fmt::format("127.0.0.1:{}", port) : addresses_with(port);
   return listener;
+}
+
+std::uint16_t FrameListener::port() const noexcept {
+  sockaddr_in address{};
+  socklen_t length = sizeof address;
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  return getsockname(file_.get(), any, &length) == 0 ? ntohs(address.sin_port) : 0;
 }
 
 FrameSocket FrameListener::accept() {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small messages of one size between the processes of a run, over nonblocking sockets: an abstract
 // Unix socket on one host, TCP between hosts. A peer must know the run's key. The messages say
-// where the ranks are; they are not encrypted.
+// where the ranks are; they are not encrypted. Ranks that meet over TCP also pass plain bytes.
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -44,6 +46,9 @@ struct Frame {
 static_assert(std::is_trivially_copyable_v<Frame> &&
               std::has_unique_object_representations_v<Frame>);
 
+/// A key that other processes cannot guess. Throws Unavailable.
+std::string random_key();
+
 /// `text`, cut to 64 characters and padded with zeros.
 std::array<char, 64> padded(std::string_view text);
 std::string unpadded(const std::array<char, 64>& text);
@@ -52,7 +57,8 @@ class FrameSocket {
  public:
   explicit FrameSocket(int file = -1) noexcept : file_(file) {}
 
-  /// Connects to a listener's address within `patience`. The result is not open if that failed.
+  /// Connects to a listener's address within `patience`. The result is not open if that failed;
+  /// errno then says why.
   static FrameSocket connect(const std::string& address, Nanoseconds patience);
 
   int file() const noexcept { return file_.get(); }
@@ -63,6 +69,16 @@ class FrameSocket {
   /// Returns the next whole frame. Nothing: none has arrived yet; or none will arrive, and the
   /// socket is closed. Closes the socket if the bytes are not a frame.
   std::optional<Frame> receive();
+
+  /// Passes on as many of the bytes as possible without waiting, and returns their number. `more`:
+  /// further bytes follow at once. Nothing: the peer is gone. One thread may send bytes while
+  /// another receives some.
+  std::optional<std::size_t> send_some(std::span<const std::byte> bytes,
+                                       bool more = false) const noexcept;
+  /// Reads as many bytes as have arrived, and returns their number. Nothing: no more will arrive.
+  std::optional<std::size_t> receive_some(std::span<std::byte> bytes) noexcept;
+  /// The address of this host on the way to the peer, such as "192.0.2.1"; empty: unknown.
+  std::string own_address() const;
 
  private:
   FileDescriptor file_;
@@ -78,12 +94,15 @@ class FrameListener {
   static FrameListener local(std::string_view name);
   /// The address of such a listener, which need not exist yet.
   static std::string local_address(std::string_view name);
-  /// Listens on a port that the system chooses, on the loopback interface or on all interfaces.
-  static FrameListener tcp(bool loopback);
+  /// Listens on `port`, on the loopback interface or on all interfaces; 0: the system chooses the
+  /// port. Throws Unavailable.
+  static FrameListener tcp(bool loopback, std::uint16_t port = 0);
 
   int file() const noexcept { return file_.get(); }
   /// The address for FrameSocket::connect; lists all interfaces.
   const std::string& address() const noexcept { return address_; }
+  /// Of a TCP listener.
+  std::uint16_t port() const noexcept;
   /// The result is not open if no process is waiting, or if it was another user's process.
   FrameSocket accept();
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of several that mpirun starts. It runs MPI exchanges with known results, and exits with
-// 0 if all results are right.
+// One rank of several that mpirun or start_ranks.py starts. It runs exchanges with known results,
+// and exits with 0 if all results are right.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,11 +25,10 @@ float element(std::int32_t rank, std::size_t i) {
 }
 
 /// Every way to exchange among processes.
-std::vector<collectives::ExchangeChoice> all_choices() {
-  std::vector<collectives::ExchangeChoice> choices{
-      {.method = collectives::ExchangeMethod::fastest},
-      {.method = collectives::ExchangeMethod::mpi},
-      {.method = collectives::ExchangeMethod::mpi_blocking}};
+std::vector<collectives::ExchangeChoice> all_choices(bool mpi) {
+  std::vector<collectives::ExchangeChoice> choices{{.method = collectives::ExchangeMethod::fastest},
+                                                   {.method = collectives::ExchangeMethod::mpi}};
+  if (mpi) choices.push_back({.method = collectives::ExchangeMethod::mpi_blocking});
   for (const WireFormat wire : {WireFormat::f32, WireFormat::f16, WireFormat::bf16}) {
     choices.push_back({.method = collectives::ExchangeMethod::shared_memory, .wire = wire});
     for (const collectives::AllReduceEntry* entry : collectives::all_reduce_table().entries) {
@@ -48,7 +47,7 @@ class Checks {
       : processes_(processes), device_(clock), stream_(device_.make_stream()) {}
 
   int run() {
-    for (const collectives::ExchangeChoice& choice : all_choices()) {
+    for (const collectives::ExchangeChoice& choice : all_choices(processes_.launch().mpi)) {
       wire_ = choice.wire;
       group_ = processes_.make_group(
           {.device = device_, .patience = 20s, .stopping = {}, .abandon = {}, .choice = choice});

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One process of several that mpirun starts, with a given number of ranks. It runs every update
-// against its definition, and exits with 0 if all weights are right.
+// One process of several that mpirun or start_ranks.py starts, with a given number of ranks. It
+// runs every update against its definition, and exits with 0 if all weights are right.
 //
-//   mpirun -np 3 mpi_updates [RANKS IN EACH PROCESS]
+//   mpirun -np 3 rank_updates [RANKS IN EACH PROCESS [links]]
+//
+// With `links` the processes exchange in messages, as on several hosts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,14 +31,18 @@ using namespace std::chrono_literals;
 
 class Checks {
  public:
-  Checks(cluster::Processes& processes, Clock& clock, std::int32_t threads)
+  Checks(cluster::Processes& processes, Clock& clock, std::int32_t threads,
+         collectives::ExchangeMethod method)
       : processes_(processes),
         clock_(clock),
         threads_(threads),
         device_(clock),
         devices_(static_cast<std::size_t>(threads), &device_),
-        between_(processes.make_group(
-            {.device = device_, .patience = 20s, .stopping = {}, .abandon = {}})),
+        between_(processes.make_group({.device = device_,
+                                       .patience = 20s,
+                                       .stopping = {},
+                                       .abandon = {},
+                                       .choice = {.method = method}})),
         across_(between_->join(processes.launch().rank)),
         group_(threads > 1
                    ? std::make_unique<collectives::ThreadsGroup>(devices_, clock, std::stop_token())
@@ -186,6 +192,9 @@ class Checks {
 int main(int argc, char** argv) {
   return penstock::run_as_rank(
       [&](penstock::cluster::Processes& processes, penstock::Clock& clock) {
-        return penstock::Checks(processes, clock, argc > 1 ? std::atoi(argv[1]) : 1).run();
+        using Method = penstock::collectives::ExchangeMethod;
+        return penstock::Checks(processes, clock, argc > 1 ? std::atoi(argv[1]) : 1,
+                                argc > 2 ? Method::links : Method::fastest)
+            .run();
       });
 }

@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Starts a program as several ranks with torchrun's variables, in place of torchrun.
+
+Usage: start_ranks.py RANKS PROGRAM [ARGUMENT...]. Exits with the largest exit code.
+"""
+import os
+import socket
+import subprocess
+import sys
+
+LIMIT_S = 200
+
+
+def main():
+    ranks, command = int(sys.argv[1]), sys.argv[2:]
+    with socket.socket() as store:  # torchrun's store keeps MASTER_PORT for itself; ranks meet at the next one
+        while True:
+            store.bind(("127.0.0.1", 0))
+            port = store.getsockname()[1]
+            with socket.socket() as beside:
+                try:
+                    beside.bind(("127.0.0.1", port + 1))
+                    break
+                except (OSError, OverflowError):
+                    store.close()
+                    store = socket.socket()
+        common = dict(os.environ, WORLD_SIZE=str(ranks), LOCAL_WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1",
+                      MASTER_PORT=str(port), TORCHELASTIC_RUN_ID=f"test {os.getpid()}", TORCHELASTIC_RESTART_COUNT="0")
+        started = [subprocess.Popen(command, env=dict(common, RANK=str(rank), LOCAL_RANK=str(rank))) for rank in range(ranks)]
+        try:
+            codes = [rank.wait(timeout=LIMIT_S) for rank in started]
+        finally:
+            for rank in started:
+                rank.kill()
+    return max(code if code >= 0 else 128 - code for code in codes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
