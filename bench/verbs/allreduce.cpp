@@ -21,6 +21,7 @@
 #include "bench/record/exit_code.h"
 #include "bench/record/machine.h"
 #include "bench/record/result_json.h"
+#include "bench/run/processes/launch_flags.h"
 #include "bench/run/processes/process_run.h"
 #include "bench/scaling/exchange/exchange_report.h"
 #include "bench/scaling/exchange/exchange_run.h"
@@ -238,6 +239,7 @@ int run_together(Arguments& arguments, const Invocation& invocation, Clock& cloc
 
 int run(const Invocation& invocation) {
   Arguments arguments;
+  LaunchArguments launched;
   if (!parse_flags(
           {.verb = "allreduce",
            .summary = "Measures how long ranks take to add up the gradients of a model, without "
@@ -246,14 +248,15 @@ int run(const Invocation& invocation) {
            .examples = "allreduce --model resnet50 --ranks 2\n"
                        "allreduce --model vgg16 --algorithm ring,tree --wire fp16\n"
                        "launch -np 4 -- allreduce --algorithm mpi,ring"},
-          allreduce_flags(arguments), invocation.arguments)) {
+          join_flags(allreduce_flags(arguments), launch_flags(launched)), invocation.arguments)) {
     return 0;
   }
   SteadyClock clock;
   const std::optional<cluster::Launch> launch =
-      cluster::read_launch([](const char* name) { return std::getenv(name); });
+      find_launch(launched, [](const char* name) { return std::getenv(name); });
   if (launch && launch->size > 1) {
-    const std::unique_ptr<cluster::Processes> processes = cluster::join_processes(*launch, clock);
+    const std::unique_ptr<cluster::Processes> processes =
+        cluster::join_processes(*launch, clock, cluster::Processes::kRendezvous, invocation.stop);
     arguments.exchange.processes = processes.get();
     return run_together(arguments, invocation, clock);
   }

@@ -21,6 +21,7 @@
 #include "bench/isolate/isolator.h"
 #include "bench/isolate/message_ladder.h"
 #include "bench/record/machine.h"
+#include "bench/run/processes/launch_flags.h"
 #include "bench/sweep/child_run.h"
 #include "bench/sweep/private_folder.h"
 #include "bench/sweep/sweep.h"
@@ -43,6 +44,7 @@ struct Arguments {
   isolate::IsolatePlan plan;
   std::string out = "out/isolate";
   bool verbose = false;
+  bool alone = false;
   std::string constant_endpoint;
   std::string vary;
   std::string from_watch;               ///< a record of `penstock watch`; empty: none
@@ -90,7 +92,8 @@ std::vector<Flag> isolate_flags(Arguments& arguments) {
               arguments.from_watch),
           flag.text("out", "folder for isolation.json, results.json, results.csv and report.html",
                     arguments.out),
-          flag.boolean("verbose", "print the output of the runs", arguments.verbose)});
+          flag.boolean("verbose", "print the output of the runs", arguments.verbose),
+          alone_flag(arguments.alone)});
 }
 
 void refuse_what_cannot_be_isolated(const RunConfig& config, const Runner::Components& components) {
@@ -250,6 +253,7 @@ int run(const Invocation& invocation) {
           isolate_flags(arguments), invocation.arguments)) {
     return 0;
   }
+  expect_one_process("isolate", arguments.alone);
   if (!arguments.from_watch.empty()) {
     follow_watched(arguments.config, arguments.from_watch, invocation.arguments);
   }

@@ -15,6 +15,7 @@
 #include "bench/config/unused_flags.h"
 #include "bench/document/terminal.h"
 #include "bench/report/run_output.h"
+#include "bench/run/processes/launch_flags.h"
 #include "bench/run/processes/parameter_servers.h"
 #include "bench/run/processes/process_run.h"
 #include "bench/run/runner.h"
@@ -54,6 +55,7 @@ int run(const Invocation& invocation) {
   RunOptions options;
   report::RunOutput output;
   ClusterArguments cluster;
+  LaunchArguments launched;
   apply_like_of(config, invocation.arguments);
   if (!parse_flags(
           {.verb = "run",
@@ -66,7 +68,7 @@ int run(const Invocation& invocation) {
                        "run --feeder gpu --model tiny_cnn --device cpu --num-batches 20\n"
                        "run --feeder zmq-consume:endpoint=tcp://127.0.0.1:5555 --batch-size 64"},
           join_flags(run_flags(config), loader_flags(config), report::output_flags(output, options),
-                     cluster_flags(cluster)),
+                     launch_flags(launched), cluster_flags(cluster)),
           invocation.arguments)) {
     return 0;
   }
@@ -97,7 +99,8 @@ int run(const Invocation& invocation) {
   }
   if (cluster.job == ClusterArguments::Job::ps) return serve_job(cluster, config, invocation.stop);
   const auto find = [](const char* name) { return std::getenv(name); };
-  const std::optional<cluster::Launch> launch = cluster::read_launch(find);
+  std::optional<cluster::Launch> launch;  // workers of parameter servers have addresses instead
+  if (cluster.job == ClusterArguments::Job::none) launch = find_launch(launched, find);
   if (cluster.task_index == 0 && (!launch || launch->rank == 0)) {
     if (!chosen.empty()) fmt::print(stderr, "penstock: {}\n", chosen);
     say_unused_flags(std::span(&config, 1), invocation.arguments);

@@ -12,6 +12,7 @@
 #include "bench/isolate/isolate_progress.h"
 #include "bench/isolate/noise.h"
 #include "bench/isolate/selftest.h"
+#include "bench/run/processes/launch_flags.h"
 #include "bench/sweep/child_run.h"
 #include "bench/sweep/result_folder.h"
 #include "bench/sweep/sweep_runner.h"
@@ -29,6 +30,7 @@ struct Arguments {
   double margin = 0.01;
   std::string out = "out/selftest";
   bool verbose = false;
+  bool alone = false;
 };
 
 std::vector<Flag> selftest_flags(Arguments& arguments) {
@@ -38,7 +40,8 @@ std::vector<Flag> selftest_flags(Arguments& arguments) {
                      isolate::SelftestFinding::kGroup, 100'000),
           flag.percent("margin", "smallest difference that matters, in percent", arguments.margin),
           flag.text("out", "folder for selftest.json and the runs", arguments.out),
-          flag.boolean("verbose", "print the output of the runs", arguments.verbose)};
+          flag.boolean("verbose", "print the output of the runs", arguments.verbose),
+          alone_flag(arguments.alone)};
 }
 
 SweepPlan sweep_of(const Arguments& arguments, const std::vector<isolate::SelftestCase>& cases) {
@@ -119,6 +122,7 @@ int run(const Invocation& invocation) {
           selftest_flags(arguments), invocation.arguments)) {
     return 0;
   }
+  expect_one_process("selftest", arguments.alone);
   return selftest(arguments, invocation);
 }
 

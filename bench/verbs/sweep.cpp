@@ -29,6 +29,7 @@
 #include "bench/report/report.h"
 #include "bench/run/observe/progress.h"
 #include "bench/run/observe/progress_line.h"
+#include "bench/run/processes/launch_flags.h"
 #include "bench/sweep/child_run.h"
 #include "bench/sweep/result_folder.h"
 #include "bench/sweep/sweep.h"
@@ -121,6 +122,7 @@ struct Arguments {
   std::string out = "out";
   Nanoseconds run_timeout{};
   bool verbose = false;
+  bool alone = false;
   std::string baseline;  ///< earlier results; empty: none
   CompareOptions compare;
 };
@@ -163,7 +165,8 @@ std::vector<Flag> sweep_flags(RunConfig& base, Arguments& arguments) {
                [&](const std::string& text) { arguments.compare.margin = parse_margin(text); }),
           flag("allow", "settings that may differ from --baseline, such as data_dir", "",
                [&](const std::string& text) { arguments.compare.allowed = parse_allowed(text); }),
-          flag.boolean("verbose", "print the output of the runs", arguments.verbose)});
+          flag.boolean("verbose", "print the output of the runs", arguments.verbose),
+          alone_flag(arguments.alone)});
 }
 
 int exit_code(const SweepResult& sweep, bool saved) {
@@ -265,6 +268,7 @@ int run(const Invocation& invocation) {
           sweep_flags(base, arguments), invocation.arguments)) {
     return 0;
   }
+  expect_one_process("sweep", arguments.alone);
   arguments.plan.configurations = arguments.axes.expand(base);
   const std::string chosen = choose_devices(arguments.plan.configurations, invocation.arguments);
   if (!chosen.empty()) fmt::print(stderr, "penstock: {}\n", chosen);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs of several processes, which mpirun or this module starts."""
+import copy
 import json
 import re
 
@@ -28,6 +29,22 @@ def ranks_of_mpirun_train_as_one_device_and_have_one_total(penstock):
     expect("a total of more than one rank's, and of no more than two", 200 < emulated["img_per_s"] < 400.1, True)
     expect_said(penstock.call(f"run {RANK} --num-gpus 2 --variable-update horovod", code=2).stderr, "one device in each process")
     expect_said(penstock.call(f"run {RANK} --num-processes 2", code=2).stderr, "this one alone was started")
+
+
+@feature(94, "--rendezvous", "--rank", "--world_size", "--alone")
+def ranks_that_meet_over_tcp_train_as_one_device(penstock):
+    [port] = free_ports(1)
+    flags = f"--rendezvous 127.0.0.1:{port} --world-size 2 --timeout 10s {RANK} --variable-update horovod"
+    for way in ("", "--all-reduce-spec xring"):  # shared memory, and messages
+        ranks = [penstock.start(f"run --rank {rank} {flags} {way} --train-dir met{way[-5:]}") for rank in range(2)]
+        said = [rank.communicate(timeout=LIMIT_S) for rank in ranks]
+        expect(f"exit codes; {said}", [rank.returncode for rank in ranks], [0, 0])
+        expect("totals of both ranks", sum(text.count("total images/sec") for text, _ in said), 1)
+        expect_weights(weights_in(penstock.folder / f"met{way[-5:]}"), weights_after(penstock, TRAIN), 1e-5)
+    launched = copy.copy(penstock)
+    launched.environment = {**penstock.environment, "PMI_RANK": "0", "PMI_SIZE": "2"}
+    expect_said(launched.call(f"run {RANK}", code=2).stderr, "PMI_RANK says that this is rank 0 of 2 processes")
+    launched.call(f"run {RANK} --alone")
 
 
 @feature(67, "--format")

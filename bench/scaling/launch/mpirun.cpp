@@ -89,10 +89,11 @@ void expect_mpirun() {
 void refuse_nested_launch(std::string_view verb) {
   const std::optional<cluster::Launch> launch =
       cluster::read_launch([](const char* name) { return std::getenv(name); });
-  if (!launch) return;
+  if (!launch || (!launch->mpi && launch->size <= 1 && launch->rank == 0)) return;
   throw ConfigError(fmt::format(
-      "penstock {} starts mpirun, and {} has started {} of it; start it once, without {}", verb,
-      launch->launcher, launch->size, launch->launcher));
+      "penstock {} starts mpirun, and {} has started {} of it ({}); start it once, without {}",
+      verb, launch->launcher, launch->size == 0 ? "several" : std::to_string(launch->size),
+      launch->rank_name, launch->launcher));
 }
 
 std::vector<std::string> split_words(std::string_view text) {

@@ -39,7 +39,7 @@ std::vector<std::string> mpirun_words(const MpirunPlan& plan);
 /// Throws Unavailable if PATH has no mpirun, or the mpirun of another MPI.
 void expect_mpirun();
 
-/// Throws ConfigError if a launcher started this process.
+/// Throws ConfigError if a launcher started several processes, or if this one is an MPI job.
 void refuse_nested_launch(std::string_view verb);
 
 /// Splits text at spaces.

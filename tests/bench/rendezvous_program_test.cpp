@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several `penstock run` that no MPI launcher starts: with the variables of torchrun and other
+// launchers, and by hand. They train together over TCP, or end before they start.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "bench/run/processes/child_process.h"
+#include "tests/support/patience.h"
+#include "tests/support/reserved_port.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/thrown_by.h"
+
+namespace penstock {
+namespace {
+
+using namespace std::chrono_literals;
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+class Rendezvous : public ::testing::Test {
+ protected:
+  static Words penstock(const Words& more) {
+    Words words{PENSTOCK_PROGRAM,      "run",
+                "--fake-location=gpu", "--model=trivial",
+                "--batch-size=8",      "--num-warmup-batches=2"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  static Words emulated(const Words& more) {
+    Words words{"--device=emulated:img_per_s=400", "--num-batches=10", "--variable-update=horovod"};
+    words.insert(words.end(), more.begin(), more.end());
+    return penstock(words);
+  }
+  /// What torchrun says, if its store had the port below this test's.
+  Words torchrun(int rank, int ranks) const {
+    const std::string local = std::to_string(rank), size = std::to_string(ranks);
+    return {"RANK=" + local,
+            "WORLD_SIZE=" + size,
+            "LOCAL_RANK=" + local,
+            "LOCAL_WORLD_SIZE=" + size,
+            "MASTER_ADDR=127.0.0.1",
+            "MASTER_PORT=" + std::to_string(port_.number() - 1),
+            "TORCHELASTIC_RUN_ID=none",
+            "TORCHELASTIC_RESTART_COUNT=0"};
+  }
+
+  void start(const Words& words, const Words& environment) {
+    children_.push_back(std::make_unique<ChildProcess>(
+        ChildCommand{.arguments = words, .timeout = 60s, .environment = environment}));
+  }
+  void start_all(int ranks, const Words& words) {
+    for (int rank = 0; rank < ranks; ++rank) start(words, torchrun(rank, ranks));
+  }
+  const ChildExit& exit_of(int rank) { return children_[rank]->wait(); }
+  static ChildExit exit_of(const Words& words, const Words& environment) {
+    ChildProcess child({.arguments = words, .timeout = 60s, .environment = environment});
+    return child.wait();
+  }
+  void expect_codes(const std::vector<int>& codes) {
+    for (std::size_t rank = 0; rank < codes.size(); ++rank) {
+      const ChildExit& exit = exit_of(static_cast<int>(rank));
+      EXPECT_EQ(exit.code, codes[rank]) << "rank " << rank << ": " << exit.last_words;
+    }
+  }
+  /// Waits until rank 0 has measured some steps.
+  bool await_steps() const {
+    return await([&] {
+      std::ostringstream text;
+      text << std::ifstream(folder_.path() / "result.steps.jsonl").rdbuf();
+      return text.view().find("\"step\":5") != std::string_view::npos;
+    });
+  }
+
+  ReservedPort port_;
+  TempFolder folder_;
+  std::vector<std::unique_ptr<ChildProcess>> children_;
+};
+
+TEST_F(Rendezvous, RanksOfTorchrunHaveOneTotal) {
+  start_all(2, emulated({}));
+  expect_codes({0, 0});
+  EXPECT_TRUE(says(exit_of(0).output, "total images/sec"));
+  EXPECT_TRUE(says(exit_of(0).output, "rank 1 on "));
+  EXPECT_EQ(exit_of(1).output, "");
+}
+
+TEST_F(Rendezvous, RanksStartedByHandHaveOneResult) {
+  for (int rank = 0; rank < 3; ++rank) {
+    start(emulated({"--json", "--rendezvous=127.0.0.1:" + port_.text(), "--world-size=3",
+                    "--rank=" + std::to_string(rank)}),
+          {});
+  }
+  expect_codes({0, 0, 0});
+  const Json result = Json::parse(exit_of(0).output);
+  EXPECT_EQ(result["ranks"].size(), 3U);
+  EXPECT_EQ(result["images_per_step"], 24);
+  EXPECT_EQ(result["config"]["num_processes"], 3);
+  EXPECT_GT(result["img_per_s"], 400);
+  EXPECT_LT(result["img_per_s"], 1201);
+}
+
+TEST_F(Rendezvous, ASpecOfAlgorithmsGoesOverTcpAndUpdatesTrain) {
+  for (const Words& more : {Words{"--all-reduce-spec=xring"}, Words{"--variable-update=async-sgd"},
+                            Words{"--variable-update=parameter_server:placement=split"}}) {
+    Words words{"--device=cpu",    "--model=trivial_cifar10", "--image-size=8",
+                "--num-batches=5", "--compute-threads=1",     "--fake-location=cpu",
+                "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    children_.clear();
+    start_all(2, penstock(words));
+    expect_codes({0, 0});
+    EXPECT_EQ(Json::parse(exit_of(0).output)["losses"].size(), 5U) << more[0];
+  }
+}
+
+TEST_F(Rendezvous, ARestartedJobSaysSo) {
+  for (int rank = 0; rank < 2; ++rank) {
+    Words variables = torchrun(rank, 2);
+    variables.back() = "TORCHELASTIC_RESTART_COUNT=3";
+    start(emulated({"--json"}), variables);
+  }
+  expect_codes({0, 0});
+  EXPECT_TRUE(says(exit_of(0).output, "the launcher has restarted this job 3 times"));
+}
+
+TEST_F(Rendezvous, ARankThatNeverComesIsNamedOnAll) {
+  const Words words = emulated({"--timeout=0.5s"});
+  start(words, torchrun(0, 3));
+  start(words, torchrun(2, 3));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(exit_of(i).code, 5);
+    EXPECT_TRUE(says(exit_of(i).last_words, "rank 1 of 3 did not come to 127.0.0.1:"));
+  }
+}
+
+TEST_F(Rendezvous, AKilledRankIsNamedAndEndsAll) {
+  const std::string result = (folder_.path() / "result.json").native();
+  start_all(3, penstock({"--device=emulated:img_per_s=40", "--variable-update=horovod",
+                         "--num-batches=100000", "--timeout=4s", "--out=" + result}));
+  ASSERT_TRUE(await_steps());
+  kill(children_[1]->pid(), SIGKILL);
+  for (const int rank : {0, 2}) EXPECT_EQ(exit_of(rank).code, 5) << exit_of(rank).last_words;
+  const std::string& said = exit_of(0).last_words;
+  EXPECT_TRUE(says(said, "penstock: rank 1 (host "));
+  EXPECT_TRUE(says(said, "was lost while measuring"));
+  EXPECT_TRUE(says(said, "its connection closed; results of rank 0 so far are in " + result));
+}
+
+TEST_F(Rendezvous, ARankThatFailsOrIsStoppedEndsAll) {
+  const Words endless{"--device=emulated:img_per_s=400", "--variable-update=horovod",
+                      "--num-batches=1000000"};
+  start(penstock(endless), torchrun(0, 2));
+  Words failing = endless;
+  failing.push_back("--momentum=0.5");
+  start(penstock(failing), torchrun(1, 2));
+  expect_codes({2, 2});
+  EXPECT_TRUE(says(exit_of(0).last_words, "ranks were started differently"));
+
+  children_.clear();
+  Words written = endless;
+  written.push_back("--out=" + (folder_.path() / "result.json").native());
+  start_all(2, penstock(written));
+  ASSERT_TRUE(await_steps());
+  children_[1]->send(SIGINT);
+  expect_codes({130, 130});
+  EXPECT_TRUE(says(exit_of(0).last_words, "rank 0 ends, because rank 1 has ended"));
+}
+
+TEST_F(Rendezvous, SeveralProcessesThatCannotMeetEndBeforeTheyStart) {
+  struct Case {
+    Words variables;
+    std::string said;
+  };
+  for (const Case& each : {Case{{"PMI_RANK=0", "PMI_SIZE=2"},
+                                "PMI_RANK says that this is rank 0 of 2 processes that mpiexec "
+                                "started, and nothing says where they meet"},
+                           Case{{"RANK=1", "WORLD_SIZE=2"}, "RANK says that this is rank 1 of 2"},
+                           Case{{"JOB_COMPLETION_INDEX=0"},
+                                "JOB_COMPLETION_INDEX says that this is rank 0 of several"},
+                           Case{{"FLUX_TASK_RANK=1", "FLUX_JOB_SIZE=2"}, "FLUX_TASK_RANK"}}) {
+    const ChildExit exit = exit_of(emulated({}), each.variables);
+    EXPECT_EQ(exit.code, 2);
+    EXPECT_EQ(exit.output, "");
+    EXPECT_TRUE(says(exit.last_words, each.said));
+    EXPECT_TRUE(says(exit.last_words, "--rendezvous HOST:PORT"));
+    EXPECT_TRUE(says(exit.last_words, "--alone"));
+    for (const char* const verb : {"sweep", "isolate", "selftest"}) {
+      const ChildExit other = exit_of({PENSTOCK_PROGRAM, verb}, {"RANK=0", "WORLD_SIZE=2"});
+      EXPECT_EQ(other.code, 2) << verb;
+      EXPECT_TRUE(says(other.last_words, std::string(verb) + " measures in one"));
+    }
+  }
+}
+
+TEST_F(Rendezvous, AloneMeansOneProcess) {
+  const Words variables{"RANK=1", "WORLD_SIZE=2"};
+  const ChildExit run = exit_of(emulated({"--alone"}), variables);
+  EXPECT_EQ(run.code, 0) << run.last_words;
+  EXPECT_TRUE(says(run.output, "total images/sec"));
+  const ChildExit sweep =
+      exit_of({PENSTOCK_PROGRAM, "sweep", "--alone", "--fake-location=gpu", "--repetitions=1",
+               "--device=emulated:img_per_s=400", "--num-gpus=1", "--num-batches=5",
+               "--model=trivial", "--batch-size=8", "--out=" + folder_.path().native()},
+              variables);
+  EXPECT_EQ(sweep.code, 0) << sweep.last_words;
+  const ChildExit both = exit_of(emulated({"--alone", "--rank=0"}), {});
+  EXPECT_EQ(both.code, 2);
+  EXPECT_TRUE(says(both.last_words, "leave out --rendezvous"));
+}
+
+TEST_F(Rendezvous, IncompleteFlagsAreRefused) {
+  const auto refusal = [&](const Words& more) {
+    const ChildExit exit = exit_of(emulated(more), {});
+    EXPECT_EQ(exit.code, 2);
+    return exit.last_words;
+  };
+  EXPECT_TRUE(says(refusal({"--rank=0"}), "give all of --rendezvous"));
+  EXPECT_TRUE(says(refusal({"--rendezvous=host"}), "expected HOST:PORT"));
+  EXPECT_TRUE(says(refusal({"--rank=2", "--world-size=2", "--rendezvous=a:1"}),
+                   "--rank is 2 and the number of processes is 2"));
+  EXPECT_TRUE(says(refusal({"--rank=1", "--world-size=2"}), "nothing says where they meet"));
+}
+
+}  // namespace
+}  // namespace penstock
