@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/net/zmq_endpoint.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -75,27 +77,29 @@ Endpoint parse_endpoint(std::string_view text) {
   return endpoint;
 }
 
-void check_bindable(const Endpoint& endpoint, bool anywhere) {
+FileDescriptor check_bindable(const Endpoint& endpoint, bool anywhere) {
   if (endpoint.kind == Endpoint::Kind::tcp && !is_loopback(endpoint.host) && !anywhere) {
     refuse(endpoint.text,
            "would accept data from every machine that can connect, unauthenticated and in plain "
            "text; give keys with curve_secret and curve_allow (--curve-secret, --curve-allow), "
            "bind to 127.0.0.1, or accept that with insecure=true (--insecure)");
   }
-  if (endpoint.kind != Endpoint::Kind::file || endpoint.path == "*") return;
-  switch (find_listener(endpoint.path)) {
-    case Listener::none:
-      return;
-    case Listener::dead:
-      unlink(endpoint.path.c_str());  // left by a killed process
-      return;
-    case Listener::live:
-      refuse(endpoint.text,
-             "is already in use by another process; stop that one, or give another "
-             "endpoint");
-    case Listener::other:
-      refuse(endpoint.text, "names a file that is not a socket; give a path that does not exist");
+  if (endpoint.kind != Endpoint::Kind::file || endpoint.path == "*") return FileDescriptor();
+  // A lock on the folder leaves no file behind. Without the folder, binding reports the reason.
+  const std::filesystem::path folder = std::filesystem::path(endpoint.path).parent_path();
+  FileDescriptor turn(
+      open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (turn) flock(turn.get(), LOCK_EX);
+  const Listener listener = find_listener(endpoint.path);
+  if (listener == Listener::live) {
+    refuse(endpoint.text,
+           "is already in use by another process; stop that one, or give another endpoint");
   }
+  if (listener == Listener::other) {
+    refuse(endpoint.text, "names a file that is not a socket; give a path that does not exist");
+  }
+  if (listener == Listener::dead) unlink(endpoint.path.c_str());  // left by a killed process
+  return turn;
 }
 
 std::string describe(const Endpoint& endpoint) {

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "dataflow/machine/file_descriptor.h"
+
 namespace penstock::net {
 
 struct Endpoint {
@@ -25,8 +27,10 @@ Endpoint parse_endpoint(std::string_view text);
 
 /// Makes sure that binding to `endpoint` takes nothing from a live process, and removes the socket
 /// file of a dead one. `anywhere` allows addresses that other machines can reach: set it if the
-/// socket has keys, or if the user accepts that it has none. Throws ConfigError.
-void check_bindable(const Endpoint& endpoint, bool anywhere);
+/// socket has keys, or if the user accepts that it has none. Throws ConfigError. Keep the result
+/// until the socket is bound: processes that bind in one folder take turns, so that the second of
+/// two finds the first. Blocks until it is this process's turn.
+[[nodiscard]] FileDescriptor check_bindable(const Endpoint& endpoint, bool anywhere);
 
 /// "ipc://testpipe (in /home/me)": adds the working directory to a relative path.
 std::string describe(const Endpoint& endpoint);

@@ -231,7 +231,8 @@ struct ZmqSocket::State {
 
 ZmqSocket::ZmqSocket(const net::Endpoint& endpoint, const ZmqSocketOptions& options,
                      net::PeerReports reports) {
-  if (options.bind) net::check_bindable(endpoint, options.insecure || options.curve);
+  FileDescriptor turn;
+  if (options.bind) turn = net::check_bindable(endpoint, options.insecure || options.curve);
   try {
     state_ = std::make_unique<State>(endpoint, options, std::move(reports));
   } catch (const zmq::error_t& error) {

@@ -4,8 +4,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <barrier>
 #include <fstream>
+#include <memory>
+#include <thread>
 
+#include "feeders/remote/receive/zmq_socket.h"
 #include "tests/feeders/remote/zmq_fixture.h"
 #include "tests/support/reserved_port.h"
 
@@ -88,6 +93,27 @@ TEST_F(ZmqConsume, TheSocketFileGoesWithTheFeeder) {
   EXPECT_TRUE(std::filesystem::exists(file()));
   consumer.destroy();
   EXPECT_FALSE(std::filesystem::exists(file()));
+}
+
+TEST_F(ZmqConsume, OneOfTwoThatBindAtTheSameMomentIsRefused) {
+  for (int round = 0; round < 30; ++round) {
+    std::barrier start(2), end(2);
+    std::atomic<int> refused{0};
+    const auto bind = [&] {
+      start.arrive_and_wait();
+      std::unique_ptr<remote::ZmqSocket> socket;
+      try {
+        socket = std::make_unique<remote::ZmqSocket>(net::parse_endpoint(endpoint()),
+                                                     remote::ZmqSocketOptions{});
+      } catch (const ConfigError& error) {
+        EXPECT_TRUE(says(error.what(), "already in use"));
+        ++refused;
+      }
+      end.arrive_and_wait();
+    };
+    { const std::jthread one(bind), other(bind); }
+    EXPECT_EQ(refused, 1) << round;
+  }
 }
 
 TEST_F(ZmqConsume, AnEndpointInUseIsRefusedByItsNameBeforeAnythingStarts) {

@@ -59,7 +59,8 @@ std::unique_ptr<net::MessageSockets> listen_at(const std::string& address,
         "a parameter server has --curve-server-key, which is for workers; give it --curve-allow");
   }
   const std::string endpoint = numeric_endpoint(address);
-  net::check_bindable(net::parse_endpoint(endpoint), arguments.insecure || curve);
+  const FileDescriptor turn =
+      net::check_bindable(net::parse_endpoint(endpoint), arguments.insecure || curve);
   try {
     sockets->listen(endpoint, {.frame = kMaxFrame});
   } catch (const net::SocketError& error) {
