@@ -106,14 +106,15 @@ def the_record_says_how_full_queues_were(penstock):
     expect("queues and stages without instruments", (unseen["queues"], unseen["stages"]), ([], []))
 
 
-@feature(75, "--prometheus_port")
+@feature(75, "--prometheus_port", "--prometheus_address")
 def a_running_measurement_is_read_over_http(penstock):
     port = free_ports(1)[0]
-    run = penstock.start(f"run --fake-location host {EMULATED.replace('4000', '80')} --num-batches 30 --prometheus-port {port}")
+    run = penstock.start(f"run --fake-location host {EMULATED.replace('4000', '80')} --num-batches 30 --prometheus-port {port} "
+                         "--prometheus-address 127.0.0.2")
     page = ""
     while run.poll() is None and "penstock_" not in page:
         try:
-            page = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5).read().decode()
+            page = urllib.request.urlopen(f"http://127.0.0.2:{port}/metrics", timeout=5).read().decode()
         except OSError:
             pass  # it does not listen yet
     run.communicate()

@@ -39,23 +39,29 @@ std::string refusal(std::string_view status) {
 
 }  // namespace
 
-MetricsServer::MetricsServer(std::uint16_t port, std::function<std::string()> page)
+MetricsServer::MetricsServer(const std::string& host, std::uint16_t port,
+                             std::function<std::string()> page)
     : page_(std::move(page)),
       socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
   const int yes = 1;
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (inet_pton(AF_INET, host.c_str(), &address.sin_addr) != 1) {
+    throw ConfigError(
+        "--prometheus-address is '{}'; expected an IPv4 address of this host, or 0.0.0.0 for all",
+        host);
+  }
   socklen_t size = sizeof address;
   auto* const plain = reinterpret_cast<sockaddr*>(&address);
   if (!socket_ || setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
       bind(socket_.get(), plain, size) != 0 || listen(socket_.get(), 8) != 0 ||
       getsockname(socket_.get(), plain, &size) != 0) {
-    throw ConfigError(fmt::format(
-        "cannot listen on 127.0.0.1:{} for --prometheus-port: {}; give another port, from 1024 to "
-        "65535",
-        port, std::strerror(errno)));
+    throw ConfigError(
+        "cannot listen on {}:{} for --prometheus-port: {}; give another port, from 1024 to 65535, "
+        "or "
+        "--prometheus-address",
+        host, port, std::strerror(errno));
   }
   port_ = ntohs(address.sin_port);
   thread_ = std::jthread([this](const std::stop_token& stop) { serve(stop); });

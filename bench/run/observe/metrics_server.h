@@ -16,7 +16,7 @@
 
 namespace penstock {
 
-/// Serves GET /metrics on the loopback address. It accepts at most twenty new clients per second.
+/// Serves GET /metrics. It accepts at most twenty new clients per second.
 /// Each client gets one second and a short request, so slow or idle clients delay neither each
 /// other nor the measurement.
 ///
@@ -24,9 +24,9 @@ namespace penstock {
 /// measured process, but only one page of text is needed.
 class MetricsServer {
  public:
-  /// Listens on 127.0.0.1; port 0: any free port. `page` builds the answer on the server's thread.
-  /// Throws ConfigError if the port is not available.
-  MetricsServer(std::uint16_t port, std::function<std::string()> page);
+  /// Listens on an IPv4 address of this host; port 0: any free port. `page` builds the answer on
+  /// the server's thread. Throws ConfigError if address and port are not available.
+  MetricsServer(const std::string& address, std::uint16_t port, std::function<std::string()> page);
   ~MetricsServer();
   MetricsServer(const MetricsServer&) = delete;
   MetricsServer& operator=(const MetricsServer&) = delete;

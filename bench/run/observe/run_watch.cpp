@@ -30,14 +30,17 @@ int parse_progress_fd(std::string_view number) {
 
 std::vector<Flag> watch_flags(WatchOptions& options) {
   constexpr FlagGroup flag{"Output"};
-  Flag port = flag.count(
-      "prometheus_port",
-      "port for http://127.0.0.1:PORT/metrics (Prometheus) during the run; default: none",
-      options.prometheus_port, 1, 65535);
+  Flag port =
+      flag.count("prometheus_port",
+                 "port for http://ADDRESS:PORT/metrics (Prometheus) during the run; default: none",
+                 options.prometheus_port, 1, 65535);
   port.fallback = "";
   return {flag("progress_fd", "file descriptor for lines of JSON about the progress; default: none",
                "", [&](const std::string& text) { options.progress_fd = parse_progress_fd(text); }),
-          std::move(port)};
+          std::move(port),
+          flag.text("prometheus_address",
+                    "IPv4 address where metrics are served; 0.0.0.0: all of this host",
+                    options.prometheus_address)};
 }
 
 RunWatch::RunWatch(const WatchOptions& options, const RunConfig& config,
@@ -55,7 +58,8 @@ RunWatch::RunWatch(const WatchOptions& options, const RunConfig& config,
   }
   if (options.prometheus_port != 0) {
     group_.add(metrics_);
-    server_.emplace(options.prometheus_port, [this] { return metrics_.page(); });
+    server_.emplace(options.prometheus_address, options.prometheus_port,
+                    [this] { return metrics_.page(); });
   }
   if (!options.terminal && options.progress_fd < 0) return;
   group_.add(meter_);

@@ -21,6 +21,7 @@ struct WatchOptions {
   bool terminal = false;              ///< show a line on standard error
   int progress_fd = -1;               ///< for lines of JSON, see progress.h; -1: none
   std::uint16_t prometheus_port = 0;  ///< 0: none
+  std::string prometheus_address = "127.0.0.1";
 };
 
 /// Throws ConfigError if `number` is not an inherited open file descriptor.

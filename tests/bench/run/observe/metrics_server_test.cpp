@@ -57,7 +57,7 @@ std::string ask(std::uint16_t port, std::string_view request) {
 }
 
 TEST(MetricsServer, AnswersWithThePage) {
-  const MetricsServer server(0, [] { return std::string("a 1\n"); });
+  const MetricsServer server("127.0.0.1", 0, [] { return std::string("a 1\n"); });
   const std::string text = ask(server.port(), "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_TRUE(text.starts_with("HTTP/1.1 200 OK\r\n")) << text;
   EXPECT_NE(text.find("Content-Length: 4\r\n"), std::string::npos);
@@ -65,7 +65,7 @@ TEST(MetricsServer, AnswersWithThePage) {
 }
 
 TEST(MetricsServer, RefusesWhatIsNoScrape) {
-  const MetricsServer server(0, [] { return std::string(); });
+  const MetricsServer server("127.0.0.1", 0, [] { return std::string(); });
   EXPECT_NE(ask(server.port(), "GET / HTTP/1.1\r\n\r\n").find("404"), std::string::npos);
   EXPECT_NE(ask(server.port(), "POST /metrics HTTP/1.1\r\n\r\n").find("405"), std::string::npos);
   EXPECT_NE(ask(server.port(), "GET /metrics\r\n\r\n").find("400"), std::string::npos);
@@ -73,13 +73,13 @@ TEST(MetricsServer, RefusesWhatIsNoScrape) {
 }
 
 TEST(MetricsServer, EndsRequestsWithoutAnEnd) {
-  const MetricsServer server(0, [] { return std::string(); });
+  const MetricsServer server("127.0.0.1", 0, [] { return std::string(); });
   const std::string text = ask(server.port(), std::string(MetricsServer::kMaxRequest, 'x'));
   EXPECT_NE(text.find("431"), std::string::npos) << text;
 }
 
 TEST(MetricsServer, AClientThatSaysNothingIsLeftAndOthersAreServed) {
-  const MetricsServer server(0, [] { return std::string("b 2\n"); });
+  const MetricsServer server("127.0.0.1", 0, [] { return std::string("b 2\n"); });
   const Client silent(server.port());
   const Client half(server.port());
   half.say("GET /met");
@@ -88,7 +88,7 @@ TEST(MetricsServer, AClientThatSaysNothingIsLeftAndOthersAreServed) {
 }
 
 TEST(MetricsServer, IdleClientsDoNotHoldOthersUp) {
-  const MetricsServer server(0, [] { return std::string("b 2\n"); });
+  const MetricsServer server("127.0.0.1", 0, [] { return std::string("b 2\n"); });
   std::deque<Client> idle;
   for (int i = 0; i < 8; ++i) idle.emplace_back(server.port());
   const auto asked = std::chrono::steady_clock::now();
@@ -98,16 +98,17 @@ TEST(MetricsServer, IdleClientsDoNotHoldOthersUp) {
 }
 
 TEST(MetricsServer, EndsAtOnceWhileAClientKeepsIt) {
-  auto server = std::make_unique<MetricsServer>(std::uint16_t{0}, [] { return std::string(); });
+  auto server =
+      std::make_unique<MetricsServer>("127.0.0.1", std::uint16_t{0}, [] { return std::string(); });
   const Client silent(server->port());
   server.reset();
   EXPECT_EQ(silent.listen(), "");
 }
 
 TEST(MetricsServer, SaysWhenThePortIsTaken) {
-  const MetricsServer server(0, [] { return std::string(); });
+  const MetricsServer server("127.0.0.1", 0, [] { return std::string(); });
   try {
-    const MetricsServer second(server.port(), [] { return std::string(); });
+    const MetricsServer second("127.0.0.1", server.port(), [] { return std::string(); });
     FAIL() << "the port was had twice";
   } catch (const ConfigError& error) {
     EXPECT_NE(std::string(error.what()).find(std::to_string(server.port())), std::string::npos);
