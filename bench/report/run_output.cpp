@@ -162,6 +162,18 @@ int run_to_report(const RunConfig& config, const RunOutput& output, const RunOpt
   return code;
 }
 
+/// The file of a rank's trace, of rank 0 alone if its name does not differ between ranks; empty:
+/// none.
+std::string file_for_rank(const std::string& file, const RunPeers& peers) {
+  if (file.empty() || has_place(file) || peers.processes == nullptr) return for_rank(file, peers);
+  if (!peers.is_first()) return {};
+  fmt::print(stderr,
+             "penstock: {} gets the steps of rank 0 only; put {{rank}} into its name for a file of "
+             "each rank\n",
+             file);
+  return file;
+}
+
 }  // namespace
 
 std::vector<Flag> output_flags(RunOutput& output, RunOptions& options) {
@@ -198,17 +210,24 @@ void check_output(const RunOutput& output, const RunOptions& options) {
   }
 }
 
-int run_and_show(const RunConfig& config, const RunOutput& output, RunOptions options,
+int run_and_show(const RunConfig& flags, const RunOutput& output, RunOptions options,
                  const RunPeers& peers, std::stop_token stop) {
+  RunConfig config = flags;
+  config.fake_location = feeder_for_rank(flags.fake_location, peers);
+  const bool each_saves = has_place(options.out);
+  options.out = for_rank(options.out, peers);
+  options.trace.timeline = file_for_rank(options.trace.timeline, peers);
+  options.trace.profile = file_for_rank(options.trace.profile, peers);
+  if (!peers.is_first()) options.trace.graph.clear();  // every rank has the same
   options.keep_partial = [&output, out = options.out,
                           first = peers.is_first()](const RunResult& result) {
     static_cast<void>(save(result, out));
     if (output.json && first) print_json(result);
   };
   if (!peers.is_first()) {
-    options.trace = {};
     options.watch = {};
     const RunResult result = run_silently(config, options, peers, std::move(stop));
+    if (each_saves) static_cast<void>(save(result, options.out));
     if (result.exit_code != 0 && result.exit_code != 130) print_outcome(result);
     return result.exit_code;
   }

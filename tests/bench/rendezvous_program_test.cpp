@@ -122,6 +122,21 @@ TEST_F(Rendezvous, ASpecOfAlgorithmsGoesOverTcpAndUpdatesTrain) {
   }
 }
 
+TEST_F(Rendezvous, FilesOfARunAreOfRank0OrOfEachRank) {
+  const std::string folder = folder_.path().native();
+  start_all(2, emulated({"--trace-file=" + folder + "/one.json"}));
+  expect_codes({0, 0});
+  EXPECT_TRUE(says(exit_of(0).last_words, "one.json gets the steps of rank 0 only"));
+  children_.clear();
+  start_all(2, emulated({"--trace-file=" + folder + "/each{rank}.json",
+                         "--out=" + folder + "/result{rank}.json"}));
+  expect_codes({0, 0});
+  for (const char* const name : {"one", "each0", "each1", "result0", "result1"}) {
+    std::ifstream file(folder + "/" + name + ".json");
+    EXPECT_FALSE(Json::parse(file, nullptr, false).is_discarded()) << name;
+  }
+}
+
 TEST_F(Rendezvous, ARestartedJobSaysSo) {
   for (int rank = 0; rank < 2; ++rank) {
     Words variables = torchrun(rank, 2);

@@ -32,6 +32,15 @@ using Json = nlohmann::json;
 /// Timeout for making data and for compiling.
 constexpr Nanoseconds kPreparing = std::chrono::minutes(10);
 
+constexpr std::string_view kPlaces[] = {"{rank}", "{local_rank}", "{host}"};
+
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  for (std::size_t at = text.find(from); at != std::string::npos;
+       at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+}
+
 void refuse(std::string_view flag, std::string_view value, std::string_view instead) {
   throw ConfigError(
       fmt::format("--{} is {}, in a run of several processes; {}", flag, value, instead));
@@ -302,6 +311,36 @@ void gather_ranks(cluster::Processes& processes, RunResult& result) {
     result.reason = error.what();
     note("others could not be gathered");
   }
+}
+
+bool has_place(std::string_view text) {
+  return std::ranges::any_of(
+      kPlaces, [&](std::string_view place) { return text.find(place) != std::string_view::npos; });
+}
+
+std::string for_rank(std::string text, const RunPeers& peers) {
+  const cluster::Launch launch =
+      peers.processes == nullptr ? cluster::Launch() : peers.processes->launch();
+  const std::string values[] = {std::to_string(launch.rank), std::to_string(launch.local_rank),
+                                host_name()};
+  for (std::size_t i = 0; i < std::size(kPlaces); ++i) replace_all(text, kPlaces[i], values[i]);
+  return text;
+}
+
+std::string feeder_for_rank(const std::string& feeder, const RunPeers& peers) {
+  std::string text = feeder;
+  if (peers.processes != nullptr && peers.processes->launch().local_size > 1) {
+    std::string endpoint, producer;
+    for (const auto& [name, value] : parse_component(feeder).values) {
+      if (name == "endpoint") endpoint = value;
+      if (name == "producer") producer = value;
+    }
+    if (endpoint.starts_with("ipc://") && !has_place(endpoint) &&
+        producer.find(endpoint) != std::string::npos) {
+      replace_all(text, endpoint, endpoint + "-{local_rank}");
+    }
+  }
+  return for_rank(std::move(text), peers);
 }
 
 std::string format_ranks(const RunResult& result) {

@@ -85,6 +85,14 @@ void await_all_ready(cluster::Processes& processes, double examples_per_epoch);
 /// rank's.
 void gather_ranks(cluster::Processes& processes, RunResult& result);
 
+/// True if the text has one of the places {rank}, {local_rank} and {host}.
+bool has_place(std::string_view text);
+/// The text with this process's values in these places.
+std::string for_rank(std::string text, const RunPeers& peers);
+/// The feeder with its places filled in. Ranks of one host that each start a producer at the same
+/// ipc:// address get addresses that end in their local rank.
+std::string feeder_for_rank(const std::string& feeder, const RunPeers& peers);
+
 /// One line per rank, to print below the total.
 std::string format_ranks(const RunResult& result);
 

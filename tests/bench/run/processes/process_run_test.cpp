@@ -34,6 +34,22 @@ class ScriptedProcesses final : public cluster::Processes {
   const std::vector<std::string> others_;
 };
 
+/// A process that only knows which one it is.
+class OneOfSeveral final : public cluster::Processes {
+ public:
+  explicit OneOfSeveral(cluster::Launch launch) : launch_(std::move(launch)) {}
+  const cluster::Launch& launch() const noexcept override { return launch_; }
+  std::vector<std::string> all_gather(std::string_view, Nanoseconds, std::string_view) override {
+    return {};
+  }
+  std::unique_ptr<CollectiveGroup> make_group(const Exchange&) override { return nullptr; }
+  void abort(int) override { std::abort(); }
+  void exit_stopped(int) override { std::abort(); }
+
+ private:
+  const cluster::Launch launch_;
+};
+
 class JoinRun : public ::testing::Test {
  protected:
   std::string refusal(const std::optional<cluster::Launch>& launch) {
@@ -42,6 +58,35 @@ class JoinRun : public ::testing::Test {
   const cluster::Launch four_{.launcher = "mpirun", .rank = 1, .size = 4};
   RunConfig config_;
 };
+
+TEST(Places, AreFilledInForEachRank) {
+  EXPECT_EQ(for_rank("t.{rank}.{local_rank}.json", {}), "t.0.0.json");
+  EXPECT_FALSE(has_place("t.{name}.json"));
+  EXPECT_TRUE(has_place("t.{host}.json"));
+  EXPECT_EQ(for_rank("{host}", {}).find('{'), std::string::npos);
+  ProcessesInMemory(2).run([](cluster::Processes& processes) {
+    const RunPeers peers{.processes = &processes};
+    const std::string rank = std::to_string(processes.launch().rank);
+    EXPECT_EQ(for_rank("ipc://feed{rank}", peers), "ipc://feed" + rank);
+    EXPECT_EQ(feeder_for_rank("zmq-consume:endpoint=tcp://127.0.0.1:555{rank}", peers),
+              "zmq-consume:endpoint=tcp://127.0.0.1:555" + rank);
+    EXPECT_EQ(feeder_for_rank("zmq-consume:endpoint=ipc://feed", peers),
+              "zmq-consume:endpoint=ipc://feed");
+  });
+}
+
+TEST(Places, RanksOfAHostThatStartProducersHaveAnAddressEach) {
+  const cluster::Launch second{
+      .launcher = "mpirun", .rank = 3, .size = 4, .local_rank = 1, .local_size = 2};
+  OneOfSeveral processes(second);
+  const RunPeers peers{.processes = &processes};
+  EXPECT_EQ(feeder_for_rank(
+                "zmq-consume:endpoint=ipc://feed,producer='serve --endpoint ipc://feed'", peers),
+            "zmq-consume:endpoint=ipc://feed-1,producer='serve --endpoint ipc://feed-1'");
+  EXPECT_EQ(feeder_for_rank("zmq-consume:endpoint=ipc://feed,producer='my_producer'", peers),
+            "zmq-consume:endpoint=ipc://feed,producer='my_producer'");
+  EXPECT_EQ(feeder_for_rank("host", peers), "host");
+}
 
 TEST_F(JoinRun, TrainsAloneIfNoOtherProcessWasStarted) {
   EXPECT_FALSE(spans_processes(config_, std::nullopt));
