@@ -226,7 +226,7 @@ int run_together(Arguments& arguments, const Invocation& invocation, Clock& cloc
   cluster::Processes& processes = *arguments.exchange.processes;
   int code = 0;
   try {
-    check_alike(processes, describe(invocation.arguments));
+    check_alike(processes, describe(without_rank(invocation.arguments)));
     measure_and_print(arguments, invocation, clock);
   } catch (const std::exception& error) {
     fmt::print(stderr, "penstock: rank {}: {}\n", processes.launch().rank, error.what());

@@ -11,6 +11,7 @@
 #include "tests/support/coloured_images.h"
 #include "tests/support/entry_names.h"
 #include "tests/support/mpirun_fixture.h"
+#include "tests/support/reserved_port.h"
 #include "tests/support/thrown_by.h"
 #include "tests/support/update_definitions.h"
 #include "trainer/checkpoint.h"
@@ -72,11 +73,14 @@ class MpirunUpdates : public MpirunFixture {
 class MpirunUpdate : public MpirunUpdates, public ::testing::WithParamInterface<DefinedUpdate> {};
 
 TEST_P(MpirunUpdate, TrainsOverProcesses) {
-  const Json result = run(2, GetParam().update, {});
-  expect_trained(result, GetParam().update);
-  EXPECT_EQ(result["config"]["num_processes"], 2);
-  EXPECT_EQ(result["images_per_step"], 4);
-  EXPECT_EQ(result["ranks"].size(), 2U);
+  const ReservedPort port;
+  for (const Words& more : {Words{}, Words{"--rendezvous=127.0.0.1:" + port.text()}}) {
+    const Json result = run(2, GetParam().update, more);
+    expect_trained(result, GetParam().update);
+    EXPECT_EQ(result["config"]["num_processes"], 2);
+    EXPECT_EQ(result["images_per_step"], 4);
+    EXPECT_EQ(result["ranks"].size(), 2U);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, MpirunUpdate, ::testing::ValuesIn(defined_updates()),

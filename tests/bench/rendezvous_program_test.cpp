@@ -122,6 +122,20 @@ TEST_F(Rendezvous, ASpecOfAlgorithmsGoesOverTcpAndUpdatesTrain) {
   }
 }
 
+TEST_F(Rendezvous, AllReducesAreMeasuredOverTcp) {
+  for (const char* const rank : {"0", "1"}) {
+    start({PENSTOCK_PROGRAM, "allreduce", "--model=lenet", "--algorithm=ring,shared-memory",
+           "--num-iters=2", "--json", "--rendezvous=127.0.0.1:" + port_.text(), "--world-size=2",
+           "--rank", rank},
+          {});
+  }
+  expect_codes({0, 0});
+  EXPECT_TRUE(says(exit_of(0).output, "\"ranks_are\":\"processes\""));
+  const ChildExit refused = exit_of({PENSTOCK_PROGRAM, "allreduce"}, {"RANK=0", "WORLD_SIZE=2"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_TRUE(says(refused.last_words, "nothing says where they meet"));
+}
+
 TEST_F(Rendezvous, FilesOfARunAreOfRank0OrOfEachRank) {
   const std::string folder = folder_.path().native();
   start_all(2, emulated({"--trace-file=" + folder + "/one.json"}));

@@ -21,17 +21,20 @@ class TwoHosts : public MpirunFixture {
     unsetenv("OMPI_MCA_btl");  // by TCP between hosts
   }
 
-  /// Two ranks on each host; the hosts' names are then in a file.
-  void start_on_hosts(const Words& program) {
-    Words words{
-        PENSTOCK_HOSTS_SCRIPT,
-        "2",
-        "sh",
-        "-c",
-        "echo $PENSTOCK_HOST_LINK $PENSTOCK_HOSTS > " + (folder_ / "hosts").native() +
-            "; set -- $PENSTOCK_HOSTS -- \"$@\"; one=$1; two=$2; shift 3; exec mpirun -np 4 -H "
-            "$one:2,$two:2 \"$@\"",
-        "sh"};
+  /// Two ranks on each host; the hosts' names are then in a file. The ranks meet over TCP, or
+  /// through MPI.
+  void start_on_hosts(const Words& program, bool over_tcp) {
+    const std::string meeting =
+        over_tcp ? "set -- \"$@\" --rendezvous=${OMPI_MCA_btl_tcp_if_include%.*}.1:29501; " : "";
+    Words words{PENSTOCK_HOSTS_SCRIPT,
+                "2",
+                "sh",
+                "-c",
+                "echo $PENSTOCK_HOST_LINK $PENSTOCK_HOSTS > " + (folder_ / "hosts").native() +
+                    "; set -- $PENSTOCK_HOSTS -- \"$@\"; one=$1; two=$2; shift 3; " + meeting +
+                    "exec mpirun -np 4 -H "
+                    "$one:2,$two:2 \"$@\"",
+                "sh"};
     const Words rank = rank_of(program);
     words.insert(words.end(), rank.begin(), rank.end());
     start(words);
@@ -84,12 +87,15 @@ class TwoHosts : public MpirunFixture {
   }
 };
 
-class MpirunTwoHosts : public TwoHosts {};
+class MpirunTwoHosts : public TwoHosts, public ::testing::WithParamInterface<bool> {};
 
-TEST_F(MpirunTwoHosts, TrainTogetherOnJpegs) {
+INSTANTIATE_TEST_SUITE_P(Ways, MpirunTwoHosts, ::testing::Bool(),
+                         [](const auto& way) { return way.param ? "OverTcp" : "ThroughMpi"; });
+
+TEST_P(MpirunTwoHosts, TrainTogetherOnJpegs) {
   for (const char* update : {"horovod", "sma", "async-sgd", "async-sgd:prefetch=true"}) {
     SCOPED_TRACE(update);
-    start_on_hosts(training(on_jpegs(), update));
+    start_on_hosts(training(on_jpegs(), update), GetParam());
     await_end();
     for (const int rank : {0, 1, 2, 3}) expect_code(rank, "0");
     expect_result_of(4);
@@ -142,9 +148,10 @@ TEST_F(TwoHosts, TrainWithServersOnJpegs) {
   }
 }
 
-TEST_F(MpirunTwoHosts, AHostThatIsCutOffIsNamedAndAllEnd) {
+TEST_P(MpirunTwoHosts, AHostThatIsCutOffIsNamedAndAllEnd) {
   start_on_hosts(training({"--device=emulated:img_per_s=40", "--batch-size=4",
-                           "--num-batches=100000", "--timeout=4s"}));
+                           "--num-batches=100000", "--timeout=4s"}),
+                 GetParam());
   ASSERT_TRUE(await_text(steps(), "\"step\":5"));
   set_link(1, "down");
   EXPECT_TRUE(await([this] { return ranks("").empty(); }));
@@ -163,14 +170,14 @@ TEST_F(MpirunTwoHosts, AHostThatIsCutOffIsNamedAndAllEnd) {
   EXPECT_EQ(Json::parse(content_of(result()))["status"], "partial");
 }
 
-TEST_F(MpirunTwoHosts, ARankThatIsKilledOnTheOtherHostIsNamed) {
+TEST_P(MpirunTwoHosts, ARankThatIsKilledOnTheOtherHostIsNamed) {
   for (const char* update : {"horovod", "async-sgd"}) {
     SCOPED_TRACE(update);
     std::filesystem::remove(steps());
     std::filesystem::remove(result());
     Words flags = on_jpegs("100000");
     flags.push_back("--timeout=4s");
-    start_on_hosts(training(flags, update));
+    start_on_hosts(training(flags, update), GetParam());
     ASSERT_TRUE(await_text(steps(), "\"step\":5"));
     const Ranks all = ranks();
     ASSERT_TRUE(all.contains(3));

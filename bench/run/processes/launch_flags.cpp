@@ -67,6 +67,19 @@ std::vector<Flag> launch_flags(LaunchArguments& arguments) {
           alone_flag(arguments.alone)};
 }
 
+std::vector<std::string> without_rank(std::span<const std::string> arguments) {
+  std::vector<std::string> others;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string_view word = arguments[i];
+    if (word == "--rank" || word == "-rank") {
+      ++i;  // its value
+    } else if (!word.starts_with("--rank=") && !word.starts_with("-rank=")) {
+      others.emplace_back(word);
+    }
+  }
+  return others;
+}
+
 std::optional<cluster::Launch> find_launch(const LaunchArguments& arguments,
                                            const cluster::FindVariable& find) {
   if (arguments.alone) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,9 @@ struct LaunchArguments {
 std::vector<Flag> launch_flags(LaunchArguments& arguments);
 /// The last of these flags, for verbs that measure in one process.
 Flag alone_flag(bool& alone);
+
+/// The arguments without --rank, which differs between processes that are started alike.
+std::vector<std::string> without_rank(std::span<const std::string> arguments);
 
 /// This process among those of its run. Nothing: it is alone. Throws ConfigError, which names the
 /// variable, if there are several processes and nothing says how many or where they meet.
