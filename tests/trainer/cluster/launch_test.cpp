@@ -129,7 +129,7 @@ std::vector<Case> cases() {
       {slurm, by_srun},
       {pmix, by_pmix},
       {hook,
-       {.launcher = "a launcher that sets RANK",
+       {.launcher = "a launcher",
         .rank = 3,
         .size = 6,
         .rank_name = "RANK",
