@@ -59,8 +59,7 @@ MetricsServer::MetricsServer(const std::string& host, std::uint16_t port,
       getsockname(socket_.get(), plain, &size) != 0) {
     throw ConfigError(
         "cannot listen on {}:{} for --prometheus-port: {}; give another port, from 1024 to 65535, "
-        "or "
-        "--prometheus-address",
+        "or --prometheus-address",
         host, port, std::strerror(errno));
   }
   port_ = ntohs(address.sin_port);

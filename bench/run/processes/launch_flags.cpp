@@ -53,8 +53,7 @@ std::vector<Flag> launch_flags(LaunchArguments& arguments) {
   const FlagGroup flag{"Several processes"};
   return {flag("rendezvous",
                "where ranks meet over TCP, a host of rank 0 and a free port: HOST:PORT; default: "
-               "what the "
-               "launcher says",
+               "what the launcher says",
                "",
                [&arguments](const std::string& text) {
                  cluster::port_of(text, "--rendezvous");
@@ -85,16 +84,14 @@ std::optional<cluster::Launch> find_launch(const LaunchArguments& arguments,
   if (arguments.alone) {
     if (!is_by_hand(arguments)) return std::nullopt;
     throw ConfigError(
-        "--alone is of a process without ranks; leave out --rendezvous, --rank and "
-        "--world-size");
+        "--alone is of a process without ranks; leave out --rendezvous, --rank and --world-size");
   }
   std::optional<cluster::Launch> launch = cluster::read_launch(find);
   if (is_by_hand(arguments)) {
     if (!launch && (arguments.rank < 0 || arguments.world_size == 0)) {
       throw ConfigError(
           "no launcher says which rank this process is; give all of --rendezvous HOST:PORT, --rank "
-          "R "
-          "and --world-size N");
+          "R and --world-size N");
     }
     if (!launch) launch = cluster::Launch{.launcher = "--world-size"};
     apply(arguments, *launch);
@@ -109,8 +106,7 @@ std::optional<cluster::Launch> find_launch(const LaunchArguments& arguments,
   if (!launch->mpi && launch->meeting.empty()) {
     throw ConfigError(
         "{}, and nothing says where they meet; give --rendezvous HOST:PORT (a host of rank 0, and "
-        "a "
-        "free port), or --alone if every process measures alone",
+        "a free port), or --alone if every process measures alone",
         described(*launch));
   }
   if (!launch->mpi) cluster::port_of(launch->meeting, "the place where ranks meet");

@@ -169,8 +169,7 @@ class Host {
     if (hello.restarts != launch_.restarts) {
       return fmt::format(
           "rank {} is of a job that was restarted {} times, and ranks meet at {} after {} "
-          "restarts; "
-          "end the processes of the older attempt",
+          "restarts; end the processes of the older attempt",
           hello.rank, hello.restarts, meeting, launch_.restarts);
     }
     if (hello.size != launch_.size) {
@@ -213,8 +212,7 @@ class Host {
   [[noreturn]] void give_up() {
     const std::string text = fmt::format(
         "{} of {} did not come to {} within {:.3g} s; see that every rank was started, and that "
-        "its "
-        "host reaches this address",
+        "its host reaches this address",
         names_of_absent(), launch_.size, launch_.meeting, to_seconds(patience_));
     tell({Message::Kind::absent, text});
     throw TimeoutError(text);
@@ -267,8 +265,7 @@ class Guest {
       if (now >= deadline_) {
         throw TimeoutError(
             "rank {} waited {:.3g} s for rank 0 at {}: {}; see that rank 0 was started, that this "
-            "is "
-            "an address of its host, and that no firewall is between the hosts",
+            "is an address of its host, and that no firewall is between the hosts",
             launch_.rank, to_seconds(now - begin_), launch_.meeting, why_not_);
       }
       if (now >= begin_ + kSilent && why_not_ != said_) {

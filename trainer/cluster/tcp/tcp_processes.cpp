@@ -93,8 +93,7 @@ class TcpProcesses final : public Processes {
     if (method == ExchangeMethod::mpi_blocking) {
       throw Unavailable(
           "exchanging through MPI_Allreduce: the ranks met without MPI, at {}; choose another way "
-          "to "
-          "exchange, or start with mpirun",
+          "to exchange, or start with mpirun",
           launch_.meeting);
     }
     if (method == ExchangeMethod::fastest || method == ExchangeMethod::shared_memory) {
