@@ -250,7 +250,6 @@ class Guest {
   Guest(const cluster::Launch& launch, Clock& clock, Nanoseconds patience)
       : launch_(launch),
         clock_(clock),
-        patience_(patience),
         begin_(clock.now()),
         deadline_(begin_ + patience + kBehindRank0),
         port_(cluster::port_of(launch.meeting, "the place where ranks meet")) {}
@@ -334,7 +333,6 @@ class Guest {
 
   const cluster::Launch& launch_;
   Clock& clock_;
-  const Nanoseconds patience_;
   const Time begin_, deadline_;
   const std::uint16_t port_;
   std::string why_not_, said_;
