@@ -22,7 +22,9 @@ pip wheel --quiet --no-deps --no-build-isolation --config-settings=cmake.define.
   --wheel-dir "$folder" "$source"
 mkdir -p "$out"
 rm -f "$out"/penstock_bench-*.whl
-auditwheel repair --plat "manylinux_2_36_$(uname -m)" --strip --wheel-dir "$folder/repaired" "$folder"/*.whl > "$folder/said" 2>&1 || {
+# The oldest C library that the wheel works with is that of this release of Debian.
+platform=manylinux_$(getconf GNU_LIBC_VERSION | sed 's/glibc //; s/\./_/')_$(uname -m)
+auditwheel repair --plat "$platform" --strip --wheel-dir "$folder/repaired" "$folder"/*.whl > "$folder/said" 2>&1 || {
   cat "$folder/said"
   exit 1
 }
