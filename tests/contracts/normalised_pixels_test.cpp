@@ -116,7 +116,8 @@ TEST_P(NormalisedPixels, PlanarOnesGiveTheSameStep) {
         const StepResult expected = compile(small, type)->run(Phase::evaluate, batch);
         const StepResult result =
             compile(small, type, true)->run(Phase::evaluate, planar(batch, shape, type));
-        EXPECT_FLOAT_EQ(result.loss, expected.loss);
+        // A backend may add in another order in another layout.
+        EXPECT_NEAR(result.loss, expected.loss, 2e-6 * std::max(1.0F, expected.loss));
         EXPECT_EQ(result.images, bytes.valid);
       } catch (const Unavailable& error) {
         GTEST_SKIP() << error.what();
