@@ -60,6 +60,7 @@ struct FeederContext {
   std::int32_t slots = 1;    ///< of the ring to fill
   std::uint64_t seed = 1;
   std::shared_ptr<StartedSource> started{};  ///< by describe_batches, of this entry; may be null
+  bool whole_batches = false;  ///< batches that are larger than a slot are refused, not cut off
 };
 
 /// What a feeder knows about its data. Zeros if the data have no end or come from another process.

@@ -297,16 +297,16 @@ CAUSES = {
 
 # The same of examples/loaders/any_data.py, whose description names its fault, and the time of a step of its device.
 ANY_DATA = {
-    "tokens": ("np.fromfile", "np.fromfile", "20ms"),
+    "tokens": ("np.fromfile", "np.fromfile", "4ms"),
     "huggingface": ("padding", "", "5ms"),
-    "audio": ("Loading samples", "", "20ms"),
-    "video": ("Loading samples", "num_workers=2", "10ms"),
+    "audio": ("Loading samples", "first of all", "5ms"),
+    "video": ("Loading samples", "num_workers=2", "3ms"),
     "detection": ("320 arrays", "packing the 320 arrays", "20ms"),
     "segmentation": ("Collating samples", "num_workers=2", "10ms"),
-    "parquet": ("Loading a batch between two steps", "of their own", "2ms"),
+    "parquet": ("Loading a batch between two steps", "of their own", "1ms"),
     "graphs": ("stay behind it", "in_order=False", "20ms"),
     "shards": ("The first batch of each epoch", "persistent_workers=True", "20ms"),
-    "webdataset": ("json", "num_workers=2", "10ms"),
+    "webdataset": ("json", "num_workers=2", "5ms"),
 }
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "loaders" / "any_data.py"
 

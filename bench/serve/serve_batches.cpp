@@ -142,6 +142,7 @@ FeederContext feeder_context(const ServeConfig& config, const Runner::Components
       .slots = static_cast<std::int32_t>(batches_in_memory(config)),
       .seed = config.run.seed + apart,
       .started = components.started,
+      .whole_batches = true,
   };
 }
 

@@ -121,6 +121,10 @@ void refuse_contradictions(const serve::ServeConfig& config,
         "--epochs without --encoded: batches of pixels are all of one size, and an "
         "epoch's last one may not be; take --num-batches, or --encoded");
   }
+  if (is_typed("count", arguments)) {
+    throw ConfigError(
+        "--count is for runs: messages say how many samples a batch has; leave it out");
+  }
   const bool framed =
       !is_typed("format", arguments) || config.format == remote::MessageFormat::framed;
   if (config.encoded && !framed) {
@@ -173,9 +177,10 @@ int run(const Invocation& invocation) {
   Runner::Components components = find_components(config.run);
   dataset::ensure_data_of(config.run, *components.feeder, invocation.stop);
   const bool threads_typed = config.run.feeder_threads > 0;
-  config.run = config.group.processes > 1
-                   ? state_batches(std::move(config.run), components, invocation.stop)
-                   : adopt_batches(std::move(config.run), components, invocation.stop);
+  // A loader that this process goes on with would not know the share of a group's process.
+  const bool shares = config.group.processes > 1 || config.group.ranks > 1;
+  config.run = shares ? state_batches(std::move(config.run), components, invocation.stop)
+                      : adopt_batches(std::move(config.run), components, invocation.stop);
   config.run = resolve(config.run, components);
   if (config.group.processes > 1) {
     const std::int32_t threads =

@@ -122,7 +122,7 @@ def parquet(batch_size=1024, columns=20):
 
     path = os.path.join(tempfile.mkdtemp(), "table.parquet")
     rows = np.random.default_rng(4).random((200_000, columns), dtype=np.float32)
-    pq.write_table(pa.table({f"c{i}": rows[:, i] for i in range(columns)}), path)
+    pq.write_table(pa.table({f"c{i}": rows[:, i] for i in range(columns)}), path, row_group_size=batch_size)
 
     class Batches:
         def __iter__(self):
@@ -183,5 +183,5 @@ def webdataset(num_workers=1, batch_size=16):
             for at in range(100):
                 tar.write({"__key__": f"{at:06d}", "json": {"values": [at / 7 + i for i in range(4000)]}, "cls": at % 10})
     samples = wds.WebDataset(os.path.join(folder, "{000000..000003}.tar"), shardshuffle=False, empty_check=False)
-    arrays = samples.decode().to_tuple("json", "cls").map_tuple(lambda record: np.array(record["values"], np.float32), int)
+    arrays = samples.repeat(20).decode().to_tuple("json", "cls").map_tuple(lambda record: np.array(record["values"], np.float32), int)
     return DataLoader(arrays.batched(batch_size), batch_size=None, num_workers=num_workers)

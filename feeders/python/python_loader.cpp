@@ -88,7 +88,22 @@ Counted counted_of(const Options& options) {
   return parse_counted(options.text("count"), "option 'count'");
 }
 
+/// Throws ConfigError for options about a loader that is not named.
+void expect_loader(const Options& options) {
+  if (!is_constant(options)) return;
+  for (const auto& [option, flag] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"count", "--count"},
+                                                                  {"samples", "--batch-samples"},
+                                                                  {"pixels_key", "--pixels"},
+                                                                  {"labels_key", "--labels"}}) {
+    if (!options.given(option)) continue;
+    throw ConfigError("{} is about a loader of yours; name it with --loader FILE.py:FUNCTION",
+                      flag);
+  }
+}
+
 LoaderCommand command_of(const Options& options, const DataPlan& data) {
+  expect_loader(options);
   return {.python = options.text("python"),
           .loader = options.text("loader"),
           .arguments = options.text("args"),
@@ -213,6 +228,7 @@ class PythonLoader final : public Feeder {
         lent_bytes_(probe_.counter("bytes_lent")),
         beyond_slot_(probe_.counter("bytes_beyond_slot")),
         launch_(context.launch),
+        whole_batches_(context.whole_batches),
         loader_(take_or_start(context)),
         loading_(worker_stage("load", StageRole::loads)),
         collating_(worker_stage("collate", StageRole::collates)),
@@ -472,6 +488,13 @@ class PythonLoader final : public Feeder {
     lease.batch().valid = batch.images;
     if (spec_.opaque) {
       const auto bytes = static_cast<std::size_t>(batch.other_bytes);
+      if (whole_batches_ && bytes > pixels.size()) {
+        throw DataError(
+            "a batch of the loader has {} bytes, and there is room for {}, from its first one; "
+            "state "
+            "the largest with --feeder 'python:loader=...,batch={}x{}B'",
+            bytes, pixels.size(), spec_.images, 2 * bytes);
+      }
       lease.batch().bytes = std::min(bytes, pixels.size());
       beyond_slot_.add(static_cast<std::int64_t>(bytes - lease.batch().bytes));
     } else {
@@ -492,6 +515,7 @@ class PythonLoader final : public Feeder {
   const Nanoseconds timeout_;
   Counter &images_, &epochs_, &partial_, &copied_, &lent_bytes_, &beyond_slot_;
   const Nanoseconds launch_;
+  const bool whole_batches_;
   EventFd stopped_;
   const std::unique_ptr<LoaderProcess> loader_;
   LoaderProcess& process_ = *loader_;

@@ -149,6 +149,10 @@ TEST_F(Rendezvous, FilesOfARunAreOfRank0OrOfEachRank) {
     std::ifstream file(folder + "/" + name + ".json");
     EXPECT_FALSE(Json::parse(file, nullptr, false).is_discarded()) << name;
   }
+  std::ifstream of_rank_1(folder + "/result1.json");
+  const Json own = Json::parse(of_rank_1);
+  EXPECT_EQ(own["images_per_step"], 8) << "the figures of rank 1 alone";
+  EXPECT_NEAR(own["rate"].get<double>() / own["sustained_rate"].get<double>(), 1, 0.2);
 }
 
 TEST_F(Rendezvous, ARestartedJobSaysSo) {
@@ -202,6 +206,11 @@ TEST_F(Rendezvous, ARankThatFailsOrIsStoppedEndsAll) {
   children_[1]->send(SIGINT);
   expect_codes({130, 130});
   EXPECT_TRUE(says(exit_of(0).last_words, "rank 0 ends, because rank 1 has ended"));
+  std::ifstream saved(folder_.path() / "result.json");
+  const Json result = Json::parse(saved, nullptr, false);
+  ASSERT_FALSE(result.is_discarded());
+  EXPECT_EQ(result["status"], "partial");
+  EXPECT_GE(result["step_ms"].size(), 5U);
 }
 
 TEST_F(Rendezvous, SeveralProcessesThatCannotMeetEndBeforeTheyStart) {

@@ -18,6 +18,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::int32_t kMost = std::numeric_limits<std::int32_t>::max();
+constexpr std::int32_t kMostProcesses = 65536;
 /// torchrun's store listens at the port itself.
 constexpr std::int64_t kBesideTheStore = 1;
 /// PyTorch's port, if only a host is given.
@@ -107,6 +108,9 @@ void find_among(Launch& launch, const std::string& self, const std::vector<std::
     throw ConfigError("reading the launcher's environment: {} has '{}', expected one of {}: {}",
                       launch.rank_name, self, list, fmt::join(all, ","));
   }
+  if (std::find(at + 1, all.end(), self) != all.end()) {
+    throw ConfigError("reading the launcher's environment: {} has '{}' twice", list, self);
+  }
   launch.rank = static_cast<std::int32_t>(at - all.begin());
   launch.size = static_cast<std::int32_t>(all.size());
   port_of(all.front(), list);
@@ -147,11 +151,11 @@ void read_tensorflow(Launch& launch, const std::string& text) try {
   find_among(launch, self, all, "the tasks of its cluster");
 } catch (const ConfigError&) {
   throw;
-} catch (const std::exception& error) {
+} catch (const std::exception&) {  // of the JSON library, or of a place that is not there
   throw ConfigError(
-      "reading the launcher's environment: TF_CONFIG is not valid ({}), expected JSON with cluster "
-      "and task; correct or unset it",
-      error.what());
+      "reading the launcher's environment: TF_CONFIG is '{}', expected JSON with cluster and task, "
+      "whose index is that of one of its type; correct or unset it",
+      text);
 }
 
 void expect_below(std::int32_t rank, const std::string& rank_name, std::int32_t size,
@@ -166,7 +170,7 @@ void expect_below(std::int32_t rank, const std::string& rank_name, std::int32_t 
 void read_numbers(Launch& launch, const FindVariable& find, const Json& entry, const Found& rank,
                   const std::optional<Found>& size) {
   launch.rank = static_cast<std::int32_t>(number(rank, 0, kMost - 1));
-  launch.size = size ? static_cast<std::int32_t>(number(*size, 1, kMost)) : 0;
+  launch.size = size ? static_cast<std::int32_t>(number(*size, 1, kMostProcesses)) : 0;
   if (size) expect_below(launch.rank, rank.name, launch.size, size->name);
   const auto local_rank = find_first(find, entry, "local_rank");
   const auto local_size = find_first(find, entry, "local_size");
@@ -220,6 +224,9 @@ void for_each_rank_name(const std::function<void(const std::string& name)>& name
 std::uint16_t port_of(const std::string& meeting, std::string_view from) {
   const std::size_t colon = meeting.rfind(':');
   std::uint16_t port = 0;
+  if (meeting.find(':') < colon && colon != std::string::npos) {
+    throw ConfigError("{}: '{}' is an address of IPv6, and ranks meet over IPv4", from, meeting);
+  }
   if (colon != std::string::npos && colon > 0 && meeting.find_first_of(" /[]") > meeting.size()) {
     const char* const last = meeting.data() + meeting.size();
     const auto [end, error] = std::from_chars(meeting.data() + colon + 1, last, port);

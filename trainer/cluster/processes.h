@@ -3,7 +3,10 @@
 // before and after the measurement, and the exchange that their replicas train with.
 #pragma once
 
+#include <cstdio>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -26,6 +29,12 @@ class Processes {
   RankProgress* progress() const noexcept { return progress_; }
   /// `progress` outlives the object.
   void tell(RankProgress& progress) noexcept { progress_ = &progress; }
+  /// Called on another thread, with the reason, before the end of another rank ends this process.
+  /// Not with MPI, whose launcher stops the ranks.
+  void on_end(std::function<void(const std::string& why)> save) {
+    const std::lock_guard lock(mutex_);
+    save_ = std::move(save);
+  }
   /// Returns every process's text, by rank. All processes call it in the same order. Throws
   /// TimeoutError, with `what` in its message, if a text does not arrive in time.
   virtual std::vector<std::string> all_gather(std::string_view text, Nanoseconds patience,
@@ -53,8 +62,18 @@ class Processes {
   static constexpr Nanoseconds kGoodbye = std::chrono::seconds(10);
   static constexpr Nanoseconds kGrace = std::chrono::milliseconds(300);
 
+ protected:
+  /// Says why this process ends, and saves what it measured.
+  void save_at_end(const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    if (save_) return save_(why);
+    std::fputs(("penstock: " + why + "\n").c_str(), stderr);
+  }
+
  private:
   RankProgress* progress_ = nullptr;
+  std::mutex mutex_;
+  std::function<void(const std::string& why)> save_;  // under mutex_
 };
 
 /// Joins the other processes of the run: through MPI if they are an MPI job and this program has

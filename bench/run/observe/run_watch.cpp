@@ -60,6 +60,8 @@ RunWatch::RunWatch(const WatchOptions& options, const RunConfig& config,
     group_.add(metrics_);
     server_.emplace(options.prometheus_address, options.prometheus_port,
                     [this] { return metrics_.page(); });
+  } else if (options.prometheus_address != WatchOptions().prometheus_address) {
+    throw ConfigError("--prometheus-address serves nothing without --prometheus-port; give a port");
   }
   if (!options.terminal && options.progress_fd < 0) return;
   group_.add(meter_);

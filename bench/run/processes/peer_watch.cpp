@@ -82,7 +82,8 @@ void PeerWatch::start(liveness::FrameListener listener, std::string key,
               [](const std::string& text) {
                 std::fputs(fmt::format("penstock: {}\n", text).c_str(), stderr);
               },
-          .tell = [this](std::span<const liveness::LostRank> lost) { tell(lost); },
+          .tell =
+              [this](std::span<const liveness::LostRank> lost) { tell(liveness::to_text(lost)); },
           .end =
               [] {
                 flush_output();
@@ -94,6 +95,7 @@ void PeerWatch::start(liveness::FrameListener listener, std::string key,
 void PeerWatch::follow(cluster::Processes& processes) {
   progress_.enter(cluster::RankPhase::preparing);
   processes.tell(progress_);
+  processes.on_end([this](const std::string& why) { tell(why); });
   if (liveness_) return;
   liveness::FrameListener listener =
       liveness::FrameListener::tcp(processes.launch().local_size == launch_.size);
@@ -109,8 +111,7 @@ void PeerWatch::leave() {
   if (liveness_) liveness_->leave();
 }
 
-void PeerWatch::tell(std::span<const liveness::LostRank> lost) {
-  std::string text = liveness::to_text(lost);
+void PeerWatch::tell(std::string text) {
   const std::lock_guard lock(mutex_);
   try {
     const std::string where = keep_ ? keep_(text) : "";

@@ -56,7 +56,8 @@ class PeerWatch {
 
  private:
   void start(liveness::FrameListener listener, std::string key, std::vector<std::string> addresses);
-  void tell(std::span<const liveness::LostRank> lost);
+  /// Prints the reason, after saving the measurements.
+  void tell(std::string text);
 
   const liveness::RankDeadlines deadlines_;
   const cluster::Launch launch_;

@@ -179,7 +179,12 @@ int run_launched(const RunConfig& config, const std::optional<cluster::Launch>& 
       rank_deadlines(config).rendezvous + (launch->mpi ? kAheadOfWait : Nanoseconds{});
   const std::unique_ptr<cluster::Processes> processes =
       cluster::join_processes(*launch, clock, rendezvous, stop);
-  watch.follow(*processes);
+  try {
+    watch.follow(*processes);
+  } catch (const std::exception& error) {  // a rank was lost or hangs
+    fmt::print(stderr, "penstock: rank {}: {}\n", launch->rank, failure_text(error));
+    processes->abort(exit_code_of(std::current_exception()));
+  }
   return run_rank({.processes = processes.get(), .watch = &watch}, config, stop, body);
 }
 
@@ -302,9 +307,17 @@ void gather_ranks(cluster::Processes& processes, RunResult& result) {
                   {"step_bytes", steps.size()}};
   const Nanoseconds patience = patience_of_goodbye(result.config);
   try {
+    const RunResult own = result;
     const std::vector<std::string> texts =
         gather(processes, mine.dump(), patience, "gathering the ranks' results");
     merge_steps(processes, steps, merge_ranks(texts, result), patience, result);
+    if (const std::int32_t rank = processes.launch().rank; rank != 0) {
+      result = own;
+      result.notes.push_back(
+          fmt::format("these are the figures of rank {} alone; the record of rank 0 has those of "
+                      "all ranks",
+                      rank));
+    }
   } catch (const Error& error) {
     result.status = Status::partial;
     result.exit_code = exit_code_of(std::current_exception());

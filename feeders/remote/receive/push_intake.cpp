@@ -87,11 +87,13 @@ class Receiver {
     for (const auto& [peer, is_foreign] : socket_.mute_peers()) {
       probe_.note(fmt::format(
           "{} came to {} and disconnected without a message; {}", peer, endpoint(),
-          is_foreign ? "it is not a PUSH socket of ZeroMQ, which alone may send here: PUB, "
-                       "REQ, ROUTER and DEALER sockets are turned away"
-                     : fmt::format("libzmq disconnects producers silently if a frame has more than "
-                                   "max_message = {} bytes",
-                                   max_message_)));
+          is_foreign
+              ? "it is not a PUSH socket of ZeroMQ, which alone may send here: PUB, "
+                "REQ, ROUTER and DEALER sockets are turned away"
+              : fmt::format(
+                    "it ended, or libzmq cut it off, silently, as it does if a frame has more than "
+                    "max_message = {} bytes",
+                    max_message_)));
       mute_.add();
     }
   }
@@ -119,7 +121,7 @@ class Receiver {
     text += fmt::format("{} of {} connections of producers have ended", peers.left, peers.joined);
     if (peers.left < peers.joined) text += ", and the remaining ones are silent";
     return fmt::format(
-        "{}; libzmq disconnects producers that send more than max_message = {} bytes", text,
+        "{}: they ended, or libzmq disconnected them for more than max_message = {} bytes", text,
         max_message_);
   }
 

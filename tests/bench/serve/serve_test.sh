@@ -71,6 +71,25 @@ done
 "$penstock" serve --loader loaders.py:texts --format pickle --timeout 300ms 2> said.txt
 expect "arrays in another format" 2 $?
 said said.txt 'these batches are no images; take framed'
+cat >> loaders.py << 'END'
+
+def ranks():
+    import os
+    yield from [{"ids": of("i", 4, 1 + int(os.environ["RANK"])), "of": int(os.environ["WORLD_SIZE"])}] * 40
+
+def growing():
+    yield {"ids": of("B", 8, 10)}
+    yield {"ids": of("B", 8, 100000)}
+END
+"$penstock" serve --loader loaders.py:ranks --benchmark --num-batches 8 --processes 2 2> said.txt
+expect "several processes with a loader" 0 $?
+said said.txt 'yields 4 samples a batch, dict of ids int32.4,1.'
+said said.txt 'yields 4 samples a batch, dict of ids int32.4,2.'
+"$penstock" serve --loader loaders.py:growing --benchmark 2> said.txt
+expect "a batch that is larger than a slot" 6 $?
+said said.txt 'has 800000 bytes, and there is room for .*,batch=8x1600000B'
+"$penstock" serve --loader loaders.py:texts --count ids --benchmark 2> said.txt
+expect "counting in a producer" 2 $?
 "$penstock" serve --loader loaders.py:texts --credit --timeout 300ms
 expect "arrays by credit" 2 $?
 "$penstock" serve --loader loaders.py:texts --num-batches 22 --endpoint ipc://misfit --timeout 10s 2> /dev/null &

@@ -223,10 +223,8 @@ class TcpProcesses final : public Processes {
   /// Ends this process, and on rank 0 the others, because `rank` ends.
   [[noreturn]] void end(int code, int rank) {
     if (launch_.rank == 0) tell({Message::Kind::ended, fmt::format("{} {}", code, rank)});
-    std::fputs(fmt::format("penstock: rank {} ends, because rank {} has ended with exit code {}\n",
-                           launch_.rank, rank, code)
-                   .c_str(),
-               stderr);
+    save_at_end(fmt::format("rank {} ends, because rank {} has ended with exit code {}",
+                            launch_.rank, rank, code));
     std::_Exit(code);
   }
 
