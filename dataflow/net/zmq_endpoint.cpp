@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/net/zmq_endpoint.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
 #include <filesystem>
+#include <functional>
+#include <string>
 
 #include "dataflow/error.h"
 #include "dataflow/net/socket_file.h"
@@ -77,6 +80,30 @@ Endpoint parse_endpoint(std::string_view text) {
   return endpoint;
 }
 
+namespace {
+
+/// A name that one process has at a time, as long as the descriptor is open. It leaves no file
+/// behind, and a lock on the folder could be somebody else's.
+FileDescriptor take_turn(const Endpoint& endpoint) {
+  constexpr int kTries = 400;
+  constexpr useconds_t kPause = 5000;
+  const std::string path = std::filesystem::absolute(endpoint.path).lexically_normal().native();
+  const std::string name = fmt::format("penstock-binds-{:x}", std::hash<std::string>()(path));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  name.copy(&address.sun_path[1], sizeof address.sun_path - 1);  // an abstract name
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  FileDescriptor turn(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  for (int i = 0; turn && i < kTries; ++i) {
+    if (bind(turn.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0) return turn;
+    if (errno != EADDRINUSE) return FileDescriptor();  // then there is no such guard
+    usleep(kPause);
+  }
+  refuse(endpoint.text, "is just being bound by another process; give another endpoint");
+}
+
+}  // namespace
+
 FileDescriptor check_bindable(const Endpoint& endpoint, bool anywhere) {
   if (endpoint.kind == Endpoint::Kind::tcp && !is_loopback(endpoint.host) && !anywhere) {
     refuse(endpoint.text,
@@ -85,11 +112,7 @@ FileDescriptor check_bindable(const Endpoint& endpoint, bool anywhere) {
            "bind to 127.0.0.1, or accept that with insecure=true (--insecure)");
   }
   if (endpoint.kind != Endpoint::Kind::file || endpoint.path == "*") return FileDescriptor();
-  // A lock on the folder leaves no file behind. Without the folder, binding reports the reason.
-  const std::filesystem::path folder = std::filesystem::path(endpoint.path).parent_path();
-  FileDescriptor turn(
-      open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (turn) flock(turn.get(), LOCK_EX);
+  FileDescriptor turn = take_turn(endpoint);
   const Listener listener = find_listener(endpoint.path);
   if (listener == Listener::live) {
     refuse(endpoint.text,

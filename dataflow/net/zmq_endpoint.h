@@ -28,8 +28,8 @@ Endpoint parse_endpoint(std::string_view text);
 /// Makes sure that binding to `endpoint` takes nothing from a live process, and removes the socket
 /// file of a dead one. `anywhere` allows addresses that other machines can reach: set it if the
 /// socket has keys, or if the user accepts that it has none. Throws ConfigError. Keep the result
-/// until the socket is bound: processes that bind in one folder take turns, so that the second of
-/// two finds the first. Blocks until it is this process's turn.
+/// until the socket is bound: processes that bind one path take turns, so that the second of two
+/// finds the first. Blocks for 2 s at most.
 [[nodiscard]] FileDescriptor check_bindable(const Endpoint& endpoint, bool anywhere);
 
 /// "ipc://testpipe (in /home/me)": adds the working directory to a relative path.

@@ -224,7 +224,7 @@ void for_each_rank_name(const std::function<void(const std::string& name)>& name
 std::uint16_t port_of(const std::string& meeting, std::string_view from) {
   const std::size_t colon = meeting.rfind(':');
   std::uint16_t port = 0;
-  if (meeting.find(':') < colon && colon != std::string::npos) {
+  if (meeting.find(':') < colon && meeting.find_first_of(" /[]") > meeting.size()) {
     throw ConfigError("{}: '{}' is an address of IPv6, and ranks meet over IPv4", from, meeting);
   }
   if (colon != std::string::npos && colon > 0 && meeting.find_first_of(" /[]") > meeting.size()) {

@@ -217,6 +217,7 @@ TEST(IsolationPage, SaysTheVerdictFirstThenWhatHelpsThenWhy) {
   const isolate::Isolation isolation = make_isolation();
   EXPECT_TRUE(
       in_order(page_of(isolation), {"The queue feeder costs 43 %",
+                                    "give the feeder 4 cores",
                                     "JPEG decoding is the bottleneck",
                                     "bottleneck",
                                     "3,571 img/s",
@@ -224,7 +225,6 @@ TEST(IsolationPage, SaysTheVerdictFirstThenWhatHelpsThenWhy) {
                                     "The supply curve was measured to 2 threads",
                                     "<h2>Supply against demand",
                                     "2,031 of 3,571 img/s (57 %)",
-                                    "give the feeder 4 cores",
                                     "<h2>From which device rate on",
                                     "more than 2,031 img/s (2,003 to 2,059)",
                                     "<h2>From the device alone",

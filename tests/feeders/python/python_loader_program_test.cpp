@@ -202,7 +202,7 @@ TEST(PythonLoaderProgram, BatchesThatAreNoImagesHaveSamples) {
   const nlohmann::json result = nlohmann::json::parse(read_text(folder / "run.json"));
   EXPECT_EQ(result.at("unit"), "samples");
   EXPECT_EQ(result.at("images_per_step"), 8);
-  EXPECT_LT(result.at("img_per_s"), 8 * 20 / (19 * 0.02) + 1) << "one batch may lie ready";
+  EXPECT_LT(result.at("rate"), 8 * 20 / (19 * 0.02) + 1) << "one batch may lie ready";
   const ChildExit isolated =
       exit_of({"isolate", loader, "--device=emulated:samples_per_s=8000", "--budget=8s", out});
   EXPECT_TRUE(isolated.code == 0 || isolated.code == 7) << isolated.describe();
@@ -232,7 +232,7 @@ TEST(PythonLoaderProgram, TokensAreCountedAsTheLoaderMakesThem) {
   const nlohmann::json result = nlohmann::json::parse(read_text(folder / "run.json"));
   EXPECT_EQ(result.at("unit"), "tokens");
   EXPECT_EQ(result.at("images_per_step"), 30) << "the mean, not the first batch";
-  const double counted = result.at("img_per_s").get<double>() * result.at("window_s").get<double>();
+  const double counted = result.at("rate").get<double>() * result.at("window_s").get<double>();
   EXPECT_NEAR(counted, 30 * 30, 1e-6);
 }
 
