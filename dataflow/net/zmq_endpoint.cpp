@@ -61,27 +61,6 @@ bool is_loopback(const std::string& host) {
   return host == "lo" || host == "[::1]" || host.starts_with("127.");
 }
 
-}  // namespace
-
-Endpoint parse_endpoint(std::string_view text) {
-  Endpoint endpoint;
-  endpoint.text = text;
-  if (text.starts_with("ipc://")) {
-    parse_ipc(endpoint, text.substr(6));
-  } else if (text.starts_with("tcp://")) {
-    parse_tcp(endpoint, text.substr(6));
-  } else if (text.starts_with("inproc://")) {
-    if (text == "inproc://") refuse(text, "has no name; expected inproc://NAME");
-    endpoint.kind = Endpoint::Kind::inproc;
-  } else {
-    refuse(text,
-           "has an unsupported transport; expected ipc://PATH, ipc://@NAME or tcp://HOST:PORT");
-  }
-  return endpoint;
-}
-
-namespace {
-
 /// A name that one process has at a time, as long as the descriptor is open. It leaves no file
 /// behind, and a lock on the folder could be somebody else's.
 FileDescriptor take_turn(const Endpoint& endpoint) {
@@ -103,6 +82,23 @@ FileDescriptor take_turn(const Endpoint& endpoint) {
 }
 
 }  // namespace
+
+Endpoint parse_endpoint(std::string_view text) {
+  Endpoint endpoint;
+  endpoint.text = text;
+  if (text.starts_with("ipc://")) {
+    parse_ipc(endpoint, text.substr(6));
+  } else if (text.starts_with("tcp://")) {
+    parse_tcp(endpoint, text.substr(6));
+  } else if (text.starts_with("inproc://")) {
+    if (text == "inproc://") refuse(text, "has no name; expected inproc://NAME");
+    endpoint.kind = Endpoint::Kind::inproc;
+  } else {
+    refuse(text,
+           "has an unsupported transport; expected ipc://PATH, ipc://@NAME or tcp://HOST:PORT");
+  }
+  return endpoint;
+}
 
 FileDescriptor check_bindable(const Endpoint& endpoint, bool anywhere) {
   if (endpoint.kind == Endpoint::Kind::tcp && !is_loopback(endpoint.host) && !anywhere) {
