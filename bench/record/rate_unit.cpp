@@ -22,6 +22,8 @@ struct InUnit {
   void operator()(std::string& text) const {
     const std::string sample = unit.substr(0, unit.find("s/"));
     replace_all(text, "img/s", unit);
+    replace_all(text, "images/sec", unit);
+    replace_all(text, "Images per second", sample + "s per second");
     replace_all(text, "us/img", "us/" + sample);
     replace_all(text, "bytes/img", "bytes/" + sample);
     replace_all(text, "for each image in this stage",

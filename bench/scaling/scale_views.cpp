@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
 #include <utility>
 #include <vector>
 
 #include "bench/document/document.h"
+#include "bench/record/rate_unit.h"
 #include "bench/record/report_text.h"
 #include "bench/record/result_json.h"
 #include "bench/report/figures/figures.h"
@@ -87,6 +89,14 @@ Json to_json(const Rung& rung, const std::optional<IdealRate>& ideal) {
   return json;
 }
 
+/// The text in the unit of the runs' rates.
+std::string in_unit(const ScaleResult& result, std::string text) {
+  for (const Rung& rung : result.rungs) {
+    if (!rung.runs.empty()) return in_unit_of(rung.runs.front().config, std::move(text));
+  }
+  return text;
+}
+
 void write_rung(const Rung& rung, const std::filesystem::path& folder, const std::string& name) {
   if (rung.runs.empty()) return;
   const std::filesystem::path path = folder / fmt::format("{}_g{}", name, rung.devices());
@@ -103,7 +113,7 @@ void write_rung(const Rung& rung, const std::filesystem::path& folder, const std
       fmt::format("{:.3f}\n", rung.img_per_s()->median / static_cast<double>(rung.devices())));
 }
 
-std::string scale_figure(const ScaleResult& result, const report::FigureSize& size) {
+std::string figure_of_images(const ScaleResult& result, const report::FigureSize& size) {
   report::Curve measured{.name = "measured: " + result.what, .marked = true, .points = {}};
   report::Curve ideal_curve{.name = "ideal", .look = report::CurveLook::ideal, .points = {}};
   const std::optional<IdealRate> ideal = ideal_rate(result);
@@ -129,9 +139,7 @@ std::string scale_figure(const ScaleResult& result, const report::FigureSize& si
       size);
 }
 
-}  // namespace
-
-void write_scale_text(const ScaleResult& result, std::ostream& out) {
+void write_text_of_images(const ScaleResult& result, std::ostream& out) {
   out << fmt::format("{}, batch {} per device; {}; at most {} run{} of each.\n\n", result.model,
                      result.batch_size, result.what, result.repetitions,
                      result.repetitions == 1 ? "" : "s");
@@ -141,7 +149,8 @@ void write_scale_text(const ScaleResult& result, std::ostream& out) {
       {}};
   for (const Rung& rung : result.rungs) table.rows.push_back(cells_of(rung, ideal));
   document::write_text(table, out);
-  out << "\nimg/s: images of all ranks over the longest of their windows, measured; median of the "
+  out << "\nimg/s: images that all ranks trained over the longest of their windows, measured; "
+         "median of the "
          "repetitions (lowest..highest).\n";
   if (ideal) {
     out << fmt::format(
@@ -159,6 +168,14 @@ void write_scale_text(const ScaleResult& result, std::ostream& out) {
   for (const std::string& note : notes_about_machines(result)) out << "note: " << note << ".\n";
 }
 
+}  // namespace
+
+void write_scale_text(const ScaleResult& result, std::ostream& out) {
+  std::ostringstream text;
+  write_text_of_images(result, text);
+  out << in_unit(result, text.str());
+}
+
 void ScaleProgress::run_begins(const Rung& rung, std::int32_t repetition) {
   where_ = fmt::format("[{}/{}] round {}: {} rank{} on {}", ++begun_, runs_, repetition + 1,
                        rung.ranks, rung.ranks == 1 ? "" : "s", where_text(rung));
@@ -173,7 +190,8 @@ void ScaleProgress::run_ended(const Rung& rung, bool stopped) {
     line_.print(fmt::format("{}: failed, exit code {}: {}; going on with the next", where_,
                             failure.exit_code, failure.reason));
   } else {
-    line_.print(fmt::format("{}: {:.1f} img/s", where_, rung.runs.back().img_per_s));
+    const RunResult& run = rung.runs.back();
+    line_.print(in_unit_of(run.config, fmt::format("{}: {:.1f} img/s", where_, run.img_per_s)));
   }
 }
 
@@ -228,7 +246,8 @@ void write_scale_files(const ScaleResult& result, const std::filesystem::path& f
   const std::string name = result.name();
   replace_file(folder / (name + ".csv"), rates_csv(result));
   replace_file(folder / (name + ".csv.ideal"), ideal_csv(result));
-  replace_file(folder / (name + ".svg"), scale_figure(result, {.width = 720, .standalone = true}));
+  replace_file(folder / (name + ".svg"),
+               in_unit(result, figure_of_images(result, {.width = 720, .standalone = true})));
   replace_file(folder / (name + ".json"), dump(to_json(result), 1) + "\n");
   for (const Rung& rung : result.rungs) write_rung(rung, folder, name);
 }

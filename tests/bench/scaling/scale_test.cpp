@@ -118,6 +118,22 @@ TEST(Scale, TableHasEfficiencyAndTheReasonOfAFailure) {
       << text;
 }
 
+TEST(Scale, TextAndFigureHaveTheUnitOfTheRuns) {
+  const TempFolder folder;
+  scaling::ScaleResult result = ladder();
+  for (scaling::Rung& rung : result.rungs) {
+    for (RunResult& run : rung.runs) run.config.fake_location = "zmq-consume:batch=4x1000B";
+  }
+  std::ostringstream out;
+  scaling::write_scale_text(result, out);
+  scaling::write_scale_files(result, folder.path());
+  for (const std::string& text : {out.str(), read_text(folder / "resnet50_b64.svg")}) {
+    EXPECT_NE(text.find("samples/s"), std::string::npos) << text;
+    EXPECT_EQ(text.find("img/s"), std::string::npos) << text;
+    EXPECT_EQ(text.find("mages"), std::string::npos) << text;
+  }
+}
+
 TEST(Scale, TwoNamesOfOneMachineAreReported) {
   scaling::ScaleResult result = ladder();
   result.rungs[2].hosts = {{"a", "", 2}, {"b", "", 2}};
