@@ -42,7 +42,12 @@ Json run_json(const RunResult& result, const std::string& unit) {
   for (std::size_t i = 0; i < result.ranks.size(); ++i) {
     add_image_rates(result.ranks[i], images, json["ranks"][i]);
   }
-  json["samples_per_s"] = images || unit == "samples" ? json["rate"] : Json(nullptr);
+  json["samples_per_s"] = nullptr;
+  if (images || unit == "samples") {
+    json["samples_per_s"] = json["rate"];
+  } else if (const auto counted = fact_of(result, "loader_counted_per_sample")) {
+    json["samples_per_s"] = result.img_per_s / *counted;
+  }
   return json;
 }
 

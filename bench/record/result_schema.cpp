@@ -78,8 +78,8 @@ Json run_schema(Json properties) {
   Json schema = schema_of<RunResult>();
   add_image_rates<RunResult>(schema);
   add_image_rates<RankResult>(schema["properties"]["ranks"]["items"]);
-  properties["samples_per_s"] =
-      said(schema_of<std::optional<double>>(Range::not_negative), "rate, unless --count counts");
+  properties["samples_per_s"] = said(schema_of<std::optional<double>>(Range::not_negative),
+                                     "rate, in samples if --count counts");
   properties.update(schema["properties"]);
   Json required = object_of(properties)["required"];
   std::erase_if(required.get_ref<Json::array_t&>(), [&](const Json& name) {

@@ -139,19 +139,22 @@ def numbers_in(value):
 class Counting:
     """How many samples a batch has: `samples` is their number, or the entry with one element for each, or "", if what the arrays share
     says it. `count` is a name and a function, or None: what the function returns for a batch is counted in place of samples; without
-    a function, the numbers of the entry of that name.
+    a function, the numbers of the entry of that name. How many samples hold them is a trait, where it is known.
     """
 
     def __init__(self, batch, samples="", count=None):
         self.key = self.number = None
         self.count = count
         self.notes = []
-        if count:
-            pass  # nothing else is counted
-        elif samples.isdigit():
+        self.samples = self.counted = 0  # of the same batches
+        if samples.isdigit():
             self.number = int(samples)
-        else:
+            return
+        try:
             self.key = samples or self.find_key(batch)
+        except LoaderError:
+            if not count:
+                raise
 
     def find_key(self, batch):
         found = {}
@@ -191,8 +194,21 @@ class Counting:
 
     def of(self, batch, number):
         """Of the batch with that number."""
-        if self.count:
-            return self.counts(batch, number)
+        if not self.count:
+            return self.samples_in(batch, number)
+        counted = self.counts(batch, number)
+        if (self.key is not None or self.number) and (number > 0 or not self.samples):
+            try:
+                self.samples += self.samples_in(batch, number)
+                self.counted += counted
+            except LoaderError:
+                self.key = self.number = None
+        return counted
+
+    def traits(self):
+        return {"counted_per_sample": self.counted / self.samples} if self.samples else {}
+
+    def samples_in(self, batch, number):
         if self.number is not None:
             return self.number
         try:
@@ -216,7 +232,8 @@ class AnyLayout:
     def __init__(self, batch, samples="", count=None):
         self.outline = outline(batch)
         self.counting = Counting(batch, samples, count)
-        self.notes = self.counting.notes
+        self.notes = [] if count else self.counting.notes
+        self.traits = self.counting.traits
         self.kinds = {list: self.copy_list, tuple: self.copy_items, dict: self.copy_dict, str: self.skip, bytes: self.skip,
                       int: self.copy_number, float: self.copy_number, bool: self.copy_number, type(None): self.skip}
         self.pool, self.scratch = None, Others()

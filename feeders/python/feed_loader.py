@@ -410,6 +410,11 @@ class Layout:
                         leaf.shape in ((pixels.shape[0],), (pixels.shape[0], 1)))
         return pixels, labels, [leaf for leaf in found if leaf is not pixels and leaf is not labels]
 
+    @staticmethod
+    def traits():
+        """Of batches, as numbers; those of images are their shape."""
+        return {}
+
     def describe(self):
         height, width, channels = self.shape[1:]
         if self.planar:
@@ -684,7 +689,7 @@ def feed(harness, loader, arguments, part, profiles, pixels, labels, samples, co
         number += 1
         if clock() - told > TELLING_PERIOD:
             told = clock()
-            harness.say({"traits": batches.traits.values()})
+            harness.say({"traits": {**batches.traits.values(), **layout.traits()}})
             if batches.times.profile is not None:
                 harness.say(batches.times.profile_of())
 

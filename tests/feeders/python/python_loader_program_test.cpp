@@ -234,6 +234,25 @@ TEST(PythonLoaderProgram, TokensAreCountedAsTheLoaderMakesThem) {
   EXPECT_EQ(result.at("images_per_step"), 30) << "the mean, not the first batch";
   const double counted = result.at("rate").get<double>() * result.at("window_s").get<double>();
   EXPECT_NEAR(counted, 30 * 30, 1e-6);
+  EXPECT_TRUE(result.at("samples_per_s").is_null()) << "one sequence, of how many samples?";
+}
+
+TEST(PythonLoaderProgram, SamplesAreKnownBesideTokens) {
+  const TempFolder folder;
+  write_text(folder / "texts.py",
+             "import array\n"
+             "def make():\n"
+             "    while True:\n"
+             "        yield {'ids': memoryview(bytes(60)).cast('B', (4, 15)),\n"
+             "               'label': memoryview(array.array('i', range(4)))}\n");
+  const ChildExit exit =
+      exit_of({"run", "--loader=" + (folder / "texts.py").string() + ":make", "--count=tokens=ids",
+               "--device=emulated:step_time=1ms", "--num-warmup-batches=2", "--num-batches=30",
+               "--out=" + (folder / "run.json").string()});
+  ASSERT_EQ(exit.code, 0) << exit.describe();
+  const nlohmann::json result = nlohmann::json::parse(read_text(folder / "run.json"));
+  EXPECT_EQ(result.at("facts").at("loader_counted_per_sample"), 15);
+  EXPECT_NEAR(result.at("samples_per_s").get<double>(), result.at("rate").get<double>() / 15, 1e-6);
 }
 
 TEST(PythonLoaderProgram, WhatTrainsImagesAloneRefusesOtherBatches) {
