@@ -26,10 +26,18 @@ class Items(Dataset):
         return self.make(index)
 
 
+def made_once(name, make):
+    """The path of the file or folder that `make` writes where it is told to, the first time that a process needs it."""
+    path = os.path.join(tempfile.gettempdir(), f"penstock-{os.getuid()}-{name}")
+    if not os.path.exists(path):
+        make(f"{path}.{os.getpid()}")
+        os.rename(f"{path}.{os.getpid()}", path)
+    return path
+
+
 def tokens(num_workers=2, batch_size=16, length=1024):
     """Language: windows of a packed file of token numbers. It is read whole for each window, not mapped once."""
-    path = os.path.join(tempfile.mkdtemp(), "tokens.bin")
-    np.random.default_rng(1).integers(0, 50000, 4_000_000, dtype=np.uint16).tofile(path)
+    path = made_once("tokens.bin", np.random.default_rng(1).integers(0, 50000, 4_000_000, dtype=np.uint16).tofile)
 
     def window(index):
         text = np.fromfile(path, np.uint16)
@@ -120,9 +128,11 @@ def parquet(batch_size=1024, columns=20):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    path = os.path.join(tempfile.mkdtemp(), "table.parquet")
-    rows = np.random.default_rng(4).random((200_000, columns), dtype=np.float32)
-    pq.write_table(pa.table({f"c{i}": rows[:, i] for i in range(columns)}), path, row_group_size=batch_size)
+    def write(path):
+        rows = np.random.default_rng(4).random((200_000, columns), dtype=np.float32)
+        pq.write_table(pa.table({f"c{i}": rows[:, i] for i in range(columns)}), path, row_group_size=batch_size)
+
+    path = made_once(f"{columns}-columns-{batch_size}.parquet", write)
 
     class Batches:
         def __iter__(self):
@@ -177,11 +187,14 @@ def webdataset(num_workers=1, batch_size=16):
     """Shards of WebDataset with records in JSON, which one worker parses."""
     import webdataset as wds
 
-    folder = tempfile.mkdtemp()
-    for shard in range(4):
-        with wds.TarWriter(os.path.join(folder, f"{shard:06d}.tar")) as tar:
-            for at in range(100):
-                tar.write({"__key__": f"{at:06d}", "json": {"values": [at / 7 + i for i in range(4000)]}, "cls": at % 10})
+    def write(folder):
+        os.mkdir(folder)
+        for shard in range(4):
+            with wds.TarWriter(os.path.join(folder, f"{shard:06d}.tar")) as tar:
+                for at in range(100):
+                    tar.write({"__key__": f"{at:06d}", "json": {"values": [at / 7 + i for i in range(4000)]}, "cls": at % 10})
+
+    folder = made_once("shards", write)
     samples = wds.WebDataset(os.path.join(folder, "{000000..000003}.tar"), shardshuffle=False, empty_check=False)
     arrays = samples.repeat(20).decode().to_tuple("json", "cls").map_tuple(lambda record: np.array(record["values"], np.float32), int)
     return DataLoader(arrays.batched(batch_size), batch_size=None, num_workers=num_workers)
