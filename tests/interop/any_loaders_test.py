@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs each loader of examples/loaders/any_data.py, and compares its samples and bytes with those that a plain loop counts.
+"""Runs each loader of examples/loaders/any_data.py, and compares its samples and bytes with those that a plain loop counts. No output of
+`run`, `isolate` and `report` may say img/s.
 Usage: any_loaders_test.py PENSTOCK VENV FILE
 """
 import ast
@@ -45,6 +46,23 @@ def plain_bytes(python, file, name):
     return sum((size + 63) // 64 * 64 for _, size in ast.literal_eval(done.stdout))
 
 
+def expect_no_images(penstock, python, loader, folder):
+    """In what `isolate` and `report` print and write, however few blocks a short budget has."""
+    out = pathlib.Path(folder) / "isolated"
+    words = [penstock, "isolate", "--loader", loader, "--python", python, "--device", "emulated:step_time=2ms", "--budget", "8s",
+             "--out", out]
+    done = subprocess.run(words, text=True, timeout=120, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    assert done.returncode in (0, 7), f"{loader} ended with {done.returncode}:\n{done.stdout}"
+    texts = {"isolate": done.stdout, "page": (out / "report.html").read_text(), "record": (out / "isolation.json").read_text()}
+    for form in ("markdown", "csv", "table"):
+        words = [penstock, "report", out, "--format", form]
+        texts[form] = subprocess.run(words, text=True, timeout=60, stdout=subprocess.PIPE, check=True).stdout
+    for name, text in texts.items():
+        for word in ("img/s", "img/sec", "images/s"):
+            at = text.find(word)
+            assert at < 0, f"{loader}, {name}: {text[max(0, at - 200):at + 100]}"
+
+
 def main():
     penstock, venv, file = (pathlib.Path(word).absolute() for word in sys.argv[1:])
     python = venv / "bin" / "python"
@@ -63,10 +81,11 @@ def main():
             assert done.returncode == 0, f"{name} ended with {done.returncode}:\n{done.stdout}"
             assert "total samples/sec: " in done.stdout and "img/s" not in done.stdout, f"{name} printed\n{done.stdout}"
             result = json.loads(out.read_text())
+            expect_no_images(penstock, python, f"{file}:{name}", folder)
         copied = [stage for stage in result["stages"] if stage["role"] == "copies"][0]
         each = copied["bytes"] / copied["items"] - 4 * samples  # and a label for each sample
         first = plain_bytes(python, file, name)
-        print(f"{name}: {result['img_per_s']:.0f} samples/s, {each:.0f} bytes a batch; the first has {first} in a plain loop",
+        print(f"{name}: {result['rate']:.0f} samples/s, {each:.0f} bytes a batch; the first has {first} in a plain loop",
               flush=True)
         assert result["unit"] == "samples" and result["images_per_step"] == samples, f"{name}: {result['images_per_step']}"
         assert 0.5 * first <= each <= 2 * first, f"{name}: {each} bytes a batch, and {first} in the first one"
