@@ -15,6 +15,10 @@
 
 namespace penstock::cluster {
 
+/// How long an exchange that knows that a rank is gone leaves it to the watch over the ranks to
+/// report that, with the rank's name and the results so far.
+inline constexpr Nanoseconds kBehindWatch = std::chrono::seconds(5);
+
 /// A thread that waits yields for this long, then sleeps.
 inline constexpr Nanoseconds kSpin = std::chrono::microseconds(200);
 

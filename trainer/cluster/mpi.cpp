@@ -35,14 +35,24 @@ constexpr int kTag = 1;
 /// Limit of one MPI message, whose counts are ints.
 constexpr std::size_t kMostBytes = std::size_t{1} << 30;
 
-/// Throws DeviceError with MPI's message if an MPI function returned an error.
+/// Throws DeviceError with MPI's message if an MPI function returned an error. Most errors of a
+/// running job are a lost rank's: the watch over the ranks gets the time to name it first.
 void check_mpi(int code, std::string_view what) {
   if (code == MPI_SUCCESS) return;
+  std::this_thread::sleep_for(kBehindWatch);
   char text[MPI_MAX_ERROR_STRING];
   int length = 0;
   MPI_Error_string(code, text, &length);
   throw DeviceError("{}: MPI reports '{}'; see the messages of the launcher about the other ranks",
                     what, std::string(text, static_cast<std::size_t>(length)));
+}
+
+/// Has Open MPI 5 return an error if another rank is lost. It would end the process in the middle
+/// of a call, without a word and before results are saved. Call it before MPI_Init.
+void ask_for_errors() {
+#if defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5
+  setenv("OMPI_MCA_mpi_ft_enable", "1", 0);
+#endif
 }
 
 /// A communicator of all ranks, which make it together. Errors are returned.
@@ -351,6 +361,7 @@ class MpiProcesses final : public Processes {
   MpiProcesses(const Launch& launch, Clock& clock, Nanoseconds rendezvous)
       : launch_(launch), clock_(clock) {
     int provided = 0;
+    ask_for_errors();
     CallWatch(rendezvous,
               fmt::format("joining the other ranks (MPI_Init) took longer than {} s; see that "
                           "every rank was started and that hosts reach each other",

@@ -27,8 +27,6 @@ using liveness::Frame;
 using liveness::FrameSocket;
 
 constexpr Nanoseconds kConnecting = 2s, kRetry = 20ms;
-/// If the processes are watched, the watch reports a lost rank before a link does.
-constexpr Nanoseconds kBehindWatch = 5s;
 
 // ---- the connections --------------------------------------------------------
 
@@ -219,7 +217,7 @@ class Transfer {
     if (!is_gone) return false;
     const Time now = clock_.now();
     gone_ = std::min(gone_, now);
-    if (now - gone_ < kBehindWatch) return false;
+    if (now - gone_ < cluster::kBehindWatch) return false;
     throw TimeoutError("rank {} was lost: its connection to rank {} closed", side.peer, rank_);
   }
 

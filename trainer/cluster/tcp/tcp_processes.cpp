@@ -17,6 +17,7 @@
 
 #include "dataflow/error.h"
 #include "dataflow/machine/file_descriptor.h"
+#include "trainer/cluster/exchange_wait.h"
 #include "trainer/cluster/processes.h"
 #include "trainer/cluster/servers/message.h"
 #include "trainer/cluster/shared_memory.h"
@@ -33,8 +34,6 @@ using cluster::Processes;
 constexpr int kTimedOut = 5, kStopped = 130;  // exit codes
 /// Time to tell the others that the run ends.
 constexpr Nanoseconds kTelling = 500ms;
-/// If the processes are watched, the watch reports a lost rank before an exchange of texts does.
-constexpr Nanoseconds kBehindWatch = 5s;
 /// A launcher that stops all ranks leaves rank 0 this long to save what it measured.
 constexpr Nanoseconds kSaving = 2s;
 
@@ -144,7 +143,7 @@ class TcpProcesses final : public Processes {
   /// The next text of a rank.
   std::string take(std::int32_t rank, Time deadline, std::string_view what) {
     Peer& from = peer(rank);
-    const Nanoseconds behind = progress() == nullptr ? Nanoseconds{} : kBehindWatch;
+    const Nanoseconds behind = progress() == nullptr ? Nanoseconds{} : cluster::kBehindWatch;
     std::unique_lock lock(mutex_);
     while (from.texts.empty()) {
       const Time now = clock_.now();
