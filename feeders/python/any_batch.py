@@ -197,7 +197,7 @@ class Counting:
         if not self.count:
             return self.samples_in(batch, number)
         counted = self.counts(batch, number)
-        if (self.key is not None or self.number) and (number > 0 or not self.samples):
+        if (self.key is not None or self.number) and (number != 0 or not self.samples):
             try:
                 self.samples += self.samples_in(batch, number)
                 self.counted += counted
