@@ -281,6 +281,28 @@ void add_trials(Isolation& found, const IsolatePlan& plan) {
   }
 }
 
+/// Did other programs leave less than a core of two in every block? Then a loader may have waited
+/// for a processor in one block and not in the next, so that few blocks show nothing but a large
+/// cost.
+bool is_overrun(const Measurement& measurement) {
+  constexpr double kOverrunPercent = 70;
+  const std::vector<BlockNoise> noise = noise_of_blocks(measurement);
+  return !noise.empty() && std::ranges::all_of(noise, [](const BlockNoise& block) {
+    return block.foreign_cpu_percent + block.steal_percent > kOverrunPercent;
+  });
+}
+
+/// Takes back a verdict from few blocks of a machine that had no processor left.
+void doubt(analysis::InputCostFinding& cost, const Measurement& measurement) {
+  const std::size_t blocks = cost.rounds.size();
+  if (cost.verdict != statistics::Verdict::slower || blocks >= statistics::kRoundsForVerdict ||
+      std::ranges::min(cost.rounds) > statistics::kBeyondNoisePercent || !is_overrun(measurement)) {
+    return;
+  }
+  cost.verdict = statistics::Verdict::undecided;
+  cost.more_rounds = statistics::kRoundsForVerdict - blocks;
+}
+
 }  // namespace
 
 bool supply_decides(const Isolation& found) {
@@ -319,6 +341,7 @@ Isolation analyse(const Measurement& measurement, const IsolatePlan& plan) {
   };
   found.blocks = analysis::pair_blocks(ceiling, coupled).size();
   found.cost = cost_of(coupled);
+  if (found.cost) doubt(*found.cost, measurement);
   if (measurement.waiting_row)
     found.cost_if_waiting = cost_of(sweep.rows[*measurement.waiting_row]);
   found.epochs = epoch_edges(analysis::usable_runs(coupled));

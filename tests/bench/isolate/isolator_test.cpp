@@ -391,6 +391,17 @@ TEST_F(IsolatorTest, ACostThatIsSeenAsWaitsIsDecidedByOneBlock) {
   EXPECT_EQ(isolate().cost->verdict, statistics::Verdict::slower);
 }
 
+TEST_F(IsolatorTest, OneBlockOfAMachineWithoutAFreeProcessorDecidesLargeCostsOnly) {
+  foreign_ = 80;
+  stop_after_ = 3 + 5;
+  machine_.feeder_ms = 30;  // 15 ms with two threads, steps take 10
+  EXPECT_EQ(isolate().cost->verdict, statistics::Verdict::undecided);
+  machine_.feeder_ms = 60;
+  ran_.clear();
+  stop_ = {};
+  EXPECT_EQ(isolate().cost->verdict, statistics::Verdict::slower);
+}
+
 TEST_F(IsolatorTest, DamagedStepTimesAreNotUsed) {
   change_ = [this](RunResult& result) {
     if (ran_.size() > 12) result.step_ms.front() = -1;
