@@ -219,6 +219,7 @@ class PythonLoader final : public Feeder {
  public:
   explicit PythonLoader(const FeederContext& context)
       : spec_(context.spec),
+        unit_(context.options.given("count") ? counted_of(context.options).unit : "samples"),
         probe_(context.probe),
         timeout_(context.timeout),
         images_(probe_.counter("images_received")),
@@ -293,9 +294,9 @@ class PythonLoader final : public Feeder {
         "; leave out --batch-size, --image-size and the options batch, pixels and planar");
   }
 
-  static std::string describe(const LoaderBatches& batches) {
+  std::string describe(const LoaderBatches& batches) const {
     if (batches.opaque_bytes > 0) {
-      return fmt::format("{} samples a batch, {}", batches.images,
+      return fmt::format("{} {} a batch, {}", batches.images, unit_,
                          batches.outline.empty() ? "no images" : batches.outline);
     }
     return text_of(batches) + " " + std::string(pixel_type_name(batches.pixel)) +
@@ -511,6 +512,7 @@ class PythonLoader final : public Feeder {
   }
 
   const BatchSpec spec_;
+  const std::string unit_;  // of what batches are counted in: "samples"
   Probe& probe_;
   const Nanoseconds timeout_;
   Counter &images_, &epochs_, &partial_, &copied_, &lent_bytes_, &beyond_slot_;
