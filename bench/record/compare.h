@@ -27,13 +27,15 @@ struct RowChange {
   std::string label;
   double before_img_per_s = 0, after_img_per_s = 0;  ///< geometric means; 0: none
   statistics::Estimate
-      change_percent;  ///< of the rate, 100 (after / before - 1), by Welch; see unpaired.h
+      change_percent;  ///< of the rate, 100 (after / before - 1); see unpaired.h, paired.h
   statistics::Verdict verdict = statistics::Verdict::undecided;
   std::string reason;  ///< if undecided: why, and what would decide
 };
 
 struct Comparison {
   double margin = 0;
+  bool paired = false;                   ///< runs of both sides alternated
+  double confidence = 0.95;              ///< of the intervals
   std::string unit = "img";              ///< of the rates, in a second; of the rows after
   std::vector<std::string> obstacles;    ///< why the two cannot be compared; then there are no rows
   std::vector<std::string> settings;     ///< changes that are allowed: "prefetch: 3 -> 4"

@@ -19,7 +19,10 @@ struct Names {
   std::string_view before, after;
 };
 
-std::string rate(double img_per_s) { return img_per_s > 0 ? format_fixed(img_per_s, 1) : "-"; }
+std::string rate(double img_per_s) {
+  constexpr double kSmall = 10;
+  return img_per_s > 0 ? format_fixed(img_per_s, img_per_s < kSmall ? 4 : 1) : "-";
+}
 
 std::string signed_percent(double percent) {
   const std::string text = format_fixed(percent, 1);
@@ -39,7 +42,7 @@ document::Table table_of(const Comparison& comparison) {
   document::Table table{{{"configuration"},
                          {comparison.unit + "/s before"},
                          {comparison.unit + "/s after"},
-                         {"change % [95 %]"},
+                         {fmt::format("change % [{:g} %]", 100 * comparison.confidence)},
                          {"verdict"}},
                         {}};
   for (const RowChange& row : comparison.rows) {
@@ -64,10 +67,12 @@ document::Document document_of(const Comparison& comparison, const Names& names)
   if (comparison.rows.empty()) return result;
   result.emplace_back(table_of(comparison));
   result.emplace_back(document::Paragraphs{{fmt::format(
-      "Rates are geometric means over repetitions, intervals Welch's on their logarithms. slower "
-      "and faster: the interval excludes 0 and the change exceeds the margin of {:g} %; equal: the "
-      "90 % interval lies within it.",
-      100 * comparison.margin)}});
+      "Rates are geometric means over {}. slower and faster: the interval excludes 0 and the "
+      "change exceeds the margin of {:g} %; equal: the {:g} % interval lies within it.",
+      comparison.paired ? "runs, which alternated; intervals are Student's on the logarithms of "
+                          "the pairs' ratios"
+                        : "repetitions, intervals Welch's on their logarithms",
+      100 * comparison.margin, 100 * (2 * comparison.confidence - 1))}});
   return result;
 }
 

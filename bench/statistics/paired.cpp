@@ -64,14 +64,14 @@ Estimate mean_of_blocks(std::span<const double> values, double confidence) {
   return {moments.mean, moments.mean - half, moments.mean + half, values.size()};
 }
 
-Verdict judge(std::span<const Pair> pairs, double margin) {
+Verdict judge(std::span<const Pair> pairs, double margin, double confidence) {
   PENSTOCK_ASSERT(margin >= 0 && std::isfinite(margin));
   constexpr std::size_t kLeastPairs = 3;
   if (pairs.size() < kLeastPairs) return Verdict::undecided;
-  const Estimate difference = paired_ratio(pairs, 0.95);
+  const Estimate difference = paired_ratio(pairs, confidence);
   if (difference.low > 1 && difference.value > 1 + margin) return Verdict::slower;
   if (difference.high < 1 && difference.value < 1 / (1 + margin)) return Verdict::faster;
-  const Estimate equivalence = paired_ratio(pairs, 0.90);
+  const Estimate equivalence = paired_ratio(pairs, 2 * confidence - 1);
   const bool within = equivalence.low >= 1 / (1 + margin) && equivalence.high <= 1 + margin;
   return within ? Verdict::equal : Verdict::undecided;
 }

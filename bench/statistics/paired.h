@@ -22,14 +22,14 @@ Estimate paired_ratio(std::span<const Pair> pairs, double confidence = 0.95);
 Estimate mean_of_blocks(std::span<const double> values, double confidence = 0.95);
 
 /// Judges ratios of step times b / a against the margin (0.01: 1 %).
-/// - slower: the 95 % interval lies above 1, and its value is beyond 1 + margin; faster: likewise
-///   below.
-/// - equal: the 90 % interval lies within [1 / (1 + margin), 1 + margin] (two
-///   one-sided tests at 5 %: Schuirmann 1987).
+/// - slower: the interval lies above 1, and its value is beyond 1 + margin; faster: likewise below.
+/// - equal: the interval with twice the risk (0.95: the 90 % interval) lies within [1 / (1 +
+/// margin),
+///   1 + margin] (two one-sided tests: Schuirmann 1987).
 /// - undecided: anything else, and fewer than 3 pairs.
 /// The levels hold for one look at a fixed number of pairs, and nearly so if the interval's width
 /// stopped the measurement. They do not hold if a verdict stopped it.
-Verdict judge(std::span<const Pair> pairs, double margin);
+Verdict judge(std::span<const Pair> pairs, double margin, double confidence = 0.95);
 
 /// How many more pairs would probably narrow the ratio's 95 % interval to a factor of
 /// 1 + `half_width` (0.01: 1 %) on either side, with the present spread; 0: it is narrow enough.
