@@ -41,7 +41,7 @@ struct TurnsPlan {
   Metric metric{};
   double margin = 0.01;   ///< changes within it do not matter
   Nanoseconds budget{};   ///< of the whole comparison
-  std::size_t pairs = 0;  ///< so many, whatever the budget; 0: as many as are needed
+  std::size_t pairs = 0;  ///< this number, whatever the budget; 0: as many as are needed
   std::string label{};    ///< the command, as the result names it
 };
 

@@ -36,7 +36,7 @@ std::vector<Flag> ab_flags(Arguments& arguments) {
                 "checked out for the time; default: HEAD, or this folder if the command names both "
                 "sides itself",
                 arguments.base),
-      flag.text("head", "the later version; this folder as it is by default", arguments.head),
+      flag.text("head", "the later version; default: this folder, with changes that are not committed", arguments.head),
       flag.text("base_venv", "virtual environment whose programs come first in the base",
                 arguments.base_venv),
       flag.text("head_venv", "the same for the head", arguments.head_venv),

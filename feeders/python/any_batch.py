@@ -206,7 +206,9 @@ class Counting:
         return counted
 
     def traits(self):
-        return {"counted_per_sample": self.counted / self.samples} if self.samples else {}
+        if self.counted == self.samples:  # none, or the same entry shows both: a row of tokens, of an unknown number of samples
+            return {}
+        return {"counted_per_sample": self.counted / self.samples}
 
     def samples_in(self, batch, number):
         if self.number is not None:
