@@ -86,11 +86,14 @@ std::optional<CodeProfile> find_code_profile(const SweepResult& sweep, const Pro
                       .states = shares_of(profiled, kLoadState),
                       .slowest = slowest_samples(profiled),
                       .median_sample_ms = mean_fact(profiled, "median_sample_ms").value_or(0),
+                      .mean_sample_ms = mean_fact(profiled, "mean_sample_ms").value_or(0),
                       .cost_percent = {}};
-  const auto cost =
-      analysis::find_cost(analysis::pair_blocks(plain, profiled), images_per_step(plain), targets);
-  if (profile.shares.empty() || !cost) return std::nullopt;
-  profile.cost_percent = cost->percent;
+  if (profile.shares.empty()) return std::nullopt;
+  if (const auto cost = analysis::find_cost(analysis::pair_blocks(plain, profiled),
+                                            images_per_step(plain), targets);
+      cost && rows.plain != rows.profiled) {
+    profile.cost_percent = cost->percent;
+  }
   return profile;
 }
 
@@ -99,16 +102,16 @@ double state_percent(const CodeProfile& profile, std::string_view state) {
   return found == profile.states.end() ? 0 : found->percent;
 }
 
-bool has_slow_samples(const CodeProfile& profile, double mean_ms) {
+bool has_slow_samples(const CodeProfile& profile) {
   constexpr double kSkewed = 1.5;  // a distribution as that of decoding photographs has 1.2
   return !profile.slowest.empty() && profile.median_sample_ms > 0 &&
-         mean_ms > kSkewed * profile.median_sample_ms;
+         profile.mean_sample_ms > kSkewed * profile.median_sample_ms;
 }
 
-std::string slow_samples_sentence(const CodeProfile& profile, double mean_ms) {
+std::string slow_samples_sentence(const CodeProfile& profile) {
   constexpr double kMuchSlower = 5, kNearSlowest = 0.1;
   std::vector<std::string> names;
-  if (!has_slow_samples(profile, mean_ms)) return {};
+  if (!has_slow_samples(profile)) return {};
   for (const SlowSample& sample : profile.slowest) {
     if (!(sample.ms > std::max(kMuchSlower * profile.median_sample_ms,
                                kNearSlowest * profile.slowest.front().ms))) {
@@ -120,16 +123,20 @@ std::string slow_samples_sentence(const CodeProfile& profile, double mean_ms) {
   return fmt::format(
       "A few samples are slow: the median one takes {:.1f} ms, the mean is {:.1f} ms. The slowest "
       "{} {}.",
-      profile.median_sample_ms, mean_ms, names.size() == 1 ? "has the index" : "have the indices",
-      join(names));
+      profile.median_sample_ms, profile.mean_sample_ms,
+      names.size() == 1 ? "has the index" : "have the indices", join(names));
 }
 
 std::string sentence_of(const CodeProfile& profile) {
-  const double cost = profile.cost_percent.value;
   std::string text = "Of the time for samples, " + largest_of(profile.shares, "is spent ", "in ");
   if (!profile.states.empty()) {
     text += "; that is " + largest_of(profile.states, "", "");
   }
+  if (profile.cost_percent.samples < 2) {
+    return fmt::format("{} (from a separate run with a profile, whose cost was not measured).",
+                       text);
+  }
+  const double cost = profile.cost_percent.value;
   return fmt::format("{} (from separate runs with a profile, which costs {}).", text,
                      cost < 1 ? "less than 1 %" : fmt::format("{:.0f} %", cost));
 }

@@ -35,9 +35,9 @@ struct CodeProfile {
   std::vector<CodeShare> shares;  ///< of the time for samples, largest first
   /// Of the same time: "computing", "waiting for a lock", ..., largest first. Empty: not known.
   std::vector<CodeShare> states;
-  std::vector<SlowSample> slowest{};  ///< longest first. Empty: not known.
-  double median_sample_ms = 0;
-  /// By how much the profile lowers the rate.
+  std::vector<SlowSample> slowest{};                ///< longest first. Empty: not known.
+  double median_sample_ms = 0, mean_sample_ms = 0;  ///< without waits for a processor
+  /// By how much the profile lowers the rate; fewer than two samples: not known.
   statistics::Estimate cost_percent;
 };
 
@@ -51,11 +51,11 @@ std::optional<CodeProfile> find_code_profile(const SweepResult& sweep, const Pro
 /// Of the time for samples, in per cent; 0 if it is not known.
 double state_percent(const CodeProfile& profile, std::string_view state);
 
-/// Do a few slow samples make the mean of `mean_ms` much larger than the median?
-bool has_slow_samples(const CodeProfile& profile, double mean_ms);
+/// Do a few slow samples make the mean much larger than the median?
+bool has_slow_samples(const CodeProfile& profile);
 /// "A few samples are slow: the median one takes 2.1 ms, the mean is 5.0 ms. The slowest have the
 /// indices 150 (412 ms), 50 (398 ms)." Empty if there are none.
-std::string slow_samples_sentence(const CodeProfile& profile, double mean_ms);
+std::string slow_samples_sentence(const CodeProfile& profile);
 
 /// "Of the time for samples, 44 % is spent in ColorJitter and 33 % in default_loader; that is 97 %
 /// computing (from separate runs ...)."

@@ -142,9 +142,13 @@ PilotTime pilot_time(const RunResult& result, double wall_s) {
   return time;
 }
 
+double shortest_block_s(std::span<const PlannedRun> runs, std::span<const PilotTime> times) {
+  return block_s(times, steps_for(runs, times, least_steps(runs, times))) / kUsedShare;
+}
+
 double blocks_that_fit(std::span<const PlannedRun> runs, std::span<const PilotTime> times,
                        double seconds) {
-  return kUsedShare * seconds / block_s(times, steps_for(runs, times, least_steps(runs, times)));
+  return seconds / shortest_block_s(runs, times);
 }
 
 std::int64_t reserve_steps(const RunConfig& config) {

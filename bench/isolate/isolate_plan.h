@@ -78,7 +78,10 @@ PilotTime pilot_time(const RunResult& result, double wall_s);
 std::vector<std::int64_t> plan_steps(std::span<const PlannedRun> runs,
                                      std::span<const PilotTime> times, double seconds);
 
-/// How many blocks with the shortest windows would fit into `seconds`.
+/// How long a block with the shortest windows takes, with room for runs that take longer.
+double shortest_block_s(std::span<const PlannedRun> runs, std::span<const PilotTime> times);
+
+/// How many of them would fit into `seconds`.
 double blocks_that_fit(std::span<const PlannedRun> runs, std::span<const PilotTime> times,
                        double seconds);
 

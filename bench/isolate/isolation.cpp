@@ -188,6 +188,15 @@ class Warnings {
     }
   }
 
+  void no_profile() {
+    const double needed_s = found_.measurement.without_profile_s;
+    if (needed_s == 0) return;
+    add(
+        fmt::format("which code takes the time for samples was not measured, because the budget "
+                    "ended; --budget {:.0f}s suffices",
+                    needed_s));
+  }
+
   void few_ladder_blocks() {
     if (found_.ladder.empty()) return;
     const auto ceiling = found_.measurement.rungs.front().row;
@@ -242,6 +251,7 @@ std::vector<std::string> find_warnings(const Isolation& found, const IsolatePlan
   warnings.unlike_runs();
   warnings.noise();
   warnings.inconsistencies();
+  warnings.no_profile();
   warnings.few_ladder_blocks();
   return warnings.take();
 }
@@ -267,7 +277,9 @@ void add_trials(Isolation& found, const IsolatePlan& plan) {
   const Measurement& measurement = found.measurement;
   const double now = found.cost->coupled_img_per_s.value, margin = plan.targets.margin;
   if (!measurement.settings.empty()) {
-    found.variation = find_variation(measurement.sweep, measurement.settings, now, margin);
+    found.variation =
+        find_variation(measurement.sweep, measurement.settings,
+                       {.now = now, .most = found.cost->ceiling_img_per_s.value}, margin);
     std::vector<Recommendation>& recommendations = found.predictions.recommendations;
     std::erase_if(recommendations, &can_be_tried);
     if (auto best = recommendation_of(*found.variation, measurement.settings, now, margin)) {

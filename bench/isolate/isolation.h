@@ -43,6 +43,7 @@ struct Measurement {
   std::vector<Setting> settings;  ///< empty: no settings were measured
 
   std::optional<ProfileRows> profile;  ///< none: no code was profiled
+  double without_profile_s = 0;        ///< the budget that a profile needs; 0: none is missing
 
   /// The verification: a recommendation beside the present configuration, in new blocks.
   struct Trial {

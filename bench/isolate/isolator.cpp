@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <span>
 
 #include "bench/config/comparable.h"
 #include "bench/isolate/ladder.h"
@@ -38,8 +40,22 @@ constexpr double kVerifyShare = 0.6;
 /// The share of the budget that is kept for a profile, and its blocks.
 constexpr double kProfileShare = 0.25;
 constexpr std::int32_t kProfileBlocks = 3;
+/// The share of the budget by which a profile may exceed it.
+constexpr double kOvertime = 0.2;
 /// The share of the time for settings in which the chosen one is tried again.
 constexpr double kVerifyVaryShare = 0.35;
+
+std::string budget_ended(const IsolatePlan& plan) {
+  return fmt::format("the budget of {:.0f} s ended", seconds(plan.budget));
+}
+
+/// Whether a block has a cost that is worth a profile.
+bool has_cost(std::span<const analysis::BlockPair> blocks) {
+  constexpr double kWorthAProfile = 1.05;
+  return std::ranges::any_of(blocks, [](const analysis::BlockPair& block) {
+    return block.coupled.kept_up_ms > kWorthAProfile * block.ceiling.kept_up_ms;
+  });
+}
 
 /// Sets the window to `steps`. A run is never repeated in the same process.
 RunConfig with_steps(RunConfig config, std::int64_t steps, std::int64_t warm_up) {
@@ -260,22 +276,25 @@ void Isolator::measure_blocks(IsolateListener& listener, const std::stop_token& 
         fmt::format("--budget {:.0f}s suffices for {:.0f} block{}; three, which show a spread, "
                     "take about {:.0f}s",
                     budget_s, std::max(1.0, std::floor(blocks)), blocks < 2 ? "" : "s",
-                    std::ceil((spent_s + kMinBlocks * first.left_s / blocks) * budget_s /
-                              (budget_s - profile_s))));
+                    std::ceil((spent_s + kMinBlocks * shortest_block_s(runs, first.times)) *
+                              budget_s / (budget_s - profile_s))));
   }
   Phase phase{.name = "blocks",
               .configs = {},
               .seconds = first.left_s,
               .enough = [this](const SweepResult& sweep) { return enough(sweep); }};
   add_runs(phase, runs, first.times);
+  for_profile_s_ = profile_s;
+  phase.seconds += profile_s;  // enough() keeps them if a profile will be needed
   append(phase, listener, stop);
+  coupled_s_ = wall_s_[measured_.coupled_row];
   measured_.measured_blocks = measured_.sweep.rounds.size();
   measured_.supply_row = 2;
   if (waits) measured_.waiting_row = 3;
   if (stop.stop_requested()) {
     measured_.stopped_because = "it was interrupted";
   } else if (measured_.stopped_because.empty()) {
-    measured_.stopped_because = fmt::format("the budget of {:.0f} s ended", budget_s);
+    measured_.stopped_because = budget_ended(plan_);
   }
 }
 
@@ -289,6 +308,11 @@ bool Isolator::enough(const SweepResult& sweep) {
     return true;
   }
   const std::vector<analysis::BlockPair> blocks = analysis::pair_blocks(ceiling, coupled);
+  const double round_s = std::accumulate(wall_s_.begin(), wall_s_.end(), 0.0);
+  if (has_cost(blocks) && left_s() < for_profile_s_ + round_s) {
+    measured_.stopped_because = budget_ended(plan_);
+    return true;
+  }
   if (blocks.size() < kTargetBlocks) return false;
   if (analysis::ratio_half_width(blocks) > plan_.targets.half_width) return false;
   measured_.stopped_because =
@@ -310,12 +334,20 @@ void Isolator::profile(IsolateListener& listener, const std::stop_token& stop) {
   const RunConfig plain = measured_.coupled().config;
   const std::optional<RunConfig> profiled = profiled_config(plain);
   if (!profiled) return;
-  const std::size_t first = append({.name = "profile",
-                                    .configs = {plain, *profiled},
-                                    .seconds = left_s(),
-                                    .blocks = kProfileBlocks},
-                                   listener, stop);
-  measured_.profile = {.plain = first, .profiled = first + 1};
+  // A profile without a plain run beside it still tells code apart.
+  const double over_s = kOvertime * seconds(plan_.budget), left = left_s() + over_s;
+  if (left < coupled_s_) {
+    measured_.without_profile_s = std::ceil(seconds(clock_.now() - began_) + 2 * coupled_s_);
+    return;
+  }
+  const bool alone = left < 2 * coupled_s_;
+  const std::size_t first =
+      append({.name = "profile",
+              .configs = alone ? std::vector{*profiled} : std::vector{plain, *profiled},
+              .seconds = left_s(),
+              .blocks = alone ? 1 : kProfileBlocks},
+             listener, stop);
+  measured_.profile = {.plain = first, .profiled = alone ? first : first + 1};
 }
 
 /// Measures every rung beside the ceiling, with and without the trainer.
@@ -370,9 +402,17 @@ void Isolator::vary(IsolateListener& listener, const std::stop_token& stop) {
   if (stop.stop_requested()) return;
   std::vector<PlannedRun> possible;
   std::vector<PilotTime> times_of_possible;
+  std::optional<std::size_t> present;  // under a change that names what the loader has anyway
+  const auto result_of = [&](std::size_t i) -> const RunResult& {
+    return first.sweep.rows[i].repetitions.front().result;
+  };
   for (std::size_t i = 0; i < settings.size(); ++i) {
     const Row& row = first.sweep.rows[i];
-    if (has_rate(row)) {
+    if (has_rate(row) && has_rate(first.sweep.rows[0]) && !present &&
+        is_present(settings[i], result_of(i), result_of(0))) {
+      present = i;
+      settings[0].values = settings[i].change;
+    } else if (has_rate(row)) {
       settings[i].row = measured_.sweep.rows.size() + possible.size();
       possible.push_back(runs[i]);
       times_of_possible.push_back(first.times[i]);
@@ -386,6 +426,7 @@ void Isolator::vary(IsolateListener& listener, const std::stop_token& stop) {
   for (Setting& setting : settings) {
     if (setting.row) setting.config = measured_.sweep.rows[*setting.row].config;
   }
+  if (present) settings.erase(settings.begin() + static_cast<std::ptrdiff_t>(*present));
   measured_.settings = std::move(settings);
 }
 

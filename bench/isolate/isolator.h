@@ -81,7 +81,9 @@ class Isolator {
   Clock& clock_;
   Time began_{};
   std::optional<SweepRunner> runner_;  // of the phase under way
-  std::vector<double> wall_s_;         // of the runs of a pilot, by its rows
+  std::vector<double> wall_s_;         // of the runs of a phase, by its rows
+  double coupled_s_ = 0;               // of the last run with the feeder in a block
+  double for_profile_s_ = 0;           // kept of the budget while blocks have a cost
   Measurement measured_;
 };
 

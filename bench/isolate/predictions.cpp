@@ -256,7 +256,7 @@ class RecommendationList {
     constexpr double kHeldUp = 0.85;
     const auto* const loads = analysis::find_stage(found_.diagnosis, StageRole::loads);
     if (loads == nullptr || !found_.code || found_.waits.workers < 1 ||
-        !has_slow_samples(*found_.code, loads->wall_us_per_image / 1e3)) {
+        !has_slow_samples(*found_.code)) {
       return;
     }
     const double seconds = shared_s(StageRole::loads);
@@ -333,6 +333,8 @@ class RecommendationList {
     const analysis::Diagnosis& diagnosis = found_.diagnosis;
     const analysis::StageFinding& stage = diagnosis.stages[*diagnosis.bottleneck];
     std::string what = fmt::format("a cheaper {} stage", stage.name);
+    double bound = predictor_.now() * diagnosis.gain_until_next;
+    std::string free = "if it cost nothing";
     if (unpacks_many_arrays(found_)) {
       what = fmt::format(
           "packing the {:.0f} arrays of a batch into few, one for each type, in collate_fn",
@@ -341,14 +343,19 @@ class RecommendationList {
       what += " (smaller files, queue:upsampling=plain, decoded beforehand)";
     } else if (stage.role == StageRole::loads && found_.code) {
       const CodeShare& most = found_.code->shares.front();
-      what = waits_for_lock() ? fmt::format("less time under the lock of {}", most.name)
-                              : fmt::format("{}, first of all {} ({:.0f} % of it)", what, most.name,
-                                            most.percent);
+      if (waits_for_lock()) {
+        what = fmt::format("less time under the lock of {}", most.name);
+      } else {
+        what = fmt::format("{}, first of all {} ({:.0f} % of it)", what, most.name, most.percent);
+        free = "without that";
+        if (most.percent < 100) {
+          bound = std::min(bound, predictor_.now() / (1 - most.percent / 100));
+        }
+      }
     }
-    const double bound = predictor_.now() * diagnosis.gain_until_next;
     if (!worthwhile(bound)) return;
     add_text(std::min(bound, predictor_.demand()),
-             fmt::format("{}: at most {:.0f} img/s, if it cost nothing; now {:.0f}", what, bound,
+             fmt::format("{}: at most {:.0f} img/s, {}; now {:.0f}", what, bound, free,
                          predictor_.now()));
     recommendations_.back().is_bound = true;
   }

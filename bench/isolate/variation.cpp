@@ -19,6 +19,8 @@ namespace penstock::isolate {
 namespace {
 
 constexpr std::size_t kMostSettings = 32;
+/// Two runs of one setting may differ by this factor.
+constexpr double kBeyondNoise = 1.25;
 /// Options of feeders that run a loader of the user's.
 constexpr std::string_view kArguments = "args", kEnvironment = "env";
 
@@ -94,6 +96,12 @@ std::optional<std::pair<std::size_t, std::size_t>> find_value(const std::string&
   return std::nullopt;
 }
 
+/// A rate that no device takes is noise of the present setting's.
+statistics::Estimate within(statistics::Estimate rate, double most) {
+  for (double* const bound : {&rate.value, &rate.low, &rate.high}) *bound = std::min(*bound, most);
+  return rate;
+}
+
 void apply(RunConfig& config, const std::string& name, const std::string& value) {
   ComponentText component = parse_component(config.fake_location);
   const FeederEntry& feeder = find_entry(feeder_table(), component.name);
@@ -146,8 +154,23 @@ std::vector<Setting> settings_of(std::string_view text, const RunConfig& present
   return settings;
 }
 
+bool is_present(const Setting& setting, const RunResult& run, const RunResult& present) {
+  constexpr std::string_view kBetween = ", ";
+  const std::string& changes = setting.change;
+  for (std::size_t begin = 0; begin < changes.size();) {
+    const std::size_t end = std::min(changes.find(kBetween, begin), changes.size());
+    const std::string name =
+        fmt::format("loader_{}", changes.substr(begin, changes.find('=', begin) - begin));
+    const auto now = fact_of(present, name);
+    if (!now || fact_of(run, name) != now) return false;
+    begin = end + kBetween.size();
+  }
+  return !changes.empty();
+}
+
 VariationFinding find_variation(const SweepResult& sweep, std::span<const Setting> settings,
-                                double now_img_per_s, double margin) {
+                                const VariedRates& rates, double margin) {
+  const double now_img_per_s = rates.now;
   VariationFinding found;
   double highest = 0;
   for (const Setting& setting : settings) {
@@ -163,7 +186,7 @@ VariationFinding find_variation(const SweepResult& sweep, std::span<const Settin
         finding.unavailable = row.reason.empty() ? "no run ended well" : row.reason;
       } else {
         const statistics::Estimate times = statistics::paired_ratio(analysis::step_pairs(blocks));
-        finding.img_per_s = analysis::rate_of(times, now_img_per_s / 1e3);
+        finding.img_per_s = within(analysis::rate_of(times, now_img_per_s / 1e3), rates.most);
         highest = std::max(highest, finding.img_per_s->value);
       }
     }
@@ -172,6 +195,12 @@ VariationFinding find_variation(const SweepResult& sweep, std::span<const Settin
   for (std::size_t i = 0; i < found.settings.size() && !found.best; ++i) {
     const auto& rate = found.settings[i].img_per_s;
     if (rate && rate->value >= (1 - margin) * highest) found.best = i;
+  }
+  // A setting that may be no faster than the present one is no winner.
+  if (found.best.value_or(0) != 0 && found.settings.front().img_per_s) {
+    const statistics::Estimate& rate = *found.settings[*found.best].img_per_s;
+    const bool is_known = found.blocks >= statistics::kRoundsForVerdict;
+    if ((is_known ? rate.low : rate.value / kBeyondNoise) <= now_img_per_s) found.best = 0;
   }
   return found;
 }

@@ -50,9 +50,19 @@ struct VariationFinding {
   std::size_t blocks = 0;
 };
 
-/// Rates follow from pairs of runs in the same blocks and from `now_img_per_s`, the present rate.
+/// Whether the loader reports the settings that `setting` changes as it does in the present run.
+bool is_present(const Setting& setting, const RunResult& run, const RunResult& present);
+
+/// In img/s.
+struct VariedRates {
+  double now = 0;   ///< the present rate
+  double most = 0;  ///< what the devices train of batches that cost nothing
+};
+
+/// Rates follow from pairs of runs in the same blocks and from the present rate. Another setting is
+/// best only if it is surely faster than the present one.
 VariationFinding find_variation(const SweepResult& sweep, std::span<const Setting> settings,
-                                double now_img_per_s, double margin);
+                                const VariedRates& rates, double margin);
 
 /// The best setting as a recommendation; none: the present setting is as good.
 std::optional<Recommendation> recommendation_of(const VariationFinding& found,

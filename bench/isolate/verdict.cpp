@@ -314,10 +314,7 @@ std::vector<std::string> verdict_of(const Isolation& found, const IsolatePlan& p
   }
   for (std::string& sentence : trait_sentences(found)) add(std::move(sentence));
   if (found.code) add(sentence_of(*found.code));
-  if (const auto* const loads = analysis::find_stage(found.diagnosis, StageRole::loads);
-      found.code && loads != nullptr) {
-    add(slow_samples_sentence(*found.code, loads->wall_us_per_image / 1e3));
-  }
+  if (found.code) add(slow_samples_sentence(*found.code));
   if (plan.has_loader) add(edges_sentence(found));
   add(waiting_sentence(found));
   if (plan.has_loader && found.supply_img_per_s) add(loader_sentence(found));

@@ -155,7 +155,8 @@ std::optional<LoadProfile> parse_profile(std::string_view packet) {
   return LoadProfile{.code = times_in(sent, "profile"),
                      .states = times_in(sent, "states"),
                      .slowest_samples = times_in(sent, "slowest"),
-                     .median_sample = duration(integer(sent, "median", 0, INT64_MAX))};
+                     .median_sample = duration(integer(sent, "median", 0, INT64_MAX)),
+                     .mean_sample = duration(integer(sent, "mean", 0, INT64_MAX))};
 }
 
 std::optional<LoaderTraits> parse_traits(std::string_view packet) {

@@ -64,7 +64,7 @@ struct LoadProfile {
   CodeTimes code;             ///< by the name of the code
   CodeTimes states;           ///< by what the workers did: "computing", or what they waited for
   CodeTimes slowest_samples;  ///< by index; empty: not known
-  Nanoseconds median_sample{};
+  Nanoseconds median_sample{}, mean_sample{};  ///< without waits for a processor; 0: not known
 };
 
 /// What is remarkable about the loader's batches so far: numbers of at least 0, by the names that

@@ -62,6 +62,11 @@ def median_of(values):
     return sorted(values)[len(values) // 2] if values else 0
 
 
+def mean_of(values):
+    """0 if there are none."""
+    return sum(values) / len(values) if values else 0
+
+
 def is_library(path):
     return path.startswith(LIBRARIES) or "site-packages" in path or "dist-packages" in path
 
@@ -73,9 +78,9 @@ class TimedSamples:
         self.dataset, self.profile = dataset, profile
 
     def __getitem__(self, index):
-        begin = time.perf_counter_ns()
+        begin, waited = time.perf_counter_ns(), core_wait_ns()  # a sample is not slow because other programs compute
         sample = self.dataset[index]
-        self.profile.add_sample(index, time.perf_counter_ns() - begin)
+        self.profile.add_sample(index, max(0, time.perf_counter_ns() - begin - core_wait_ns() + waited))
         return sample
 
     @staticmethod
@@ -138,7 +143,7 @@ class LoadingProfile:
 
     def publish(self):
         text = json.dumps([self.total, self.largest(self.exact), self.largest(self.sampled), self.states, self.slowest,
-                           median_of(self.walls)]).encode()
+                           median_of(self.walls), mean_of(self.walls)]).encode()
         if len(text) + 4 <= self.ROW:
             begin = self.row * self.ROW
             self.table[begin:begin + 4] = struct.pack("<I", 0)  # not while it changes
@@ -280,13 +285,13 @@ class LoadingProfile:
 
     def times(self, rows):
         """ns of all processes since their start: by the name of the code, and by what they did; of the slowest samples, by
-        index; of the median sample."""
-        sums, doing, slowest, medians = {}, {}, {}, []
+        index; of the median sample and of the mean one."""
+        sums, doing, slowest, medians, means = {}, {}, {}, [], []
         for row in range(rows):
             begin = row * self.ROW
             (size,) = struct.unpack_from("<I", self.table, begin)
             try:
-                total, exact, sampled, states, slow, median = json.loads(self.table[begin + 4:begin + 4 + size])
+                total, exact, sampled, states, slow, median, mean = json.loads(self.table[begin + 4:begin + 4 + size])
             except ValueError:  # none, or it is changing
                 continue
             rest, samples = max(0, total - sum(exact.values())), sum(sampled.values())
@@ -299,5 +304,7 @@ class LoadingProfile:
             for index, wall in slow.items():
                 slowest[index] = max(wall, slowest.get(index, 0))
             medians += [median] if median else []
+            means += [mean] if mean else []
         slowest = {index: slowest[index] for index in sorted(slowest, key=slowest.get, reverse=True)[:self.SLOWEST]}
-        return {"profile": sums, "states": doing, "slowest": slowest, "median": round(median_of(medians))}
+        return {"profile": sums, "states": doing, "slowest": slowest, "median": round(median_of(medians)),
+                "mean": round(mean_of(means))}

@@ -422,6 +422,7 @@ class PythonLoader final : public Feeder {
       probe_.fact("slow_sample_ms: " + index, 1e3 * to_seconds(time));
     }
     probe_.fact("median_sample_ms", 1e3 * to_seconds(process_.profile().median_sample));
+    probe_.fact("mean_sample_ms", 1e3 * to_seconds(process_.profile().mean_sample));
   }
 
   /// States where the time for samples went, and says what is remarkable about it.
