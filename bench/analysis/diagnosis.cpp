@@ -147,9 +147,11 @@ StageFinding finding_of(const StageUse& stage, const WorkSum& work) {
   const double bound = capacity(stage, work);
   if (bound < kUnbounded) finding.capacity_img_per_s = bound;
   if (const double all = threads_of(work.stages, stage.workers) * work.window_s; all > 0) {
-    finding.utilisation_percent = 100 * stage.wall_s / all;
-    finding.waits_in_percent = 100 * stage.wait_in_s / all;
-    finding.waits_out_percent = 100 * stage.wait_out_s / all;
+    // What began before the window, or ends after it, counts in it.
+    const auto percent = [all](double seconds) { return std::min(100.0, 100 * seconds / all); };
+    finding.utilisation_percent = percent(stage.wall_s);
+    finding.waits_in_percent = percent(stage.wait_in_s);
+    finding.waits_out_percent = percent(stage.wait_out_s);
   }
   if (stage.images > 0) {
     const auto images = static_cast<double>(stage.images);

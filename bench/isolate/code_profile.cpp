@@ -54,6 +54,18 @@ std::vector<SlowSample> slowest_samples(const Row& row) {
   return samples;
 }
 
+/// The profile sees that a thread may compute; the kernel says for how long of that it had no
+/// processor.
+void tell_waits_for_processor(double percent, std::vector<CodeShare>& states) {
+  constexpr double kLeastPercent = 3;
+  const auto computing = std::ranges::find(states, kComputing, &CodeShare::name);
+  if (computing == states.end() || percent < kLeastPercent) return;
+  const double waiting = std::min(percent, computing->percent);
+  computing->percent -= waiting;
+  states.push_back({std::string(kWaitingForProcessor), waiting});
+  std::ranges::stable_sort(states, std::ranges::greater(), &CodeShare::percent);
+}
+
 /// "44 % {first}in ColorJitter, 33 % in default_loader and 11 % in ..."
 std::string largest_of(const std::vector<CodeShare>& shares, std::string_view first,
                        std::string_view each) {
@@ -89,6 +101,8 @@ std::optional<CodeProfile> find_code_profile(const SweepResult& sweep, const Pro
                       .mean_sample_ms = mean_fact(profiled, "mean_sample_ms").value_or(0),
                       .cost_percent = {}};
   if (profile.shares.empty()) return std::nullopt;
+  tell_waits_for_processor(mean_fact(profiled, "samples_core_wait_percent").value_or(0),
+                           profile.states);
   if (const auto cost = analysis::find_cost(analysis::pair_blocks(plain, profiled),
                                             images_per_step(plain), targets);
       cost && rows.plain != rows.profiled) {

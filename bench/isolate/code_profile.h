@@ -26,6 +26,10 @@ struct CodeShare {
   double percent = 0;
 };
 
+/// States of the time for samples.
+inline constexpr std::string_view kComputing = "computing",
+                                  kWaitingForProcessor = "waiting for a processor";
+
 struct SlowSample {
   std::string index;  ///< in the data set
   double ms = 0;      ///< the longest time that it took
@@ -33,7 +37,8 @@ struct SlowSample {
 
 struct CodeProfile {
   std::vector<CodeShare> shares;  ///< of the time for samples, largest first
-  /// Of the same time: "computing", "waiting for a lock", ..., largest first. Empty: not known.
+  /// Of the same time: kComputing, kWaitingForProcessor, "waiting for a lock", ..., largest first.
+  /// Empty: not known.
   std::vector<CodeShare> states;
   std::vector<SlowSample> slowest{};                ///< longest first. Empty: not known.
   double median_sample_ms = 0, mean_sample_ms = 0;  ///< without waits for a processor

@@ -331,9 +331,9 @@ Section settings_of(const std::optional<VariationFinding>& variation) {
   if (!variation) return {};
   return {"Settings that were tried",
           {setting_table(variation),
-           soft(fmt::format("From {} blocks of all settings. The best one was then measured again "
+           soft(fmt::format("From {} block{} of all settings. The best one was then measured again "
                             "beside the present one, in other blocks.",
-                            variation->blocks))}};
+                            variation->blocks, variation->blocks == 1 ? "" : "s"))}};
 }
 
 Section code_of(const std::optional<CodeProfile>& code) {

@@ -15,6 +15,9 @@ struct Isolation;
 /// Call when cost, epochs, supply and diagnosis of `found` are known. `found` has a loader.
 LoaderWaits find_waits(const Isolation& found);
 
+/// Samples that wait for a processor for this share of their time say so, in per cent.
+inline constexpr double kMuchProcessorWait = 30;
+
 /// The mean of a fact over the usable runs that have it; none: no run has it.
 std::optional<double> mean_fact(const Row& row, const std::string& name);
 

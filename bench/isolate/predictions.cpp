@@ -143,6 +143,7 @@ class RecommendationList {
       add_even_workers();
       add_threads();
       add_cores();
+      add_processors();
       add_cheaper_stage();
       add_machines();
     }
@@ -287,7 +288,9 @@ class RecommendationList {
     if (!(seconds > 0)) return;
     double most = plan_.cores;
     if (found_.code && !found_.code->states.empty()) {
-      most /= std::max(kLeastComputing, state_percent(*found_.code, "computing") / 100);
+      const double computing = state_percent(*found_.code, kComputing) +
+                               state_percent(*found_.code, kWaitingForProcessor);
+      most /= std::max(kLeastComputing, computing / 100);
     }
     const double each = workers_efficiency(seconds, now) / seconds;  // img/s
     const double needed = std::ceil(predictor_.demand() / each);
@@ -327,6 +330,25 @@ class RecommendationList {
     if (!worthwhile(rate)) return;
     add_text(rate, fmt::format("{}, possibly more: at most {:.0f} img/s, now {:.0f}", what, rate,
                                predictor_.now()));
+  }
+
+  /// For samples that wait for a processor: other programs, or more workers than cores.
+  void add_processors() {
+    const double waiting = found_.waits.processor_percent;
+    const double bound = predictor_.now() / std::max(0.01, 1 - waiting / 100);
+    if (waiting < kMuchProcessorWait || !worthwhile(bound)) return;
+    const std::int32_t workers = found_.waits.workers;
+    add_text(
+        std::min(bound, predictor_.demand()),
+        fmt::format(
+            "a free processor for the loader, whose samples wait for one for {:.0f} % "
+            "of their time ({} on {} cores{}): at most {:.0f} img/s; now {:.0f}",
+            waiting, workers == 1 ? "1 worker" : fmt::format("{} workers", std::max(workers, 0)),
+            plan_.cores,
+            workers > plan_.cores ? fmt::format("; num_workers={} do the same work", plan_.cores)
+                                  : ", beside other programs",
+            std::min(bound, predictor_.demand()), predictor_.now()));
+    recommendations_.back().is_bound = true;
   }
 
   void add_cheaper_stage() {

@@ -211,16 +211,28 @@ double longest_window_s(const Row& row) {
   return longest;
 }
 
+/// Samples that wait for a processor are slow for no fault of theirs.
+std::string processor_sentence(const Isolation& found, const IsolatePlan& plan) {
+  const LoaderWaits& waits = found.waits;
+  if (waits.processor_percent < kMuchProcessorWait) return {};
+  const std::string cores = plan.cores == 1 ? "one core" : fmt::format("{} cores", plan.cores);
+  return fmt::format(
+      "Samples wait for a free processor for {:.0f} % of their time: {}.", waits.processor_percent,
+      waits.workers > plan.cores ? fmt::format("{} workers share {}", waits.workers, cores)
+                                 : fmt::format("other programs compute on the {} too", cores));
+}
+
 /// What a loader's workers do, and which devices it would be fast enough for.
 std::string loader_sentence(const Isolation& found) {
   const auto stage = [&](StageRole role) { return analysis::find_stage(found.diagnosis, role); };
   std::string text;
   const auto *const load = stage(StageRole::loads), *const collate = stage(StageRole::collates);
   if (load != nullptr && collate != nullptr) {
+    const bool plural = load->workers.ends_with('s');  // as "loader workers", however many
     text =
         fmt::format("The {} {} for {:.0f} % of the time, and {} them for {:.0f} %. ", load->workers,
-                    load->threads > 1 ? "load samples" : "loads samples", load->utilisation_percent,
-                    load->threads > 1 ? "collate" : "collates", collate->utilisation_percent);
+                    plural ? "load samples" : "loads samples", load->utilisation_percent,
+                    plural ? "collate" : "collates", collate->utilisation_percent);
   }
   const Row& coupled = found.measurement.coupled();
   if (const auto queue_s = mean_fact(coupled, "worker_queue_window_mean_s")) {
@@ -312,6 +324,7 @@ std::vector<std::string> verdict_of(const Isolation& found, const IsolatePlan& p
   } else if (found.diagnosis.bottleneck) {
     add(cause_sentence(found.diagnosis));
   }
+  add(processor_sentence(found, plan));
   for (std::string& sentence : trait_sentences(found)) add(std::move(sentence));
   if (found.code) add(sentence_of(*found.code));
   if (found.code) add(slow_samples_sentence(*found.code));

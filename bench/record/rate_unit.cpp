@@ -26,8 +26,7 @@ struct InUnit {
     replace_all(text, "Images per second", sample + "s per second");
     replace_all(text, "us/img", "us/" + sample);
     replace_all(text, "bytes/img", "bytes/" + sample);
-    replace_all(text, "for each image in this stage",
-                "for each of the " + sample + " in this stage");
+    replace_all(text, "for each image in this stage", "for each " + sample + " in this stage");
     replace_all(text, "/image", "/" + sample);
     replace_all(text, "Images trained", "Samples trained");
     replace_all(text, ": images that", ": " + sample + "s that");

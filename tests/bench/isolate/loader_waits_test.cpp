@@ -224,6 +224,24 @@ TEST_F(LoaderWaitsOf, AFewSlowSamplesAreNamedAndWorkersThatTheyHoldUpCountAsThey
   EXPECT_EQ(slow_samples_sentence(*found_.code), "");
 }
 
+TEST_F(LoaderWaitsOf, SamplesThatWaitForAProcessorNameIt) {
+  plan_.cores = 2;
+  set_fact("loader_num_workers", 8);
+  set_fact("samples_core_wait_percent", 90);
+  found_.diagnosis.bottleneck = 0;
+  found_.diagnosis.gain_until_next = 3;
+  ASSERT_EQ(cause(), WaitCause::work);
+  EXPECT_TRUE(
+      mentions(verdict_of(found_, plan_),
+               "Samples wait for a free processor for 90 % of their time: 8 workers share 2 "
+               "cores."));
+  bool is_remedy = false;
+  for (const Recommendation& each : predict(found_, plan_).recommendations) {
+    is_remedy = is_remedy || says(each.text, "num_workers=2 do the same work");
+  }
+  EXPECT_TRUE(is_remedy);
+}
+
 TEST_F(LoaderWaitsOf, MoreWorkersAreNoRemedyForALock) {
   set_fact("loader_num_workers", 4);
   found_.diagnosis.bottleneck = 0;
