@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/isolate/noise.h"
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "dataflow/machine/kernel_file.h"
+#include "dataflow/machine/processes.h"
 
 namespace penstock::isolate {
 namespace {
@@ -56,15 +57,13 @@ NoiseReading read_noise(Time now, double own_cpu_s, const fs::path& root) {
 }
 
 double own_cpu_seconds() {
-  double seconds = 0;
-  for (const int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
-    rusage usage{};
-    getrusage(who, &usage);
-    for (const timeval& time : {usage.ru_utime, usage.ru_stime}) {
-      seconds += static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-    }
+  const pid_t caller = std::getenv("PENSTOCK_LIVE") != nullptr ? getppid() : 0;
+  std::uint64_t ticks = 0;
+  for (const pid_t pid : {getpid(), caller}) {
+    const ProcessStat stat("/proc/" + std::to_string(pid));
+    for (std::size_t i = 0; stat && i < 4; ++i) ticks += stat.number(ProcessStat::kUserTicks + i);
   }
-  return seconds;
+  return static_cast<double>(ticks) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
 BlockNoise noise_between(const NoiseReading& before, const NoiseReading& after, std::size_t block) {

@@ -39,7 +39,8 @@ struct NoiseReading {
 /// Reads the files of proc(5) and sysfs. Tests set another `root`. Never throws.
 NoiseReading read_noise(Time now, double own_cpu_s, const std::filesystem::path& root = "/");
 
-/// CPU time of this process and of its ended children, including the producer that a run started.
+/// CPU time of this process and of its ended children, including the producer that a run started;
+/// and of a caller that has the loader (python/penstock_bench/live.py).
 double own_cpu_seconds();
 
 /// What happened between two readings.

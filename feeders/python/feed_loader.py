@@ -6,6 +6,7 @@ torch only if the batches hold their arrays. README.md beside this file describe
 """
 import array
 import ast
+import contextlib
 import ctypes
 import dataclasses
 import faulthandler
@@ -44,6 +45,9 @@ class HarnessGone(BaseException):
     """Penstock has closed the connection."""
 
 
+live = None  # what `penstock:live` names, in the process that has it
+
+
 # ---- finding the loader --------------------------------------------------------------------------
 
 
@@ -53,7 +57,7 @@ def find_loader(text):
     if not colon or not where or not name:
         raise LoaderError(f"the loader is '{text}'; expected FILE.py:FUNCTION or MODULE:FUNCTION")
     if where == "penstock":
-        return {"constant": constant_batches, "queue": queued_batches}[name]
+        return {"constant": constant_batches, "queue": queued_batches, "live": live}[name]
     if where.endswith(".py"):
         path = os.path.abspath(where)
         if not os.path.isfile(path):
@@ -148,7 +152,7 @@ class ReplacedSettings:
             self.used = True
             make(*bound.args, **bound.kwargs)
 
-        loader.__init__ = make_with
+        replace(loader, "__init__", make_with)
 
     def refusal(self):
         return LoaderError(f"the function takes no argument '{next(iter(self.settings))}', and makes no DataLoader of PyTorch "
@@ -661,6 +665,9 @@ def feed(harness, loader, arguments, part, profiles, pixels, labels, samples, co
     if workers is None and part in ("collate", "samples"):
         raise LoaderError(f"the loader is no DataLoader of PyTorch: its part '{part}' cannot run alone")
     notes = batches.replaced.notes() + layout.notes + advise(batches.loader, layout)
+    if loader == "penstock:live":
+        notes.append("the loader is an object of a process that goes on: each run takes a fresh iterator of it, and differences between "
+                     "processes are in no interval")
     if workers is None and profiles == "true":
         notes.append("which code loads samples is not known: the loader is no DataLoader of PyTorch")
     harness.say({**layout.describe(), "notes": notes, "workers": -1 if workers is None else workers,
@@ -670,6 +677,7 @@ def feed(harness, loader, arguments, part, profiles, pixels, labels, samples, co
     pool = Pool(layout, slots, room)
     layout.prepare(pool)
     harness.say({"stride": pool.stride, "slots": slots}, [pool.fd])
+    os.close(pool.fd)
     number, got, got_cpu, told = 0, 0, 0, 0
     clock, cpu_clock = time.monotonic_ns, time.thread_time_ns
     while True:
@@ -713,6 +721,55 @@ def end_of(error):
     return {"error": "the loader raised an exception", "traceback": text[-MOST_TEXT:]}
 
 
+@contextlib.contextmanager
+def own_workers(loader):
+    """A DataLoader with persistent workers makes others, and has those of before at the end."""
+    iterator = getattr(loader, "_iterator", None)
+    keeps = iterator is not None or getattr(loader, "persistent_workers", False)
+    if keeps:
+        loader._iterator = None
+    try:
+        yield
+    finally:
+        if keeps:
+            loader._iterator = iterator
+
+
+def feed_and_go_on(fd, loader, *more):
+    """In a process that has the loader (penstock_bench.live): feeds one run, and leaves nothing behind."""
+    harness = Harness(fd)
+    try:
+        with own_workers(live):
+            feed(harness, loader, *more)
+    except (HarnessGone, BrokenPipeError, ConnectionResetError):
+        pass
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt from None
+    except BaseException as error:  # pylint: disable=broad-except
+        with contextlib.suppress(OSError):
+            harness.say(end_of(error))
+    finally:
+        harness.socket.close()
+        undo()
+
+
+def hand_over(harness, *more):
+    """Gives the connection, and this program, to the process that listens at $PENSTOCK_LIVE: it has the loader, and feeds."""
+    with socket.socket(socket.AF_UNIX) as host:
+        try:
+            host.connect(os.environ["PENSTOCK_LIVE"])
+        except (KeyError, OSError):
+            raise LoaderError("penstock:live is a loader of the process that called penstock_bench, which has ended or did not start "
+                              "this run") from None
+        owner = struct.unpack("3i", host.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+        signal.signal(signal.SIGUSR2, lambda *_: os.kill(owner, signal.SIGUSR2))  # it prints its stacks
+        order = json.dumps({"program": program, "arguments": more}).encode()
+        socket.send_fds(host, [struct.pack("<I", len(order))], [harness.socket.fileno()])
+        host.sendall(order)
+        harness.socket.close()  # so that Penstock sees the other process close it
+        host.recv(1)  # until it has fed the run
+
+
 def main():
     fd, loader, *more = sys.argv[1:]
     sys.argv[:] = [loader.rpartition(":")[0]]  # a module may parse it
@@ -721,6 +778,9 @@ def main():
     faulthandler.register(signal.SIGUSR2, file=sys.stderr, all_threads=True)
     try:
         harness.say({"pid": os.getpid()})
+        if loader == "penstock:live":
+            hand_over(harness, loader, *more)
+            return
         feed(harness, loader, *more)
     except (HarnessGone, BrokenPipeError, ConnectionResetError):
         return

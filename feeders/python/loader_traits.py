@@ -25,7 +25,7 @@ class Traits:
         self.waits.install()
         reduction = sys.modules.get("multiprocessing.reduction")
         if reduction is not None:
-            reduction.dump = self.counted(reduction.dump)
+            replace(reduction, "dump", self.counted(reduction.dump))
 
     def counted(self, dump):
         """multiprocessing's function that pickles an object into a file."""
@@ -131,8 +131,8 @@ class OrderedWaits:
     def install(self):
         iterator = getattr(sys.modules.get("torch.utils.data.dataloader"), "_MultiProcessingDataLoaderIter", None)
         if all(hasattr(iterator, name) for name in ("_next_data", "_get_data")):
-            iterator._next_data = self.timed(iterator._next_data)
-            iterator._get_data = self.noting(iterator._get_data)
+            replace(iterator, "_next_data", self.timed(iterator._next_data))
+            replace(iterator, "_get_data", self.noting(iterator._get_data))
 
     @staticmethod
     def has_later(iterator):

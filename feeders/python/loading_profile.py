@@ -120,7 +120,10 @@ class LoadingProfile:
             self.kernel = None  # files that show the thread's state, once they are open
             self.loading = False
             self.wrap(fetcher.dataset)
+            interval = sys.getswitchinterval()
             sys.setswitchinterval(self.SWITCH)
+            self.ended = threading.Event()
+            undoing.extend((self.ended.set, lambda: sys.setswitchinterval(interval)))
             threading.Thread(target=self.sample, daemon=True).start()
         if TimedSamples.suits(fetcher):
             fetcher.dataset = TimedSamples(fetcher.dataset, self)
@@ -157,7 +160,7 @@ class LoadingProfile:
     def sample(self):
         """Each sample stands for the time since the one before, since a call that holds the interpreter's lock delays it."""
         turn, before = 0.0, time.perf_counter_ns()
-        while True:
+        while not self.ended.is_set():
             turn = (turn + 0.618) % 1  # periods that differ do not fall into step with the loader's
             time.sleep(self.PERIOD * (0.5 + turn))
             frame = sys._current_frames().get(self.thread)  # at once: what follows lets the thread go on
@@ -230,13 +233,14 @@ class LoadingProfile:
                 parts = parts if isinstance(parts, (list, tuple)) else [parts]
                 classes.update(type(part) for part in parts if callable(part) and not isinstance(part, FUNCTIONS))
                 if isinstance(held.get(name), list):
+                    undoing.append(functools.partial(held[name].__setitem__, slice(None), list(held[name])))
                     held[name][:] = [self.timed(part) if isinstance(part, FUNCTIONS) else part for part in parts]
             found.extend(list(held.values())[:64])
         for kind in classes:
             if hasattr(kind.__call__, "penstock_timed"):
                 continue  # by a class from which it inherits
             try:
-                kind.__call__ = self.timed_method(kind.__call__)
+                replace(kind, "__call__", self.timed_method(kind.__call__))
             except TypeError:  # a class written in C
                 pass
 
@@ -244,7 +248,9 @@ class LoadingProfile:
         for name in FUNCTION_NAMES:
             if isinstance(held.get(name), FUNCTIONS) and not hasattr(held[name], "penstock_timed"):
                 try:
-                    assign(name, self.timed(held[name]))
+                    before = held[name]
+                    assign(name, self.timed(before))
+                    undoing.append(functools.partial(assign, name, before))
                 except (AttributeError, TypeError):  # a class without places for it
                     pass
 

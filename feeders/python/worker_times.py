@@ -10,6 +10,22 @@ import sys
 import time
 
 
+undoing: list = []  # calls that undo what replace() did in this process, the newest last
+
+
+def replace(owner, name, value):
+    """Sets an attribute of a library's object. A process that goes on without Penstock calls undo()."""
+    own = name in vars(owner)
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    undoing.append(lambda: setattr(owner, name, before) if own else delattr(owner, name))
+
+
+def undo():
+    while undoing:
+        undoing.pop()()
+
+
 class TimedCollate:
     """A DataLoader's function that makes a batch of samples, and the time of its last call."""
 
@@ -44,6 +60,7 @@ def shared_table(size, file=None):
     descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC) if file else os.memfd_create("penstock-times")
     if not file:
         os.ftruncate(descriptor, size)
+        undoing.append(lambda: os.close(descriptor))
     return mmap.mmap(descriptor, size), file or f"/proc/{os.getpid()}/fd/{descriptor}"
 
 
@@ -132,7 +149,7 @@ class WorkerTimes:
         for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
             fetcher = getattr(fetch, name, None)
             if hasattr(fetcher, "fetch"):
-                fetcher.fetch = self.timed(fetcher.fetch)
+                replace(fetcher, "fetch", self.timed(fetcher.fetch))
 
     def install_carrying(self):
         """Also times the way of batches from workers to this process; as install()."""
@@ -140,12 +157,12 @@ class WorkerTimes:
             "_utils.worker", "_utils.pin_memory", "dataloader"))
         iterator, loop = getattr(loader, "_MultiProcessingDataLoaderIter", None), getattr(worker, "_worker_loop", None)
         if iterator is not None:
-            iterator.__init__ = self.starting(iterator.__init__)
+            replace(iterator, "__init__", self.starting(iterator.__init__))
         if hasattr(iterator, "_next_data") and hasattr(loop, "__code__"):
             self.worker_code = loop.__code__
-            iterator._next_data = self.unpacked(iterator._next_data)
+            replace(iterator, "_next_data", self.unpacked(iterator._next_data))
             if hasattr(pin, "pin_memory"):
-                pin.pin_memory = self.timed_pin(pin.pin_memory)
+                replace(pin, "pin_memory", self.timed_pin(pin.pin_memory))
 
     def starting(self, make):
         """Makes an iterator's workers time samples, also if they are not forked."""

@@ -1,14 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """Penstock measures what the input pipeline costs a training run.
 
-push(batches, endpoint) feeds a run from any iterable of batches. The command `penstock` is the program.
+    isolate(loader, samples_per_s=2400)   what a loader costs, why, and what would help
+    run(loader, samples_per_s=2400)       one run with it
+    compare(before, after)                what changed between two results
+    doctor(pid)                           what of the machine is in a training's way
+    watch(loader)                         marks a loop for `penstock watch`
+    push(batches, endpoint)               feeds a run from any iterable of batches
+
+The command `penstock`, or `python -m penstock_bench`, is the program.
 """
 import importlib
 import importlib.util
 
 # Name -> module. Modules are imported when a name is used, because a training may use one of them alone.
-_EXPORTS = {"push": "pushing", "Pushed": "pushing", "LoaderError": "feed_loader", "watch": "watching"}
+_EXPORTS = {"isolate": "measuring", "run": "measuring", "compare": "measuring", "doctor": "measuring", "PenstockError": "program",
+            "Isolation": "results", "Run": "results", "Comparison": "results", "Examination": "results", "Estimate": "results",
+            "push": "pushing", "Pushed": "pushing", "LoaderError": "feed_loader", "watch": "watching"}
 __all__ = sorted(name for name, module in _EXPORTS.items() if importlib.util.find_spec(f"{__name__}.{module}"))
+
+TYPE_CHECKING = False  # as of typing, which takes time to import
+if TYPE_CHECKING:
+    from penstock_bench.feed_loader import LoaderError
+    from penstock_bench.measuring import compare, doctor, isolate, run
+    from penstock_bench.program import PenstockError
+    from penstock_bench.pushing import Pushed, push
+    from penstock_bench.results import Comparison, Estimate, Examination, Isolation, Run
+    from penstock_bench.watching import watch
 
 
 def __getattr__(name):

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command `penstock`: becomes the program of this package, so signals and exit codes are the program's."""
 import os
-import pathlib
 import sys
+
+from penstock_bench import program
 
 
 def main():
-    program = pathlib.Path(__file__).parent / "bin" / "penstock"
-    if not program.exists():
-        sys.exit(f"penstock: there is no program {program}; install the package with pip, or run build/penstock")
-    os.execv(program, ["penstock", *sys.argv[1:]])
+    try:
+        path = program.path()
+    except program.PenstockError as error:
+        sys.exit(f"penstock: {error}")
+    os.environ.pop("PENSTOCK", None)  # it may name this command
+    os.execv(path, ["penstock", *sys.argv[1:]])
 
 
 if __name__ == "__main__":

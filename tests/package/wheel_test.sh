@@ -21,6 +21,15 @@ penstock=$folder/venv/bin/penstock
 [ "$("$penstock" --version)" = "$("$build/penstock" --version)" ] || fail "another program was packed"
 [ "$(venv/bin/python -m penstock_bench --version)" = "$("$penstock" --version)" ] || fail "python -m starts another program"
 
+# Three lines of Python, in this environment without any other package, and a verdict within a minute.
+cat > three.py << 'END'
+import penstock_bench
+found = penstock_bench.isolate([{"input_ids": memoryview(bytes(4096)).cast("B", (16, 256))}] * 50, samples_per_s=3000, budget=20)
+print(found.cost_percent, found.verdict[0])
+END
+timeout 60 venv/bin/python three.py > answer 2> said || { cat answer said; fail "no verdict in 60 s"; }
+grep -q '%' answer || { cat answer; fail "the verdict has no cost"; }
+
 # libc and the like, and what the libraries of the wheel load from there; nothing else may come from the machine.
 everywhere='linux-vdso|/ld-linux|/lib(c|m|gcc_s|stdc\+\+|pthread|dl|rt|resolv|z)\.so\.'
 package=$(venv/bin/python -c 'import penstock_bench; print(penstock_bench.__path__[0])')

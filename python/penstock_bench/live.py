@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lets the program measure a loader that exists in this process.
+
+The program starts its child for loaders, as for a file; that child hands its connection and its text to the socket of a Host, and
+this process then does what the child does for a file: the thread that calls serve() asks for the batches, and copies them into
+shared memory.
+"""
+import faulthandler
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import tempfile
+import types
+
+LOADER = "penstock:live"
+MODULE = "penstock_live"  # workers that are forked send objects of its classes back
+MOST_ORDER = 1 << 22
+
+
+def is_factory(loader):
+    """Whether it makes a loader when it is called."""
+    return isinstance(loader, type) or callable(loader) and not hasattr(loader, "__iter__") and not hasattr(loader, "__next__")
+
+
+class Host:
+    """Listens while programs measure `loader`, one after the other. Use it as a context manager, in the main thread."""
+
+    def __init__(self, loader):
+        self.loader, self.module = loader, None
+        self.folder = self.listener = self.path = None
+        self.feeds = False  # a run, now
+
+    def __enter__(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="penstock-")  # that only this user can enter
+        self.path = os.path.join(self.folder.name, "live")
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(self.path)
+        self.listener.listen()
+        faulthandler.register(signal.SIGUSR2, file=2, all_threads=True)  # the child asks for stacks if the loader is silent
+        return self
+
+    def __exit__(self, *_):
+        self.listener.close()
+        faulthandler.unregister(signal.SIGUSR2)
+        self.folder.cleanup()
+        if sys.modules.get(MODULE) is self.module:
+            sys.modules.pop(MODULE, None)
+
+    def serve(self, ended):
+        """Feeds each run of the program, until the file descriptor `ended` is readable."""
+        while True:
+            readable = select.select([self.listener, ended], [], [])[0]
+            if ended in readable:
+                return
+            connection, _ = self.listener.accept()
+            with connection:
+                order = self.receive(connection)
+                if order is not None:
+                    self.feeds = True
+                    try:
+                        self.feed(*order)
+                    finally:
+                        self.feeds = False
+
+    @staticmethod
+    def receive(connection):
+        """The descriptor of the connection to the program, and the order; None: the child has gone."""
+        connection.settimeout(10)
+        data, descriptors, _, _ = socket.recv_fds(connection, 4, 1)
+        if len(data) < 4 or not descriptors:
+            return None
+        (size,) = struct.unpack("<I", data)
+        text = b""
+        while size <= MOST_ORDER and len(text) < size:
+            more = connection.recv(size - len(text))
+            if not more:
+                break
+            text += more
+        if len(text) < size:
+            os.close(descriptors[0])
+            return None
+        return descriptors[0], json.loads(text)
+
+    def feed(self, descriptor, order):
+        if self.module is None:
+            self.module = types.ModuleType(MODULE)
+            sys.modules[MODULE] = self.module
+            self.module.program = order["program"]
+            exec(compile(order["program"], "<penstock>", "exec"), self.module.__dict__)  # pylint: disable=exec-used
+        self.module.live = self.loader
+        self.module.feed_and_go_on(descriptor, *order["arguments"])
