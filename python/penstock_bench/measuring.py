@@ -55,10 +55,13 @@ def isolate(loader, *, samples_per_s=None, budget=None, vary=None, args=None, fo
         if record is None or record.get("cost") is None:
             ended.refuse(UNDECIDED)
             raise PenstockError(ended.errors or f"no run gave a result:\n{ended.output}", ended.code)
+        text = ended.output.partition("\nAgain: ")[0]  # a command of a shell, and a folder that is removed
+        page = (kept / "report.html").read_text(encoding="utf-8")
         if is_live:
             notes.append(LIVE_DOUBT)
+            text, page = (each.replace("of fresh processes", "of fresh iterators") for each in (text, page))
         record["doubts"] += notes
-        return Isolation(record, ended.output, (kept / "report.html").read_text(encoding="utf-8"), ended.interrupted)
+        return Isolation(record, text, page, ended.interrupted)
 
 
 def run(loader, *, samples_per_s=None, args=None, progress=True, **flags):

@@ -49,10 +49,10 @@ def words_of(flags):
 
 class Progress:
     """Shows the lines in which the program says how far it is: in a terminal and in a notebook one line that changes, elsewhere
-    line by line on standard error."""
+    line by line, on standard error."""
 
     def __init__(self, shown):
-        self.stream = sys.stderr if shown else None
+        self.stream = (sys.stdout if in_notebook() else sys.stderr) if shown else None  # a notebook paints the other one red
         self.changes = shown and (in_notebook() or is_terminal(sys.stderr))
         self.width = 0
 

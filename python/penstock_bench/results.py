@@ -3,6 +3,7 @@
 import ast
 import html
 import json
+import math
 import pathlib
 import re
 import typing
@@ -33,7 +34,10 @@ class Tried(typing.NamedTuple):
 
 
 def estimate_of(record):
-    return Estimate(record["value"], record["low"], record["high"], record["ends"]) if record else None
+    if not record:
+        return None
+    value, low, high = (record[name] for name in ("value", "low", "high"))  # null: not bounded
+    return Estimate(math.nan if value is None else value, -math.inf if low is None else low, math.inf if high is None else high, record["ends"])
 
 
 def value_of(text):
@@ -141,7 +145,7 @@ class Isolation(Record):
         return f"<Isolation: {self.verdict[0]}>" if self.verdict else "<Isolation>"
 
     def _repr_html_(self):
-        return first_part(self.page, self.recommendations, self.doubts)
+        return first_part(self.page, self.doubts)
 
 
 class Run(Record):
@@ -206,14 +210,12 @@ STYLE = """.penstock{font:15px/1.5 system-ui,sans-serif;max-width:56rem;color:in
 .penstock svg .transfer{fill:#dba32c}.penstock svg .residual{fill:#8b959e}"""
 
 
-def first_part(page, recommendations, doubts):
-    """The beginning of a page: the answer, the pipeline, the figures, and what would help."""
+def first_part(page, doubts):
+    """The beginning of a page: the answer, what would help, the pipeline, the figures; and the doubts."""
     body = page.partition("<body>")[2]
     end = re.search(r"<h2|<details|<div class=\"warnings\"|<table|<div class=\"scroll\"|</body>", body)
     begin = re.sub(r"<h1>.*?</h1>", "", body[:end.start()] if end else "", flags=re.S)
     parts = [f'<div class="penstock"><style>{STYLE}</style>', begin]
-    parts += [f"<p>{title}</p><ul>{''.join(f'<li>{html.escape(each)}</li>' for each in sentences)}</ul>"
-              for title, sentences in (("Doubts:", doubts),) if sentences]
-    if recommendations and html.escape(recommendations[0], quote=False) not in begin:
-        parts.append(f"<p>What would help, best first:</p><ul>{''.join(f'<li>{html.escape(each)}</li>' for each in recommendations)}</ul>")
+    if doubts:
+        parts.append(f"<p>Doubts:</p><ul>{''.join(f'<li>{html.escape(each)}</li>' for each in doubts)}</ul>")
     return "\n".join([*parts, "</div>"])

@@ -223,6 +223,9 @@ class MeasuringTest(unittest.TestCase):
         self.assertIn("input costs", text)
         self.assertNotIn("prefers-color-scheme", text)
         self.assertLess(len(text), 40000)
+        self.assertEqual(text.count("What would help"), 1)
+        self.assertIn("of fresh iterators", text)
+        self.assertNotIn("fresh processes", str(found))
         self.assertIn("<Isolation: ", repr(found))
 
     def test_results_are_compared(self):
