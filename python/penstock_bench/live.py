@@ -14,11 +14,13 @@ import socket
 import struct
 import sys
 import tempfile
+import threading
 import types
 
 LOADER = "penstock:live"
 MODULE = "penstock_live"  # workers that are forked send objects of its classes back
-MOST_ORDER = 1 << 22
+MOST_ORDER = 1 << 22  # bytes
+PATIENCE_S = 5
 
 
 def is_factory(loader):
@@ -32,7 +34,7 @@ class Host:
     def __init__(self, loader):
         self.loader, self.module = loader, None
         self.folder = self.listener = self.path = None
-        self.feeds = False  # a run, now
+        self.ignores = False  # SIGINT, as a shell makes a program in the background do; Abandonment needs it
 
     def __enter__(self):
         self.folder = tempfile.TemporaryDirectory(prefix="penstock-")  # that only this user can enter
@@ -41,9 +43,14 @@ class Host:
         self.listener.bind(self.path)
         self.listener.listen()
         faulthandler.register(signal.SIGUSR2, file=2, all_threads=True)  # the child asks for stacks if the loader is silent
+        self.ignores = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+        if self.ignores:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         return self
 
     def __exit__(self, *_):
+        if self.ignores:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         self.listener.close()
         faulthandler.unregister(signal.SIGUSR2)
         self.folder.cleanup()
@@ -60,11 +67,7 @@ class Host:
             with connection:
                 order = self.receive(connection)
                 if order is not None:
-                    self.feeds = True
-                    try:
-                        self.feed(*order)
-                    finally:
-                        self.feeds = False
+                    self.feed(*order)
 
     @staticmethod
     def receive(connection):
@@ -92,4 +95,46 @@ class Host:
             self.module.program = order["program"]
             exec(compile(order["program"], "<penstock>", "exec"), self.module.__dict__)  # pylint: disable=exec-used
         self.module.live = self.loader
-        self.module.feed_and_go_on(descriptor, *order["arguments"])
+        with Abandonment(descriptor) as run:
+            self.module.feed_and_go_on(descriptor, *order["arguments"])
+        if run.error is not None:
+            print(f"penstock: {run.error}", file=sys.stderr)
+
+
+class Abandonment:
+    """Interrupts a loader that still makes a batch long after the program has ended the run: it may wait for ever."""
+
+    def __init__(self, descriptor):
+        self.connection, self.caller = os.dup(descriptor), threading.get_ident()
+        self.wake, self.wakes = os.pipe()
+        self.lock, self.ended, self.error = threading.Lock(), False, None
+        self.watcher = threading.Thread(target=self.watch, daemon=True)
+
+    def __enter__(self):
+        self.watcher.start()
+        return self
+
+    def watch(self):
+        closed = select.poll()
+        closed.register(self.connection, 0)  # the program closes it
+        closed.register(self.wake, select.POLLIN)
+        closed.poll()
+        if select.select([self.wake], [], [], PATIENCE_S)[0]:
+            return
+        with self.lock:
+            if not self.ended:
+                self.error = f"the loader was interrupted: it made a batch for {PATIENCE_S} s after its run had ended"
+                signal.pthread_kill(self.caller, signal.SIGINT)
+
+    def __exit__(self, kind, *_):
+        interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
+        try:
+            with self.lock:
+                self.ended = True
+        except KeyboardInterrupt:
+            interrupted = True
+        os.close(self.wakes)  # readable at the other end
+        self.watcher.join()
+        os.close(self.wake)
+        os.close(self.connection)
+        return interrupted and self.error is not None

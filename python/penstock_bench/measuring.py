@@ -9,6 +9,7 @@ import statistics
 import sys
 import tempfile
 import time
+import typing
 
 from penstock_bench import live, program
 from penstock_bench.program import PenstockError
@@ -21,7 +22,15 @@ LIVE_DOUBT = ("the loader was measured in one process, in blocks of fresh iterat
               "pass the function that makes it to have them")
 
 
-def isolate(loader, *, samples_per_s=None, budget=None, vary=None, args=None, folder=None, progress=True, **flags):
+Loader = typing.Union[str, typing.Callable[..., typing.Any], typing.Iterable[typing.Any]]
+Rate = typing.Union[None, float, str, "os.PathLike[str]", typing.Callable[[typing.Any], typing.Any]]
+Result = typing.Union[str, "os.PathLike[str]", Run, Isolation, typing.Sequence[Run]]
+
+
+def isolate(loader: Loader, *, samples_per_s: Rate = None, budget: typing.Union[None, float, str] = None,
+            vary: typing.Optional[typing.Mapping[str, typing.Sequence[typing.Any]]] = None,
+            args: typing.Optional[typing.Mapping[str, typing.Any]] = None,
+            folder: typing.Union[None, str, "os.PathLike[str]"] = None, progress: bool = True, **flags: typing.Any) -> Isolation:
     """What a loader costs a training, which stage causes it, and what would help. Returns an Isolation.
 
     loader         a function of a file that makes the loader: each run starts it in a fresh process, as `penstock isolate --loader
@@ -41,7 +50,7 @@ def isolate(loader, *, samples_per_s=None, budget=None, vary=None, args=None, fo
     nothing is known yet.
     """
     refuse_imports("isolate")
-    notes = []
+    notes: typing.List[str] = []
     words = program.words_of({**flags, **device_of(samples_per_s, flags, loader, args, notes)})
     if budget is not None:
         words += program.words_of({"budget": time_text(budget)})
@@ -64,18 +73,19 @@ def isolate(loader, *, samples_per_s=None, budget=None, vary=None, args=None, fo
         return Isolation(record, text, page, ended.interrupted)
 
 
-def run(loader, *, samples_per_s=None, args=None, progress=True, **flags):
+def run(loader: Loader, *, samples_per_s: Rate = None, args: typing.Optional[typing.Mapping[str, typing.Any]] = None, progress: bool = True,
+        **flags: typing.Any) -> Run:
     """One run, as `penstock run --loader`: whether a loader works, and what it supplies. Returns a Run. `num_batches` is the number of
     steps; the other arguments are those of isolate()."""
     refuse_imports("run")
-    notes = []
+    notes: typing.List[str] = []
     words = program.words_of({**flags, **device_of(samples_per_s, flags, loader, args, notes)})
     ended, _ = call("run", words + ["--json"], loader, args, progress)
     ended.refuse()
     return Run(json.loads(ended.output), notes)
 
 
-def compare(before, after, *, margin=None, allow=None):
+def compare(before: Result, after: Result, *, margin: typing.Optional[float] = None, allow: typing.Optional[str] = None) -> Comparison:
     """What changed between two results, as `penstock report compare`. Each is a list of at least three Runs, an Isolation, or the path of
     saved results. Returns a Comparison.
 
@@ -89,7 +99,7 @@ def compare(before, after, *, margin=None, allow=None):
                 paths.append(os.fspath(result))
                 continue
             paths.append(os.path.join(own, f"{name}.json"))
-            texts = [json.dumps(each.of_runs()) for each in (result if isinstance(result, (list, tuple)) else [result])]
+            texts = [json.dumps(each.of_runs()) for each in ([result] if isinstance(result, (Run, Isolation)) else result)]
             pathlib.Path(paths[-1]).write_text("\n".join(texts), encoding="utf-8")
         words = ["compare", *paths, *program.words_of({"margin": margin, "allow": allow})]
         ended = program.call("report", [*words, "--format=json"], progress=False)
@@ -98,7 +108,7 @@ def compare(before, after, *, margin=None, allow=None):
     return Comparison(json.loads(ended.output), text)
 
 
-def doctor(pid, *, seconds=5):
+def doctor(pid: int, *, seconds: typing.Union[float, str] = 5) -> Examination:
     """What of the machine is in the way of a running training, as `penstock doctor`. Returns an Examination."""
     with tempfile.TemporaryDirectory(prefix="penstock-") as own:
         path = os.path.join(own, "doctor.json")

@@ -12,8 +12,8 @@ import tempfile
 import threading
 
 ENDS_WITH_CALLER = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 2); os.execv(sys.argv[1], sys.argv[1:])"
-PATIENCE_S = 5  # for a loader that still makes a batch when the program has ended
 MOST_LINES = 60
+FAILED = "failed: "  # before the reason why a run has no result
 INTERRUPTED = 130
 
 
@@ -127,8 +127,6 @@ class Running:
         self.process, self.progress, self.host = process, progress, host
         self.lines = []
         self.ended, self.ends = socket.socketpair()
-        self.abandoned = False  # a loader still makes a batch when the program has ended
-        self.caller, self.done = threading.get_ident(), threading.Event()
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
         self.watcher = threading.Thread(target=self.watch, daemon=True)
@@ -147,11 +145,6 @@ class Running:
     def watch(self):
         self.process.wait()
         self.ends.send(b".")
-        if self.host is None:
-            return
-        if not self.done.wait(PATIENCE_S):
-            self.abandoned = True
-            signal.pthread_kill(self.caller, signal.SIGINT)  # the loader may wait for ever
 
     def wait(self):
         """Whether Ctrl-C ended it."""
@@ -163,14 +156,13 @@ class Running:
                 self.process.wait()
                 break
             except KeyboardInterrupt:
-                if self.abandoned or self.process.poll() is not None:
+                if self.process.poll() is not None:
                     break
                 if interrupted:
                     self.process.kill()
                     raise
                 interrupted = True
                 self.process.send_signal(signal.SIGINT)
-        self.done.set()
         self.watcher.join()
         self.ended.close()
         self.ends.close()
@@ -179,5 +171,7 @@ class Running:
         return interrupted
 
     def errors(self):
-        """The program's messages, without its name before each."""
-        return "\n".join(line.removeprefix("penstock: ") for line in self.lines)
+        """The program's messages, without its name before each; of a run that failed those after its notes."""
+        lines = [line.removeprefix("penstock: ") for line in self.lines]
+        last = max((number for number, line in enumerate(lines) if line.startswith(FAILED)), default=None)
+        return "\n".join(lines[last or 0:]).removeprefix(FAILED)

@@ -163,6 +163,27 @@ class MeasuringTest(unittest.TestCase):
         once = iter([{"input_ids": numpy.ones((8, 64), numpy.int64)}] * 3)
         self.assertRegex(self.refusal(once), r"ended after \d batches, and yields no second epoch; expected a function")
 
+    def test_a_loader_that_hangs_is_shown_and_left(self):
+        path = self.script("""
+            import penstock_bench, signal, threading, numpy
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in the background of a shell
+            def hangs():
+                for number in range(100):
+                    if number == 5:
+                        threading.Event().wait()  # for ever
+                    yield {"input_ids": numpy.ones((8, 64), numpy.int64)}
+            class Loader:
+                def __iter__(self):
+                    return hangs()
+            if __name__ == "__main__":
+                penstock_bench.run(Loader(), samples_per_s=800, timeout=1, num_batches=20)
+            """)
+        done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("PenstockError: the loader yielded no batch for 1 s", done.stderr)
+        self.assertRegex(done.stderr, r'script\.py", line 7 in hangs')
+        self.assertIn("the loader was interrupted", done.stderr)
+
     def test_a_missing_program_is_named(self):
         for value, text in (("/no/such/program", "PENSTOCK is '/no/such/program', where no program is"),
                             (None, "install the wheel with pip, or set PENSTOCK=build/penstock")):
