@@ -79,7 +79,10 @@ def run(loader: Loader, *, samples_per_s: Rate = None, args: typing.Optional[typ
     steps; the other arguments are those of isolate()."""
     refuse_imports("run")
     notes: typing.List[str] = []
-    words = program.words_of({**flags, **device_of(samples_per_s, flags, loader, args, notes)})
+    device = device_of(samples_per_s, flags, loader, args, notes)
+    if "from_watch" in device:  # a flag of isolate, which takes the loop of that training too
+        device = {"device": f"emulated:trace='{device['from_watch']}'"}
+    words = program.words_of({**flags, **device})
     ended, _ = call("run", words + ["--json"], loader, args, progress)
     ended.refuse()
     return Run(json.loads(ended.output), notes)

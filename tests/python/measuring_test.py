@@ -120,6 +120,22 @@ class MeasuringTest(unittest.TestCase):
         self.assertTrue(500 < run.samples_per_s <= 810, run.samples_per_s)
         self.assertRegex(run.notes[0], r"a step of the device is 1\d\.\d\d ms, the median of 50 calls of train")
 
+    def test_a_watched_training_says_how_fast_the_device_is(self):
+        record = self.folder / "watch.json"
+        subprocess.run([os.environ["PENSTOCK"], "watch", "--json", record, "--", sys.executable, SPIN.parent / "watched.py"], check=True,
+                       capture_output=True, timeout=LIMIT_S)
+        found = quietly(penstock_bench.isolate, Sleeping(ms=40), samples_per_s=record, budget=6)
+        self.assertTrue(120 < found.samples_per_s.value < 210, found.samples_per_s)  # 8 samples in 40 ms
+        run = quietly(penstock_bench.run, Sleeping(ms=1), samples_per_s=record, num_batches=20)
+        self.assertTrue(250 < run.samples_per_s < 3300, run.samples_per_s)  # it trains 64 samples in 20 ms
+        self.assertEqual(found.decision, "slower")
+
+    def test_a_loader_of_another_process_needs_that_process(self):
+        done = subprocess.run([os.environ["PENSTOCK"], "run", "--loader", "penstock:live", "--python", sys.executable], capture_output=True,
+                              text=True, timeout=LIMIT_S, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("penstock:live is a loader of the process that called penstock_bench", done.stderr)
+
     def test_a_data_loader_of_pytorch_is_left_as_it_was(self):
         try:
             import torch.utils.data
