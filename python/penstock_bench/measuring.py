@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """isolate(), run(), compare() and doctor(): the program's verbs for scripts, notebooks and tests."""
+import ast
+import functools
 import json
 import numbers
 import os
@@ -135,12 +137,14 @@ def refuse_imports(name):
 def call(verb, words, loader, args, progress):
     """How the program ended, and whether the loader was measured in this process."""
     reference = reference_of(loader)
-    host = None if reference else live.Host(loader)
     words = [*words, f"--loader={reference or live.LOADER}", f"--python={sys.executable}"]
-    if args:
-        if not reference and not live.is_factory(loader):
-            raise PenstockError("args are arguments of a function that makes the loader; this loader is made already: pass the function")
-        words.append("--loader-args=" + ",".join(f"{name}={value!r}" for name, value in args.items()))
+    if args and reference:
+        words.append("--loader-args=" + ",".join(f"{name}={argument_text(name, value)}" for name, value in args.items()))
+    elif args and not live.is_factory(loader):
+        raise PenstockError("args are arguments of a function that makes the loader; this loader is made already: pass the function")
+    elif args:
+        loader = functools.partial(loader, **args)
+    host = None if reference else live.Host(loader)
     if host is None:
         # Its children import what this process can import.
         paths = os.pathsep.join(os.path.abspath(each) for each in sys.path if each and os.path.exists(each))
@@ -229,6 +233,18 @@ def refuse_vary(loader, vary):
     if variables:
         raise PenstockError(f"vary has the environment variable {variables[0]}, which needs fresh processes, and this function is in no "
                             "file that they could import; move it into one")
+
+
+def argument_text(name, value):
+    """As the processes that measure read it."""
+    value = os.fspath(value) if isinstance(value, os.PathLike) else value
+    try:
+        if ast.literal_eval(repr(value)) == value:
+            return repr(value)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        pass
+    raise PenstockError(f"args has {name}={value!r}, which cannot be written as text for other processes; expected numbers, text, True, False, "
+                        "None, or lists and dictionaries of these: let the function make such an object")
 
 
 def setting_text(value):

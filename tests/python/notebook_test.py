@@ -43,9 +43,9 @@ def main():
         nbclient.NotebookClient(notebook, timeout=CELL_LIMIT_S, kernel_name="python3", resources={"metadata": {"path": str(work)}}).execute()
         nbformat.write(notebook, work / path.name)
         pages = list(outputs_of(notebook, "text/html"))
-        assert pages and "input costs" in pages[0] and "<svg" in pages[0], pages
+        assert pages and '<p class="lead' in pages[0] and "<svg" in pages[0], pages
         said = "\n".join(outputs_of(notebook, "stdout"))
-        assert "slower" in said and "img/s" in said, said
+        assert ("slower" in said or "undecided" in said) and "img/s" in said, said  # the second one if the machine is busy
         assert "isolation.json" in "\n".join(outputs_of(notebook, "text/plain"))
         assert "s left" in said, said
         assert not list(outputs_of(notebook, "stderr"))
