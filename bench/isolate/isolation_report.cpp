@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "bench/analysis/cost.h"
+#include "bench/config/training_loop.h"
 #include "bench/document/document.h"
 #include "bench/isolate/isolation_json.h"
 #include "bench/isolate/verdict.h"
@@ -59,7 +60,7 @@ Table depth_table(const std::vector<Prediction>& depths) {
 
 /// What devices of other rates would train with this feeder: round rates around its supply.
 Table device_table(const Isolation& found) {
-  constexpr std::size_t kBelow = 2, kRows = 5;
+  constexpr std::ptrdiff_t kBelow = 2, kRows = 5;
   if (!supply_decides(found)) return {};
   const statistics::Estimate& supply = *found.supply_img_per_s;
   if (!(supply.value > 0) || !std::isfinite(supply.value)) return {};
@@ -73,16 +74,27 @@ Table device_table(const Isolation& found) {
   std::vector<double> rates;
   for (const double step : {1, 2, 5, 10, 20, 50, 100, 200, 500}) rates.push_back(step * decade);
   const auto first_above = std::ranges::upper_bound(rates, supply.value) - rates.begin();
-  for (std::size_t i = static_cast<std::size_t>(first_above) - kBelow; i < rates.size(); ++i) {
-    if (table.rows.size() == kRows) break;
-    const double rate = rates[i], trained = std::min(rate, supply.value);
-    const int decimals = supply.value < 10 ? 1 : 0;
+  rates.erase(rates.begin(), rates.begin() + first_above - kBelow);
+  rates.resize(kRows);
+  const int decimals = supply.value < 10 ? 1 : 0;
+  const double own = found.cost->ceiling_img_per_s.value;
+  bool has_own = false;
+  const auto add_own = [&] {
+    has_own = true;
+    table.rows.push_back({format_fixed(own, decimals),
+                          format_fixed(found.cost->coupled_img_per_s.value, decimals),
+                          format_fixed(found.cost->percent.value, 0), "measured here"});
+  };
+  for (const double rate : rates) {
+    if (!has_own && own <= rate) add_own();
+    const double trained = std::min(rate, supply.value);
     table.rows.push_back({format_fixed(rate, decimals), format_fixed(trained, decimals),
                           format_fixed(100 * (1 - trained / rate), 0),
                           rate > supply.high  ? "the feeder"
                           : rate < supply.low ? "the device"
                                               : "either"});
   }
+  if (!has_own) add_own();
   return table;
 }
 
@@ -212,7 +224,8 @@ Table queue_table(const Row& coupled) {
   const std::vector<const RunResult*> runs = analysis::usable_runs(coupled);
   Table table{
       {{"queue"}, {"slots", true}, {"mean filled", true}, {"empty %", true}, {"full %", true}}, {}};
-  if (runs.empty()) return table;
+  // Beside a loader, rings of one slot hold what the loop asked for: no queue of a pipeline.
+  if (runs.empty() || has_loader(coupled.config)) return table;
   for (const QueueUse& queue : runs.back()->queues) {
     table.rows.push_back({queue.name, std::to_string(queue.slots),
                           format_fixed(queue.mean_filled, 2), percent(queue.empty_percent),

@@ -105,6 +105,7 @@ TEST(IsolationText, ATableSaysWhatDevicesOfOtherRatesWouldTrain) {
   using Rows = std::vector<std::vector<std::string>>;
   EXPECT_EQ(rows_of(3200, 3100, 3300), (Rows{{"1000", "1000", "0", "the", "device"},
                                              {"2000", "2000", "0", "the", "device"},
+                                             {"3571", "3104", "44", "measured", "here"},
                                              {"5000", "3200", "36", "the", "feeder"},
                                              {"10000", "3200", "68", "the", "feeder"},
                                              {"20000", "3200", "84", "the", "feeder"}}));
