@@ -7,12 +7,16 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "bench/analysis/accelerator_utilisation.h"
+#include "bench/record/rank_skew.h"
 #include "bench/record/step_parts.h"
+#include "bench/statistics/series.h"
 
 namespace penstock {
 namespace {
@@ -133,6 +137,47 @@ std::int64_t mean_samples(const RankSteps& steps) {
   return count > 0 ? std::max<std::int64_t>(1, std::llround(ranks * samples / count)) : 0;
 }
 
+/// The devices of a process in a leg.
+std::span<const Leg> devices_in(std::span<const Leg> leg, DevicesOf process) {
+  const std::size_t first = std::min(process.first, leg.size());
+  return leg.subspan(first, std::min(process.count, leg.size() - first));
+}
+
+/// Adds the times of each step but the first: the longest of the devices.
+void add_waits(std::span<const Leg> devices, std::vector<double>& ready_ms,
+               std::vector<double>& waits_ms) {
+  std::size_t steps = devices.empty() ? 0 : SIZE_MAX;
+  for (const Leg& device : devices) steps = std::min(steps, device.steps.size());
+  for (std::size_t i = 1; i < steps; ++i) {
+    Nanoseconds ready{}, wait{};
+    for (const Leg& device : devices) {
+      ready = std::max(ready, device.steps[i].input_wait);
+      wait = std::max(wait, device.steps[i].copied - device.steps[i - 1].completion);
+    }
+    ready_ms.push_back(milliseconds(ready));
+    waits_ms.push_back(milliseconds(wait));
+  }
+}
+
+/// While the culprit is awaited, the other feeders work ahead. So the difference of the waits is
+/// too large if those feeders alone would make the devices wait too. `busy_ms`: what a step takes
+/// without waiting for its batch.
+void take_out_work_ahead(std::span<const RankResult> ranks, double busy_ms, RankSkew& skew) {
+  double own_ms = 0, others_ms = 0;
+  for (const RankResult& rank : ranks) {
+    if (!(rank.batch_ms > 0)) return;  // not known
+    double& most_ms = rank.rank == skew.rank ? own_ms : others_ms;
+    most_ms = std::max(most_ms, rank.batch_ms);
+  }
+  skew.more_work_ms = std::max(0.0, own_ms - others_ms);
+  const double ahead_ms =
+      std::clamp(others_ms - busy_ms, 0.0, std::max(0.0, skew.delay_ms - skew.more_work_ms));
+  skew.delay_percent *= 1 - ahead_ms / skew.delay_ms;
+  for (double* const ms : {&skew.delay_ms, &skew.delay_low_ms, &skew.delay_high_ms}) {
+    *ms -= ahead_ms;
+  }
+}
+
 }  // namespace
 
 void add_steps(const RankSteps& steps, RunResult& result) {
@@ -172,6 +217,46 @@ void add_steps(const RankSteps& steps, RunResult& result) {
   const bool is_apart = steps.together != 0 && steps.together < steps.legs.front().size();
   if (is_apart) result.facts[kStepsOutside] = static_cast<double>(outside);
   add_accelerator_utilisation(result);
+}
+
+void add_rank_waits(const RankSteps& steps, std::span<const DevicesOf> processes,
+                    RunResult& result) {
+  if (steps.legs.empty() || processes.size() != result.ranks.size()) return;
+  std::vector<RankWaits> waits;
+  for (std::size_t process = 0; process < processes.size(); ++process) {
+    RankResult& rank = result.ranks[process];
+    RankWaits& own = waits.emplace_back(RankWaits{rank.rank, rank.host, {}});
+    std::vector<double> ready_ms;
+    for (const std::vector<Leg>& leg : steps.legs) {
+      add_waits(devices_in(leg, processes[process]), ready_ms, own.waits_ms);
+    }
+    rank.batch_ready = percentiles_of("batch_ready", ready_ms);
+    rank.exposed_wait = percentiles_of("exposed_wait", own.waits_ms);
+  }
+  const bool is_apart = steps.together != 0 && steps.together < steps.legs.front().size();
+  if (is_apart || waits.size() < 2) return;
+  const double step_ms = statistics::mean(result.step_ms);
+  const std::vector<double> last = slowest_percents(waits, step_ms);
+  for (std::size_t i = 0; i < last.size(); ++i) result.ranks[i].last_percent = last[i];
+  result.rank_skew = find_skew(waits, step_ms);
+  for (const RankWaits& rank : waits) {
+    if (result.rank_skew->culprit != Culprit::rank || rank.rank != result.rank_skew->rank) continue;
+    take_out_work_ahead(result.ranks, step_ms - statistics::mean(rank.waits_ms), *result.rank_skew);
+  }
+}
+
+double work_ms_of(const RunResult& result) {
+  std::map<std::string, std::pair<double, std::int32_t>> workers;  // their work, and their number
+  for (const StageUse& stage : result.stages) {
+    if (is_outside(stage.role) || stage.role == StageRole::copies) continue;
+    auto& [wall_s, threads] = workers[stage.workers];
+    wall_s += stage.wall_s;
+    threads = std::max(threads, stage.threads);
+  }
+  double most_s = 0;
+  for (const auto& [name, work] : workers) most_s = std::max(most_s, work.first / work.second);
+  const auto steps = static_cast<double>(result.step_ms.size());
+  return steps > 0 ? 1e3 * most_s / steps : 0;
 }
 
 void note_steps_outside(RunResult& result) {

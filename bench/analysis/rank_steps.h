@@ -4,6 +4,9 @@
 // (processes/packed_steps.h) as from the steps of threads.
 #pragma once
 
+#include <cstddef>
+#include <span>
+
 #include "bench/record/run_result.h"
 
 namespace penstock {
@@ -21,6 +24,22 @@ namespace penstock {
 /// lasts from the end of backward, on the rank that started last, to the last rank's end. Ranks
 /// that do not wait for each other have a series each, and the run has their mean, step by step.
 void add_steps(const RankSteps& steps, RunResult& result);
+
+/// The devices of one process among all ranks of `steps`: `count` consecutive ones from `first`.
+struct DevicesOf {
+  std::size_t first = 0, count = 0;
+};
+
+/// For each process: percentiles of the times until its batches were ready, and of its devices'
+/// waits for them. If ranks step together, also which process makes the others wait. A step has the
+/// longest time of the process's devices. The first step of a leg does not count: devices are at
+/// rest before it. `result.ranks` and the result's steps must be those of the same processes.
+void add_rank_waits(const RankSteps& steps, std::span<const DevicesOf> processes,
+                    RunResult& result);
+
+/// The time that the busiest workers of the run's feeder work for a step's batch, in ms; 0: no
+/// stage is timed.
+double work_ms_of(const RunResult& result);
 
 /// Adds a note if steps of slower ranks lie outside the window.
 void note_steps_outside(RunResult& result);

@@ -32,6 +32,9 @@ inline constexpr int kLastValue<Status> = static_cast<int>(Status::draining);
 template <>
 inline constexpr int kLastValue<StageRole> = static_cast<int>(StageRole::sends);
 
+template <>
+inline constexpr int kLastValue<Culprit> = static_cast<int>(Culprit::moving);
+
 template <typename T>
 concept IsClosedSet = kLastValue<T>
 >= 0;
@@ -82,6 +85,9 @@ nlohmann::ordered_json json_of(const T& value) {
       const auto& member = value.*field.member;
       if constexpr (detail::is_list<std::remove_cvref_t<decltype(member)>>) {
         if (field.presence == Presence::if_any && member.empty()) return;
+      }
+      if constexpr (detail::is_optional<std::remove_cvref_t<decltype(member)>>) {
+        if (field.presence == Presence::if_any && !member) return;
       }
       json[std::string(field.key)] = json_of(member);
     });

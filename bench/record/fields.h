@@ -26,7 +26,7 @@ enum class Presence : std::uint8_t {
   always,
   since_2,  ///< texts of schema 1 may lack it
   later,    ///< texts of any schema may lack it
-  if_any    ///< a list that is written only if it has elements
+  if_any    ///< a list that is written only if it has elements, or a value only if there is one
 };
 
 template <typename Record, typename Value>
@@ -120,16 +120,6 @@ struct FieldsOf<EvaluationReport> {
 };
 
 template <>
-struct FieldsOf<RankResult> {
-  static constexpr std::tuple list{
-      Field("host", &RankResult::host, "where the rank ran"),
-      Field("rate", &RankResult::img_per_s,
-            "its images or other samples in its window / the window's length", Range::not_negative)
-          .earlier("img_per_s"),
-      Field("window_s", &RankResult::window_s, "length of its window", Range::not_negative)};
-};
-
-template <>
 struct FieldsOf<BucketUse> {
   static constexpr std::tuple list{
       Field("mib", &BucketUse::mib, "size", Range::not_negative),
@@ -148,6 +138,52 @@ struct FieldsOf<PartTimes> {
       Field("p95_ms", &PartTimes::p95, "95 % of the steps take at most this"),
       Field("p99_ms", &PartTimes::p99, "99 % of the steps take at most this"),
       Field("max_ms", &PartTimes::max, "the longest")};
+};
+
+template <>
+struct FieldsOf<RankResult> {
+  static constexpr std::tuple list{
+      Field("rank", &RankResult::rank, "its number", Range::any, Presence::later),
+      Field("host", &RankResult::host, "where the rank ran"),
+      Field("rate", &RankResult::img_per_s,
+            "its images or other samples in its window / the window's length", Range::not_negative)
+          .earlier("img_per_s"),
+      Field("window_s", &RankResult::window_s, "length of its window", Range::not_negative),
+      Field("batch_ready", &RankResult::batch_ready,
+            "time from the request for a batch until it was there, over its steps", Range::any,
+            Presence::later),
+      Field("exposed_wait", &RankResult::exposed_wait,
+            "time that its device had nothing to do because the batch was not there, over its "
+            "steps",
+            Range::any, Presence::later),
+      Field("last_percent", &RankResult::last_percent,
+            "share of the steps in which its batch came last and others waited for it",
+            Range::not_negative, Presence::later),
+      Field("batch_ms", &RankResult::batch_ms,
+            "work of the busiest stage of its feeder for a batch; 0: not known",
+            Range::not_negative, Presence::later)};
+};
+
+template <>
+struct FieldsOf<RankSkew> {
+  static constexpr std::tuple list{
+      Field("culprit", &RankSkew::culprit,
+            "whose input makes the others wait: a rank, all ranks of a host, or changing ones"),
+      Field("rank", &RankSkew::rank, "the culprit; -1: no single rank"),
+      Field("host", &RankSkew::host, "the culprit's"),
+      Field("decided_percent", &RankSkew::decided_percent,
+            "share of the steps in which ranks waited for another's batch", Range::not_negative),
+      Field("culprit_percent", &RankSkew::culprit_percent,
+            "share of those steps in which the culprit's batch came last", Range::not_negative),
+      Field("delay_ms", &RankSkew::delay_ms, "time that the culprit adds to a step"),
+      Field("delay_low_ms", &RankSkew::delay_low_ms, "low end of its 99 % interval"),
+      Field("delay_high_ms", &RankSkew::delay_high_ms, "high end of its 99 % interval"),
+      Field("delay_percent", &RankSkew::delay_percent, "delay_ms, of the mean step"),
+      Field("more_work_ms", &RankSkew::more_work_ms,
+            "what the culprit works longer for a batch than any other rank; 0: not known",
+            Range::not_negative),
+      Field("spread", &RankSkew::spread,
+            "longest wait for a batch less the shortest one, over the steps")};
 };
 
 /// Without the configuration, which a sweep writes once for each row.
@@ -216,6 +252,8 @@ struct FieldsOf<RunResult> {
             Range::any, kSince2),
       Field("ranks", &RunResult::ranks, "by rank, if ranks are processes", Range::any,
             Presence::if_any),
+      Field("rank_skew", &RunResult::rank_skew, "how unevenly processes get their batches",
+            Range::any, Presence::if_any),
       Field("buckets", &RunResult::buckets,
             "gradients that were exchanged during backward, in order", Range::any,
             Presence::if_any),

@@ -83,7 +83,7 @@ Json run_schema(Json properties) {
   properties.update(schema["properties"]);
   Json required = object_of(properties)["required"];
   std::erase_if(required.get_ref<Json::array_t&>(), [&](const Json& name) {
-    return name == "ranks" || name == "buckets" || name == "operations";
+    return name == "ranks" || name == "rank_skew" || name == "buckets" || name == "operations";
   });
   schema["properties"] = std::move(properties);
   schema["required"] = std::move(required);

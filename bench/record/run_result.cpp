@@ -16,6 +16,11 @@ std::string_view to_string(StageRole role) {
   return kNames[static_cast<std::size_t>(role)];
 }
 
+std::string_view to_string(Culprit culprit) {
+  constexpr std::string_view kNames[] = {"none", "rank", "host", "moving"};
+  return kNames[static_cast<std::size_t>(culprit)];
+}
+
 std::optional<double> fact_of(const RunResult& result, const std::string& name) {
   const auto found = result.facts.find(name);
   return found == result.facts.end() ? std::nullopt : std::optional(found->second);

@@ -74,12 +74,6 @@ struct MemoryUse {
   std::vector<double> mib;
 };
 
-/// One of several processes, in the time from its begin to its own end.
-struct RankResult {
-  std::string host;
-  double img_per_s = 0, window_s = 0;
-};
-
 /// A bucket of gradients that is exchanged during backward: means over steps and ranks.
 struct BucketUse {
   double mib = 0;
@@ -91,6 +85,38 @@ struct BucketUse {
 struct PartTimes {
   std::string name;  ///< "step", "starved", "copy_exposed", "late", "exchange_exposed", "compute"
   double p50 = 0, p90 = 0, p95 = 0, p99 = 0, max = 0;
+};
+
+/// One of several processes, in the time from its begin to its own end.
+struct RankResult {
+  std::int32_t rank = 0;
+  std::string host{};
+  double img_per_s = 0, window_s = 0;
+  /// Over its steps: from the request for a batch until it was there; how long a device had nothing
+  /// to do because it was not. Of several devices the one that waited longest. Without a name: not
+  /// known.
+  PartTimes batch_ready{}, exposed_wait{};
+  double last_percent = 0;  ///< of the steps: its batch came last, and others waited for it
+  double batch_ms = 0;  ///< the busiest workers of its feeder work so long for a batch; 0: unknown
+};
+
+/// Whose input makes the other ranks wait.
+enum class Culprit : std::uint8_t { none, rank, host, moving };
+std::string_view to_string(Culprit culprit);
+
+/// How unevenly ranks get their batches (bench/record/rank_skew.h).
+struct RankSkew {
+  Culprit culprit = Culprit::none;
+  std::int64_t rank = -1;      ///< the culprit, if it is a rank
+  std::string host{};          ///< the culprit's
+  double decided_percent = 0;  ///< of the steps: at least one rank waited for another's batch
+  double culprit_percent = 0;  ///< of those: the culprit's batch came last
+  /// How much each step takes longer because of the culprit, with its 99 % interval.
+  double delay_ms = 0, delay_low_ms = 0, delay_high_ms = 0;
+  double delay_percent = 0;  ///< the same, of the mean step
+  /// How much longer the culprit works for a batch than any other rank; 0: not known.
+  double more_work_ms = 0;
+  PartTimes spread{};  ///< over the steps: the longest wait less the shortest
 };
 
 /// The steps of the ranks of a run, which are threads or processes (bench/analysis/rank_steps.h).
@@ -138,6 +164,7 @@ struct RunResult {
   double instrumentation_s = 0;               ///< estimated CPU time spent on timing the stages
   std::vector<double> losses;                 ///< one per step, as chosen by --loss-type-to-report
   std::vector<RankResult> ranks;              ///< by rank, if the run has several processes
+  std::optional<RankSkew> rank_skew;          ///< if its processes step together
   std::vector<BucketUse> buckets;             ///< in order of exchange
   std::vector<EvaluationReport> evaluations;  ///< complete ones
   std::map<std::string, double> facts;        ///< about device and data; names contain units

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "bench/record/report_text.h"
 #include "bench/statistics/series.h"
@@ -67,6 +68,11 @@ std::vector<const char*> part_names() {
   return names;
 }
 
+PartTimes percentiles_of(std::string name, std::span<const double> ms) {
+  const auto at = [&](double share) { return statistics::quantile(ms, share); };
+  return {std::move(name), at(0.5), at(0.9), at(0.95), at(0.99), at(1)};
+}
+
 std::vector<PartTimes> part_times(std::span<const RunResult> runs) {
   std::vector<PartTimes> times;
   for (const Part& part : kParts) {
@@ -76,8 +82,7 @@ std::vector<PartTimes> part_times(std::span<const RunResult> runs) {
       ms.insert(ms.end(), more.begin(), more.end());
     }
     if (ms.empty()) continue;
-    const auto at = [&](double share) { return statistics::quantile(ms, share); };
-    times.push_back({part.name, at(0.5), at(0.9), at(0.95), at(0.99), at(1)});
+    times.push_back(percentiles_of(part.name, ms));
   }
   return times;
 }

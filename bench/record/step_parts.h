@@ -4,6 +4,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -16,6 +17,9 @@ namespace penstock {
 /// step add up to it: starved, copy_exposed and late are its idle time; exchange_exposed is there
 /// if an exchange was measured; compute is the rest. Empty without steps.
 std::vector<PartTimes> part_times(std::span<const RunResult> runs);
+
+/// Percentiles of `ms`, of any length, under a name.
+PartTimes percentiles_of(std::string name, std::span<const double> ms);
 
 /// The names of all parts, in the order of the tables.
 std::vector<const char*> part_names();

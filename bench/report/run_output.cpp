@@ -17,6 +17,7 @@
 #include "bench/document/terminal.h"
 #include "bench/record/environment.h"
 #include "bench/record/exit_code.h"
+#include "bench/record/rank_skew.h"
 #include "bench/record/report_text.h"
 #include "bench/record/result_json.h"
 #include "bench/record/saved_results.h"
@@ -49,9 +50,11 @@ document::Table operations_of(const RunResult& result) {
 /// What follows the table of steps, for a terminal; empty for a run without steps.
 std::string run_summary(const RunResult& result) {
   std::ostringstream text;
-  for (const document::Table& table : {parts_table(result.parts), operations_of(result)}) {
+  for (const document::Table& table :
+       {parts_table(result.parts), operations_of(result), ranks_table(result.ranks, result.unit)}) {
     if (!table.rows.empty()) document::write_text(table, text);
   }
+  if (result.rank_skew) text << "penstock: " << describe_skew(*result.rank_skew) << "\n";
   std::vector<std::string> peaks;
   for (const MemoryUse& use : result.memory) {
     peaks.push_back(fmt::format("{} {:.0f} MiB", use.name, use.peak_mib));

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "bench/document/document.h"
+#include "bench/record/rank_skew.h"
 #include "bench/record/rate_unit.h"
 #include "bench/record/report_text.h"
 #include "bench/record/step_parts.h"
@@ -24,8 +25,8 @@ void write(const SweepResult& sweep, const document::TerminalStyle&, std::ostrea
   document::write_markdown(
       in_unit_of(sweep,
                  {document::Paragraphs{answer_of(sweep)}, text_table(sweep), parts_table(sweep),
-                  document::List{.items = facts}, document::List{.items = places},
-                  document::Verbatim{"command: ", sweep.command}}),
+                  ranks_section(sweep), document::List{.items = facts},
+                  document::List{.items = places}, document::Verbatim{"command: ", sweep.command}}),
       out);
 }
 

@@ -9,6 +9,7 @@
 
 #include "bench/document/document.h"
 #include "bench/document/terminal.h"
+#include "bench/record/rank_skew.h"
 #include "bench/record/rate_unit.h"
 #include "bench/record/report_text.h"
 #include "bench/record/step_parts.h"
@@ -39,7 +40,7 @@ void write(const SweepResult& sweep, const document::TerminalStyle& style, std::
   out << "\n";
   document::write_text(
       in_unit_of(sweep, {document::Paragraphs{answer_of(sweep)}, std::move(table),
-                         parts_table(sweep), document::List{.items = facts},
+                         parts_table(sweep), ranks_section(sweep), document::List{.items = facts},
                          document::Paragraphs{.texts = warnings, .lead = "Warning: "}}),
       out, static_cast<std::size_t>(std::max(40, style.width)));
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bench/config/comparable.h"
+#include "bench/record/rank_skew.h"
 #include "bench/record/rate_unit.h"
 #include "bench/record/report_text.h"
 #include "bench/record/step_parts.h"
@@ -206,6 +207,7 @@ void write_sweep_page(const SweepResult& sweep, const document::TerminalStyle&, 
            document::Paragraphs{about.empty() ? std::vector<std::string>() : std::vector{about}, "",
                                 document::Look::soft}}},
       document::Section{"Parts of a step", {parts_table(sweep)}},
+      ranks_section(sweep),
       explanations(sweep),
       stages_shown(sweep, figures.shown),
       lines_to_paste(sweep),

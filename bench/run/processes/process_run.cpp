@@ -75,9 +75,11 @@ std::size_t merge_ranks(std::span<const std::string> texts, RunResult& result) {
   result.sustained_img_per_s = 0;
   for (const std::string& text : texts) {
     const Json rank = Json::parse(text);
-    result.ranks.push_back({.host = rank.at("host"),
+    result.ranks.push_back({.rank = static_cast<std::int32_t>(result.ranks.size()),
+                            .host = rank.at("host"),
                             .img_per_s = rank.at("img_per_s"),
-                            .window_s = rank.at("window_s")});
+                            .window_s = rank.at("window_s"),
+                            .batch_ms = rank.at("batch_ms")});
     add_counters(rank.at("counters"), result.counters);
     result.sustained_img_per_s += rank.at("sustained_img_per_s").get<double>();
     longest = std::max(longest, rank.at("step_bytes").get<std::size_t>());
@@ -101,9 +103,29 @@ void merge_steps(cluster::Processes& processes, const std::string& mine, std::si
   }
   if (processes.launch().rank != 0) return;
   RankSteps steps;
-  for (const std::string& bytes : all) join_steps(steps, bytes);
+  std::vector<DevicesOf> devices;
+  for (const std::string& bytes : all) {
+    const std::size_t first = steps.legs.empty() ? 0 : steps.legs.front().size();
+    join_steps(steps, bytes);
+    const std::size_t now = steps.legs.empty() ? 0 : steps.legs.front().size();
+    devices.push_back({first, now - first});
+  }
   add_steps(steps, result);
+  add_rank_waits(steps, devices, result);
   note_steps_outside(result);
+}
+
+/// What the record of one rank says of it.
+RankResult alone(std::int32_t rank, const RunResult& own) {
+  RunResult result = own;
+  result.ranks = {{.rank = rank,
+                   .host = host_name(),
+                   .img_per_s = own.img_per_s,
+                   .window_s = own.window_s,
+                   .batch_ms = work_ms_of(own)}};
+  const std::size_t devices = own.rank_steps.legs.empty() ? 0 : own.rank_steps.legs.front().size();
+  add_rank_waits(own.rank_steps, std::vector<DevicesOf>{{0, devices}}, result);
+  return result.ranks.front();
 }
 
 }  // namespace
@@ -304,6 +326,7 @@ void gather_ranks(cluster::Processes& processes, RunResult& result) {
                   {"sustained_img_per_s", result.sustained_img_per_s},
                   {"window_s", result.window_s},
                   {"counters", result.counters},
+                  {"batch_ms", work_ms_of(result)},
                   {"step_bytes", steps.size()}};
   const Nanoseconds patience = patience_of_goodbye(result.config);
   try {
@@ -313,6 +336,7 @@ void gather_ranks(cluster::Processes& processes, RunResult& result) {
     merge_steps(processes, steps, merge_ranks(texts, result), patience, result);
     if (const std::int32_t rank = processes.launch().rank; rank != 0) {
       result = own;
+      result.ranks = {alone(rank, result)};
       result.notes.push_back(
           fmt::format("these are the figures of rank {} alone; the record of rank 0 has those of "
                       "all ranks",

@@ -197,6 +197,75 @@ TEST(RankSteps, WhatARankWaitsForOthersIsExchange) {
   }
 }
 
+/// Rank `late` of three waits for its batch for `delay` after each step; the others do not wait.
+RankSteps with_a_late_rank(std::size_t late, Nanoseconds delay, std::size_t steps) {
+  RankSteps all{.legs = {std::vector<Leg>(3)}};
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    Leg& leg = all.legs.front()[rank];
+    leg.begin = Time(5s + rank * 3s);  // clocks of different hosts
+    for (std::size_t i = 0; i < steps; ++i) {
+      const Nanoseconds before = leg.steps.empty() ? Nanoseconds{} : leg.steps.back().completion;
+      StepTimes step = step_of(before + (rank == late ? delay : -2ms), before + delay,
+                               before + delay + kCompute);
+      step.input_wait = rank == late ? delay : 0ms;
+      leg.steps.push_back(step);
+    }
+  }
+  return all;
+}
+
+TEST(RankWaits, NameTheProcessThatMakesTheOthersWait) {
+  const RankSteps steps = with_a_late_rank(1, 6ms, 60);
+  const RunResult result = divided(steps, 3);
+  ASSERT_TRUE(result.rank_skew);
+  EXPECT_EQ(result.rank_skew->culprit, Culprit::rank);
+  EXPECT_EQ(result.rank_skew->rank, 1);
+  EXPECT_EQ(result.rank_skew->host, result.ranks[1].host);
+  EXPECT_NEAR(result.rank_skew->delay_ms, 6, 1e-9);
+  EXPECT_NEAR(result.rank_skew->delay_percent, 40, 1) << "of 15 ms";
+  EXPECT_EQ(result.rank_skew->decided_percent, 100);
+  EXPECT_EQ(result.rank_skew->spread.p99, 6);
+  EXPECT_EQ(result.ranks[1].exposed_wait.p50, 6);
+  EXPECT_EQ(result.ranks[1].batch_ready.p95, 6);
+  EXPECT_EQ(result.ranks[1].last_percent, 100);
+  EXPECT_EQ(result.ranks[2].exposed_wait.p99, 0);
+  EXPECT_EQ(result.ranks[2].last_percent, 0);
+  EXPECT_TRUE(says(format_ranks(result), "rank 1 on "));
+}
+
+TEST(RankWaits, AreKnownButBlameNobodyIfRanksDoNotWaitForEachOther) {
+  const RunResult result = divided(steps_apart({20ms, 80ms}, 60), 2);
+  EXPECT_FALSE(result.rank_skew);
+  EXPECT_EQ(result.ranks[1].exposed_wait.p50, 78);
+  EXPECT_FALSE(divided(with_a_late_rank(1, 6ms, 60), 1).rank_skew) << "threads of one process";
+}
+
+/// While the late rank's batch is awaited, the others work ahead, and seem not to wait at all.
+TEST(RankWaits, TakeOutTheWorkThatOthersDoAhead) {
+  const RankSteps steps = with_a_late_rank(1, 21ms, 60);
+  RunResult result = result_of(steps);  // steps of 30 ms, of which 9 ms are computed
+  result.ranks = {
+      {.rank = 0, .batch_ms = 14}, {.rank = 1, .batch_ms = 30}, {.rank = 2, .batch_ms = 15}};
+  add_rank_waits(steps, std::vector<DevicesOf>{{0, 1}, {1, 1}, {2, 1}}, result);
+  ASSERT_TRUE(result.rank_skew);
+  EXPECT_NEAR(result.rank_skew->more_work_ms, 15, 1e-9);
+  EXPECT_NEAR(result.rank_skew->delay_ms, 15, 0.5) << "without the delay, steps would take 15 ms";
+}
+
+TEST(RankWaits, AFeedersWorkIsThatOfItsBusiestWorkers) {
+  RunResult result;
+  EXPECT_EQ(work_ms_of(result), 0);
+  result.step_ms.resize(10);
+  StageUse decode{.name = "decode", .workers = "decode threads", .threads = 4};
+  decode.wall_s = 0.8;
+  StageUse next{.name = "next(loader)", .workers = "loader", .role = StageRole::asks};
+  next.wall_s = 0.1;
+  StageUse outside{.name = "produce", .workers = "producer", .role = StageRole::produces};
+  outside.wall_s = 9;
+  result.stages = {decode, next, outside};
+  EXPECT_NEAR(work_ms_of(result), 20, 1e-9);
+}
+
 /// The known answer of asynchronous ranks: 8 images each 20 ms and each 80 ms are 500 img/s.
 TEST(RankSteps, RanksThatDoNotWaitHaveTheRateOfTheTimeInWhichAllTrain) {
   const RankSteps apart = steps_apart({20ms, 80ms}, 60);

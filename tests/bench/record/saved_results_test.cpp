@@ -95,7 +95,8 @@ TEST(ResultsSchema, DescribesSweepsAndRuns) {
   EXPECT_EQ(schema.mismatch(as_read(to_json(make_sweep()))), "");
   RunResult run = make_sweep().rows[1].repetitions[0].result;
   EXPECT_EQ(schema.mismatch(as_read(to_json(run))), "");
-  run.ranks = {{"host", 100, 1.5}};
+  run.ranks = {{.rank = 1, .host = "host", .img_per_s = 100, .window_s = 1.5}};
+  run.rank_skew = RankSkew{.culprit = Culprit::moving};
   run.buckets = {{25, 1.5, 0.5}};
   run.facts["unknown"] = std::nan("");
   Json json = as_read(to_json(run));

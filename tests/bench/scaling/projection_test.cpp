@@ -83,7 +83,7 @@ TEST(MeasuredStep, AFeederThatWasTheLimitIsOneForEachHost) {
   RunResult run = record();
   run.starved_ms = {30, 30, 30};
   run.sustained_img_per_s = 200;
-  run.ranks = {{"a", 100, 1}, {"b", 100, 1}};
+  run.ranks = {{0, "a", 100, 1}, {1, "b", 100, 1}};
   EXPECT_DOUBLE_EQ(scaling::measured_step(run).feeder_img_per_s.value(), 100);
 }
 

@@ -60,7 +60,9 @@ RunResult run_of(std::int32_t ranks, double img_per_s, const std::vector<std::st
   RunResult run;
   run.config.num_processes = ranks;
   run.img_per_s = img_per_s;
-  for (const std::string& machine : machines) run.ranks.push_back({machine, img_per_s / ranks, 1});
+  for (const std::string& machine : machines) {
+    run.ranks.push_back({.host = machine, .img_per_s = img_per_s / ranks, .window_s = 1});
+  }
   return run;
 }
 
