@@ -13,6 +13,7 @@
 #include "bench/document/document.h"
 #include "bench/document/terminal.h"
 #include "bench/record/compare.h"
+#include "bench/record/rank_skew.h"
 #include "bench/record/result_json.h"
 #include "bench/record/saved_results.h"
 #include "bench/report/report.h"
@@ -66,8 +67,9 @@ void put(const std::string& text, const std::string& file) {
   }
 }
 
-int render_watch(const watch::WatchRecord& record, const Arguments& arguments) {
-  const document::Document document = watch::document_of(record);
+/// `what` is shown, for a message.
+int render_document(const document::Document& document, std::string_view what,
+                    const Arguments& arguments) {
   std::ostringstream text;
   if (arguments.format == "markdown") {
     document::write_markdown(document, text);
@@ -75,17 +77,54 @@ int render_watch(const watch::WatchRecord& record, const Arguments& arguments) {
     const int width = arguments.out.empty() ? document::style_of(STDOUT_FILENO).width : 0;
     document::write_text(document, text, static_cast<std::size_t>(width));
   } else {
-    throw ConfigError(
-        "--format is '{}'; expected table or markdown for a record of `penstock watch`",
-        arguments.format);
+    throw ConfigError("--format is '{}'; expected table or markdown for {}", arguments.format,
+                      what);
   }
   put(text.str(), arguments.out);
   return 0;
 }
 
+constexpr const char* kWatch = "a record of `penstock watch`";
+
+/// One table of the ranks in several records.
+int render_together(const std::vector<std::string>& files, const Arguments& arguments) {
+  std::vector<watch::WatchRecord> watched;
+  std::vector<RunResult> runs;
+  for (const std::string& file : files) {
+    if (auto record = watch::read_record(file)) {
+      watched.push_back(std::move(*record));
+      continue;
+    }
+    for (Row& row : read_saved_results(file).rows) {
+      for (Repetition& repetition : row.repetitions) {
+        RunResult& run = runs.emplace_back(std::move(repetition.result));
+        if (run.ranks.empty()) {
+          throw ConfigError(
+              "'{}' has no ranks; expected one file, or several records of ranks: of `penstock "
+              "watch`, or of a run of several processes with `--out FILE{{rank}}.json`",
+              file);
+        }
+      }
+    }
+  }
+  if (!watched.empty() && !runs.empty()) {
+    throw ConfigError(
+        "'{}' and others are records of `penstock watch`, and others are not; give "
+        "records of one training",
+        files.front());
+  }
+  if (!watched.empty()) {
+    return render_document(watch::document_of(watch::join_records(std::move(watched))), kWatch,
+                           arguments);
+  }
+  return render_document({ranks_section(runs)}, "several records", arguments);
+}
+
 int render(const std::string& file, const Arguments& arguments) {
   const std::string name = arguments.format.empty() ? "table" : arguments.format;
-  if (const auto record = watch::read_record(file)) return render_watch(*record, arguments);
+  if (const auto record = watch::read_record(file)) {
+    return render_document(watch::document_of(*record), kWatch, arguments);
+  }
   const report::ReportEntry& report = find_entry(report::report_table(), name);
   SweepResult sweep = read_saved_results(file);
   if (sweep.steady) analysis::restate(sweep);
@@ -115,12 +154,12 @@ int run(const Invocation& invocation) {
            .summary =
                "Shows saved results, or what changed between two. A FILE is the folder of a sweep "
                "or its results.json, or what `penstock run --json` printed, once or several times, "
-               "or "
-               "a record of `penstock watch`.",
+               "or a record of `penstock watch`. Several records of ranks become one table.",
            .examples = "report out\n"
                        "report out --format markdown --out results.md\n"
+                       "report node1/watch.json node2/watch.json\n"
                        "report compare out/before out/after",
-           .arguments = "FILE | compare BEFORE AFTER | --schema"},
+           .arguments = "FILE ... | compare BEFORE AFTER | --schema"},
           report_flags(arguments), invocation.arguments, &words)) {
     return 0;
   }
@@ -129,12 +168,13 @@ int run(const Invocation& invocation) {
     return 0;
   }
   const bool compares = !words.empty() && words.front() == "compare";
-  if (words.size() != (compares ? 3U : 1U)) {
+  if (compares ? words.size() != 3 : words.empty()) {
     throw ConfigError(
         "`penstock report {}` got {} file{}; expected one to show, or `compare BEFORE AFTER`",
         join(words, " "), words.size() - (compares ? 1 : 0), words.size() == 2 ? "" : "s");
   }
-  return compares ? compare_files(words[1], words[2], arguments) : render(words[0], arguments);
+  if (compares) return compare_files(words[1], words[2], arguments);
+  return words.size() == 1 ? render(words[0], arguments) : render_together(words, arguments);
 }
 
 }  // namespace

@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <numeric>
+#include <span>
+#include <tuple>
 #include <utility>
 
 #include "bench/record/result_json.h"
@@ -139,6 +142,7 @@ void append(Loop loop, std::vector<Loop>& loops) {
 void read_process(const JsonField& field, Rank& rank) {
   rank.rank = static_cast<std::int32_t>(field.at("rank").integer(0, kMostRanks));
   rank.pid = field.at("pid").integer(1, INT32_MAX);
+  if (field.has("host")) rank.host = text_of(field.at("host"), kLongestName);
   rank.cuda = field.at("cuda").boolean();
 }
 
@@ -181,6 +185,10 @@ Json to_json(const Loop& loop, const WatchRecord& record) {
   }
   if (!loop.states.empty()) json["states"] = loop.states;
   return json;
+}
+
+void sort_ranks(std::vector<Rank>& ranks) {
+  std::ranges::sort(ranks, {}, [](const Rank& rank) { return std::tuple(rank.rank, rank.pid); });
 }
 
 }  // namespace
@@ -284,9 +292,19 @@ void StepFiles::put_into(WatchRecord& record) const {
       return std::pair(b.in_thread, a.total_us()) > std::pair(a.in_thread, b.total_us());
     });
   }
-  std::sort(record.ranks.begin(), record.ranks.end(), [](const Rank& a, const Rank& b) {
-    return std::pair(a.rank, a.pid) < std::pair(b.rank, b.pid);
-  });
+  sort_ranks(record.ranks);
+}
+
+WatchRecord join_records(std::vector<WatchRecord> records) {
+  WatchRecord joined = std::move(records.front());
+  for (WatchRecord& more : std::span(records).subspan(1)) {
+    joined.seconds = std::max(joined.seconds, more.seconds);
+    if (joined.exit_code == 0 || !more.exit_code) joined.exit_code = more.exit_code;
+    std::ranges::move(more.ranks, std::back_inserter(joined.ranks));
+    std::ranges::move(more.left_out, std::back_inserter(joined.left_out));
+  }
+  sort_ranks(joined.ranks);
+  return joined;
 }
 
 Json to_json(const WatchRecord& record) {
@@ -294,8 +312,11 @@ Json to_json(const WatchRecord& record) {
   for (const Rank& rank : record.ranks) {
     Json loops = Json::array();
     for (const Loop& loop : rank.loops) loops.push_back(to_json(loop, record));
-    ranks.push_back(Json{
-        {"rank", rank.rank}, {"pid", rank.pid}, {"cuda", rank.cuda}, {"loops", std::move(loops)}});
+    ranks.push_back(Json{{"rank", rank.rank},
+                         {"pid", rank.pid},
+                         {"host", rank.host},
+                         {"cuda", rank.cuda},
+                         {"loops", std::move(loops)}});
   }
   return Json{{"schema", kSchema},
               {"watch",

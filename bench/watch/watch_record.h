@@ -75,7 +75,8 @@ struct Loop {
 struct Rank {
   std::int32_t rank = 0;  ///< as its launcher numbers it; 0 without a launcher
   std::int64_t pid = 0;
-  bool cuda = false;  ///< torch.cuda was initialised
+  std::string host{};  ///< empty: not known
+  bool cuda = false;   ///< torch.cuda was initialised
   /// The main loop first: of those in the main thread, the one with the longest total time.
   std::vector<Loop> loops;
 
@@ -90,6 +91,10 @@ struct WatchRecord {
   std::vector<Rank> ranks{};            ///< by rank, then by process
   std::vector<std::string> left_out{};  ///< what could not be read, and why
 };
+
+/// One training that several `penstock watch` recorded, one on each host. Needs at least one
+/// record.
+WatchRecord join_records(std::vector<WatchRecord> records);
 
 /// Reads the files of all processes as they grow. One thread.
 class StepFiles {

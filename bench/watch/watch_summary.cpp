@@ -21,12 +21,17 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kNoticeableStart = 0.5;  // seconds
 
-/// "3", or "3 (process 123)" if several processes have this rank.
+/// "3", "3 on node1" if there are several hosts, or "3 (process 123)" if several processes of a
+/// host have this rank.
 std::string label_of(const Rank& rank, const WatchRecord& record) {
-  const auto count = std::count_if(record.ranks.begin(), record.ranks.end(),
-                                   [&](const Rank& other) { return other.rank == rank.rank; });
-  return count == 1 ? fmt::format("{}", rank.rank)
-                    : fmt::format("{} (process {})", rank.rank, rank.pid);
+  const bool one_host =
+      std::ranges::all_of(record.ranks, [&](const Rank& other) { return other.host == rank.host; });
+  const std::string host = one_host || rank.host.empty() ? "" : " on " + rank.host;
+  const auto count = std::count_if(
+      record.ranks.begin(), record.ranks.end(),
+      [&](const Rank& other) { return other.rank == rank.rank && other.host == rank.host; });
+  return count == 1 ? fmt::format("{}{}", rank.rank, host)
+                    : fmt::format("{} (process {}{})", rank.rank, rank.pid, host);
 }
 
 /// What the loops count: "tokens", or "samples or img" if they differ.
@@ -155,15 +160,6 @@ std::string gpu_sentence(const WatchRecord& record) {
                         : fmt::format("The GPU itself waited for {} of the time.", shares);
 }
 
-std::string slowest_sentence(const SlowestRank& slowest) {
-  const std::string_view verdict =
-      slowest.is_always_the_same()
-          ? "it is always the same rank, so look at its machine, its disk and its share of the data"
-          : "the slowest rank changes";
-  return fmt::format("Rank {} waited longest in {:.0f} % of {} steps: {}.", slowest.rank,
-                     slowest.percent_of_steps, slowest.steps, verdict);
-}
-
 std::vector<std::string> how_to_read(const WatchRecord& record) {
   std::vector<std::string> texts{
       "A wait is the time that the loop spent in the loader's next, by the clock of the CPU. A "
@@ -287,30 +283,20 @@ std::optional<LoopPace> loop_pace(const WatchRecord& record) {
   return LoopPace{.waits_for_steps = false, .launch_ms = std::max(0.0, *fast)};
 }
 
-std::optional<SlowestRank> slowest_rank(const WatchRecord& record) {
+std::optional<RankSkew> skew_of(const WatchRecord& record) {
   std::set<std::int32_t> names;
   for (const Rank& rank : record.ranks) names.insert(rank.rank);
   if (names.size() < 2 || names.size() != record.ranks.size()) return std::nullopt;
-  std::size_t common = SIZE_MAX;
+  std::vector<RankWaits> ranks;
+  double time_us = 0, steps = 0;
   for (const Rank& rank : record.ranks) {
-    common = std::min(common, rank.loops.front().steps.size());
+    const Loop& loop = rank.loops.front();
+    RankWaits& waits = ranks.emplace_back(RankWaits{rank.rank, rank.host, {}});
+    for (const Step& step : loop.steps) waits.waits_ms.push_back(step.wait_us / 1e3);
+    time_us += loop.total_us();
+    steps += static_cast<double>(loop.steps.size());
   }
-  std::vector<std::size_t> times(record.ranks.size());  // each rank was the slowest
-  SlowestRank slowest;
-  for (std::size_t k = 0; k < common; ++k) {
-    const auto step = [&](const Rank& rank) -> const Step& { return rank.loops.front().steps[k]; };
-    const auto longest = std::max_element(
-        record.ranks.begin(), record.ranks.end(),
-        [&](const Rank& a, const Rank& b) { return step(a).wait_us < step(b).wait_us; });
-    if (step(*longest).wait_us < SlowestRank::kNoticeable * step(*longest).step_us) continue;
-    ++slowest.steps;
-    ++times[static_cast<std::size_t>(longest - record.ranks.begin())];
-  }
-  if (slowest.steps == 0) return std::nullopt;
-  const auto most = std::max_element(times.begin(), times.end());
-  slowest.rank = record.ranks[static_cast<std::size_t>(most - times.begin())].rank;
-  slowest.percent_of_steps = 100 * static_cast<double>(*most) / static_cast<double>(slowest.steps);
-  return slowest;
+  return find_skew(ranks, steps > 0 ? time_us / steps / 1e3 : 0);
 }
 
 document::Document document_of(const WatchRecord& record) {
@@ -355,7 +341,9 @@ document::Document document_of(const WatchRecord& record) {
   }
   std::vector<std::string> answers;
   if (with_gpu) answers.push_back(gpu_sentence(record));
-  if (const auto slowest = slowest_rank(record)) answers.push_back(slowest_sentence(*slowest));
+  if (const auto skew = skew_of(record); skew && skew->culprit != Culprit::none) {
+    answers.push_back(sentence_of(*skew));
+  }
   section.blocks = {
       document::Verdict{.lines = {{"open", answer_sentence(record)}}, .answers = true},
       std::move(table), loading_table(record), document::Paragraphs{std::move(answers)}};

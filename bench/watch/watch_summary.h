@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "bench/document/document.h"
+#include "bench/record/rank_skew.h"
 #include "bench/watch/watch_record.h"
 
 namespace penstock::watch {
@@ -48,17 +49,9 @@ struct LoopPace {
 /// None without steady steps.
 std::optional<LoopPace> loop_pace(const WatchRecord& record);
 
-/// Which rank waits longest in step k of the main loop, over all steps that every rank has. Steps
-/// in which no rank waits for a noticeable time (kNoticeable of the step) do not count.
-struct SlowestRank {
-  std::int32_t rank = 0;        ///< it waits longest in most steps
-  double percent_of_steps = 0;  ///< of those that count
-  std::size_t steps = 0;        ///< that count
-  bool is_always_the_same() const { return percent_of_steps >= 90; }
-  static constexpr double kNoticeable = 0.01;
-};
-/// None with a single rank, if two processes have the same rank, or if no step counts.
-std::optional<SlowestRank> slowest_rank(const WatchRecord& record);
+/// Whose input makes the others wait, by the waits of the main loop in the steps that every rank
+/// has. None with a single rank, or if two processes have the same rank.
+std::optional<RankSkew> skew_of(const WatchRecord& record);
 
 /// The report: a table of loops, what follows, and how to read it.
 document::Document document_of(const WatchRecord& record);

@@ -149,7 +149,8 @@ class Log:
         ends, loop.ends = loop.ends, []
         loop.is_told = True
         values = {
-            "schema": SCHEMA, "pid": os.getpid(), "rank": rank(), "cuda": cuda_is_used(),
+            "schema": SCHEMA, "pid": os.getpid(), "host": os.uname().nodename, "rank": rank(),
+            "cuda": cuda_is_used(),
             "loop": loop.name, "in_thread": loop.in_thread, "unit": loop.unit,
             "wait_us": [ns // 1000 for ns in figures[0::5]],
             "step_us": [ns // 1000 for ns in figures[1::5]],

@@ -165,6 +165,62 @@ TEST_F(Rendezvous, ARestartedJobSaysSo) {
   EXPECT_TRUE(says(exit_of(0).output, "the launcher has restarted this job 3 times"));
 }
 
+/// A loader whose batches take `delay_ms` longer on rank 1.
+std::string loader_with_delay(const TempFolder& folder, double delay_ms) {
+  const std::string file = (folder.path() / "loader.py").native();
+  std::ofstream(file) << R"(
+import os, time
+
+def make():
+    delay_s = ()" << delay_ms / 1e3
+                      << R"() if os.environ["RANK"] == "1" else 0
+    while True:
+        time.sleep(delay_s)
+        yield memoryview(bytes(8 * 4 * 4 * 3)).cast("B", (8, 4, 4, 3)), list(range(8))
+)";
+  return "--loader=" + file + ":make";
+}
+
+TEST_F(Rendezvous, ADelayInOneRanksLoaderIsFoundWithItsSize) {
+  for (const double delay_ms : {25.0, 0.0}) {
+    Words words{PENSTOCK_PROGRAM,
+                "run",
+                "--json",
+                "--device=emulated:img_per_s=800",
+                "--model=trivial",
+                "--loop=sync",
+                "--num-warmup-batches=5",
+                "--num-batches=60",
+                "--variable-update=horovod",
+                "--out=" + (folder_.path() / "result{rank}.json").native(),
+                loader_with_delay(folder_, delay_ms)};
+    children_.clear();
+    start_all(3, words);
+    expect_codes({0, 0, 0});
+    const Json result = Json::parse(exit_of(0).output);
+    const Json skew = result.at("rank_skew");
+    if (delay_ms == 0) {
+      EXPECT_TRUE(skew.at("culprit") == "none" || skew.at("delay_percent") < 2) << skew.dump();
+      continue;
+    }
+    EXPECT_EQ(skew.at("culprit"), "rank") << skew.dump();
+    EXPECT_EQ(skew.at("rank"), 1);
+    EXPECT_NEAR(skew.at("delay_ms").get<double>(), delay_ms, 0.1 * delay_ms);
+    EXPECT_NEAR(skew.at("more_work_ms").get<double>(), delay_ms, 0.1 * delay_ms);
+    EXPECT_NEAR(result.at("ranks")[1].at("batch_ready").at("p50_ms").get<double>(), delay_ms,
+                0.1 * delay_ms);
+    // The other ranks' own records are compared step by step.
+    const std::string folder = folder_.path().native();
+    const ChildExit together = exit_of(
+        {PENSTOCK_PROGRAM, "report", folder + "/result1.json", folder + "/result2.json"}, {});
+    EXPECT_EQ(together.code, 0) << together.last_words;
+    EXPECT_TRUE(says(together.output, "Rank 1 on "));
+    const ChildExit page =
+        exit_of({PENSTOCK_PROGRAM, "report", "--format=html", folder + "/result0.json"}, {});
+    EXPECT_TRUE(says(page.output, "makes the others wait for its input"));
+  }
+}
+
 TEST_F(Rendezvous, ARankThatNeverComesIsNamedOnAll) {
   const Words words = emulated({"--timeout=0.5s"});
   start(words, torchrun(0, 3));

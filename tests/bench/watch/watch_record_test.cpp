@@ -370,28 +370,50 @@ TEST_F(WatchRecordTest, UnknownSizesHaveNoImageRate) {
   EXPECT_TRUE(summary_json(sum, "img").at("img_per_s").is_null());
 }
 
-TEST_F(WatchRecordTest, NamesTheSlowestRankAndWhetherItChanges) {
+TEST_F(WatchRecordTest, NamesTheRankThatOthersWaitForAndWhetherItChanges) {
   for (int rank = 0; rank < 3; ++rank) add(rank, line_of(rank, 1000 * (3 - rank)).dump() + "\n");
-  const auto slowest = slowest_rank(read());
-  ASSERT_TRUE(slowest);
-  EXPECT_EQ(slowest->rank, 0);
-  EXPECT_EQ(slowest->percent_of_steps, 100);
-  EXPECT_EQ(slowest->steps, 30U);
+  const auto skew = skew_of(read());
+  ASSERT_TRUE(skew);
+  EXPECT_EQ(skew->culprit, Culprit::rank);
+  EXPECT_EQ(skew->rank, 0);
+  EXPECT_NEAR(skew->delay_ms, 1, 1e-9);
+  EXPECT_NEAR(skew->delay_percent, 10, 1e-9);
+  EXPECT_EQ(skew->decided_percent, 100);
   EXPECT_TRUE(says(text_of(read()), "10.2 % (rank 2) to 30.1 % (rank 0)"))
       << "the end of the epoch took 0.5 ms more";
-  EXPECT_TRUE(says(text_of(read()), "Rank 0 waited longest in 100 % of 30 steps: it is always"));
+  EXPECT_TRUE(says(text_of(read()), "Rank 0 makes the others wait for its input: 1.00 ms a step"));
   // In 90 more steps rank 2 is the slowest.
   for (int rank = 0; rank < 3; ++rank) {
     add(rank, line_of(rank, 1000 * (1 + rank), 90).dump() + "\n");
   }
-  EXPECT_EQ(slowest_rank(read())->rank, 2);
-  EXPECT_FALSE(slowest_rank(read())->is_always_the_same());
-  EXPECT_TRUE(says(text_of(read()), "Rank 2 waited longest in 75 % of 120 steps: the slowest"));
+  EXPECT_EQ(skew_of(read())->culprit, Culprit::moving);
+  EXPECT_TRUE(says(text_of(read()), "the last one changes from step to step"));
 }
 
-TEST_F(WatchRecordTest, RanksThatHardlyWaitHaveNoSlowest) {
+TEST_F(WatchRecordTest, RanksThatHardlyWaitHaveNoCulprit) {
   for (int rank = 0; rank < 2; ++rank) add(rank, line_of(rank, 10 + rank).dump() + "\n");
-  EXPECT_FALSE(slowest_rank(read()));
+  EXPECT_EQ(skew_of(read())->culprit, Culprit::none);
+}
+
+TEST_F(WatchRecordTest, RecordsOfSeveralHostsAreOneTable) {
+  std::vector<WatchRecord> records;
+  for (int rank = 0; rank < 3; ++rank) {
+    TempFolder folder;
+    StepFiles files(folder.path());
+    Json line = line_of(2 - rank, rank == 1 ? 4000 : 10);
+    line["host"] = "node" + std::to_string(2 - rank);
+    std::ofstream(folder / "1.jsonl") << line.dump() << "\n";
+    files.read();
+    files.put_into(records.emplace_back(WatchRecord{.seconds = 4, .exit_code = rank == 2 ? 3 : 0}));
+    EXPECT_EQ(parse_record(to_json(records.back()).dump()).ranks, records.back().ranks);
+  }
+  const WatchRecord joined = join_records(records);
+  ASSERT_EQ(joined.ranks.size(), 3U);
+  EXPECT_EQ(joined.ranks[2].host, "node2");
+  EXPECT_EQ(joined.exit_code, 3);
+  EXPECT_EQ(skew_of(joined)->rank, 1);
+  EXPECT_TRUE(says(text_of(joined), "0 on node0"));
+  EXPECT_TRUE(says(text_of(joined), "Rank 1 on node1 makes the others wait"));
 }
 
 TEST_F(WatchRecordTest, TwoProcessesOfOneRankAreToldApart) {
@@ -399,7 +421,7 @@ TEST_F(WatchRecordTest, TwoProcessesOfOneRankAreToldApart) {
   other["pid"] = 7;
   add(100, line_of(0).dump() + "\n");
   add(7, other.dump() + "\n");
-  EXPECT_FALSE(slowest_rank(read()));
+  EXPECT_FALSE(skew_of(read()));
   EXPECT_TRUE(says(text_of(read()), "0 (process 7)"));
 }
 
