@@ -3,21 +3,25 @@
 // launchers, and by hand. They train together over TCP, or end before they start.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "bench/record/environment.h"
 #include "bench/run/processes/child_process.h"
 #include "tests/support/patience.h"
 #include "tests/support/reserved_port.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/thrown_by.h"
+#include "trainer/cluster/tcp/rendezvous.h"
 
 namespace penstock {
 namespace {
@@ -267,6 +271,32 @@ TEST_F(Rendezvous, ARankThatFailsOrIsStoppedEndsAll) {
   ASSERT_FALSE(result.is_discarded());
   EXPECT_EQ(result["status"], "partial");
   EXPECT_GE(result["step_ms"].size(), 5U);
+}
+
+/// The test is rank 1, which says hello and nothing more.
+TEST_F(Rendezvous, OneSignalEndsARankThatWaitsForTheFirstExchange) {
+  start(emulated({"--timeout=20s"}), torchrun(0, 2));
+  tcp::Connection rank_1;
+  ASSERT_TRUE(await([&] {
+    rank_1 = tcp::Connection(liveness::FrameSocket::connect("127.0.0.1:" + port_.text(), 1s));
+    return rank_1.is_open();
+  }));
+  const Environment environment = read_environment();
+  const tcp::Hello hello{.rank = 1,
+                         .size = 2,
+                         .pid = getpid(),
+                         .job = "none",
+                         .host = "elsewhere",
+                         .identity = "elsewhere",
+                         .program = environment.version + " (" + environment.revision + ")"};
+  const Time deadline = std::chrono::steady_clock::now() + 10s;
+  ASSERT_TRUE(rank_1.send({tcp::Message::Kind::hello, to_text(hello)}, deadline));
+  std::optional<tcp::Message> welcome;
+  ASSERT_TRUE(await([&] { return (welcome = rank_1.receive()).has_value(); }));
+  ASSERT_EQ(welcome->kind, tcp::Message::Kind::welcome) << welcome->body;
+  children_[0]->send(SIGINT);
+  EXPECT_EQ(exit_of(0).code, 130);
+  EXPECT_TRUE(says(exit_of(0).last_words, "the run was stopped while its ranks met at 127.0.0.1"));
 }
 
 TEST_F(Rendezvous, SeveralProcessesThatCannotMeetEndBeforeTheyStart) {

@@ -2,6 +2,7 @@
 #include "trainer/cluster/host.h"
 
 #include <arpa/inet.h>
+#include <fmt/format.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -99,19 +100,24 @@ std::vector<std::string> network_addresses() {
 
 std::vector<std::string> addresses_of(const std::string& name) {
   addrinfo wanted{};
-  wanted.ai_family = AF_INET;
   wanted.ai_socktype = SOCK_STREAM;
   addrinfo* list = nullptr;
-  if (const int error = getaddrinfo(name.c_str(), nullptr, &wanted, &list); error != 0) {
-    throw Unavailable("the name '{}' has no IPv4 address: {}", name, gai_strerror(error));
+  const bool bracketed = name.starts_with('[') && name.ends_with(']');
+  const std::string host = bracketed ? name.substr(1, name.size() - 2) : name;
+  if (const int error = getaddrinfo(host.c_str(), nullptr, &wanted, &list); error != 0) {
+    throw Unavailable("the name '{}' has no address: {}", name, gai_strerror(error));
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, freeaddrinfo);
   std::vector<std::string> addresses;
-  for (const addrinfo* one = list; one != nullptr; one = one->ai_next) {
-    std::array<char, INET_ADDRSTRLEN> text{};
-    const auto* const address = reinterpret_cast<const sockaddr_in*>(one->ai_addr);  // NOLINT
-    if (inet_ntop(AF_INET, &address->sin_addr, text.data(), text.size()) != nullptr) {
-      addresses.emplace_back(text.data());
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const addrinfo* one = list; one != nullptr; one = one->ai_next) {
+      if (one->ai_family != family) continue;
+      std::array<char, NI_MAXHOST> text{};
+      if (getnameinfo(one->ai_addr, one->ai_addrlen, text.data(), text.size(), nullptr, 0,
+                      NI_NUMERICHOST) != 0) {
+        continue;
+      }
+      addresses.push_back(family == AF_INET6 ? fmt::format("[{}]", text.data()) : text.data());
     }
   }
   return addresses;

@@ -15,7 +15,8 @@ namespace penstock::cluster {
 /// IPv4, of interfaces that are up, without loopback.
 std::vector<std::string> network_addresses();
 
-/// The IPv4 addresses of a host's name. Throws Unavailable, with the name and the reason.
+/// The addresses of a host's name, such as "192.0.2.1" and behind them "[2001:db8::1]". The name
+/// may be such an address. Throws Unavailable, with the name and the reason.
 std::vector<std::string> addresses_of(const std::string& name);
 
 struct HostFacts {

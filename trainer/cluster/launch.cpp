@@ -97,7 +97,8 @@ std::string meeting_of(const FindVariable& find, const Json& entry, const std::s
   if (host.empty()) return {};
   std::int64_t port = job.empty() ? kUsualPort : port_for(job);
   if (const auto found = find_first(find, entry, "port")) port = number(*found, 1, 65534);
-  return fmt::format("{}:{}", host, port + kBesideTheStore);
+  const bool is_ipv6 = host.find(':') != std::string::npos && host.front() != '[';
+  return fmt::format("{}:{}", is_ipv6 ? "[" + host + "]" : host, port + kBesideTheStore);
 }
 
 /// The position of a process in a list of addresses, where the first one is the meeting.
@@ -223,11 +224,19 @@ void for_each_rank_name(const std::function<void(const std::string& name)>& name
 
 std::uint16_t port_of(const std::string& meeting, std::string_view from) {
   const std::size_t colon = meeting.rfind(':');
-  std::uint16_t port = 0;
-  if (meeting.find(':') < colon && meeting.find_first_of(" /[]") > meeting.size()) {
-    throw ConfigError("{}: '{}' is an address of IPv6, and ranks meet over IPv4", from, meeting);
+  const std::string host = meeting.substr(0, std::min(colon, meeting.size()));
+  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  const auto lacks = [](std::string_view text, const char* letters) {
+    return text.find_first_of(letters) == std::string_view::npos;
+  };
+  if (!bracketed && !lacks(host, ":") && lacks(host, " /[]")) {
+    throw ConfigError("{}: '{}' is an address of IPv6; expected brackets, as in [::1]:29501", from,
+                      meeting);
   }
-  if (colon != std::string::npos && colon > 0 && meeting.find_first_of(" /[]") > meeting.size()) {
+  const std::string_view name =
+      bracketed ? std::string_view(host).substr(1, host.size() - 2) : host;
+  std::uint16_t port = 0;
+  if (colon != std::string::npos && !name.empty() && lacks(name, " /[]")) {
     const char* const last = meeting.data() + meeting.size();
     const auto [end, error] = std::from_chars(meeting.data() + colon + 1, last, port);
     if (error == std::errc{} && end == last && port > 0) return port;

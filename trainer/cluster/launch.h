@@ -23,6 +23,7 @@ struct Launch {
   std::string meeting{};
   std::string job{};          ///< tells jobs apart; empty: unknown
   std::int32_t restarts = 0;  ///< of the job so far
+  std::string program{};      ///< its version; ranks that meet over TCP must have the same
 };
 
 /// Returns the value of an environment variable, or null: std::getenv, or a test's function.
@@ -36,7 +37,7 @@ std::optional<Launch> read_launch(const FindVariable& find);
 /// Calls `name` with each variable of the table that says a rank.
 void for_each_rank_name(const std::function<void(const std::string& name)>& name);
 
-/// The port of a HOST:PORT. Throws ConfigError, which names `from`, for another form.
+/// The port of a HOST:PORT or [ADDRESS]:PORT. Throws ConfigError, which names `from`, for another form.
 std::uint16_t port_of(const std::string& meeting, std::string_view from);
 
 }  // namespace penstock::cluster

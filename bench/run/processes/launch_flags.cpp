@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "bench/record/environment.h"
 #include "dataflow/error.h"
 
 namespace penstock {
@@ -109,7 +110,11 @@ std::optional<cluster::Launch> find_launch(const LaunchArguments& arguments,
         "a free port), or --alone if every process measures alone",
         described(*launch));
   }
-  if (!launch->mpi) cluster::port_of(launch->meeting, "the place where ranks meet");
+  if (!launch->mpi) {
+    cluster::port_of(launch->meeting, "the place where ranks meet");
+    const Environment environment = read_environment();
+    launch->program = fmt::format("{} ({})", environment.version, environment.revision);
+  }
   return launch;
 }
 

@@ -273,8 +273,11 @@ TEST(Launch, ErrorsNameTheVariable) {
 
 TEST(Launch, AMeetingIsAHostAndAPort) {
   EXPECT_EQ(cluster::port_of("node-1.example:29501", "--rendezvous"), 29501);
+  EXPECT_EQ(cluster::port_of("[::1]:29501", "--rendezvous"), 29501);
+  EXPECT_TRUE(says(thrown_by<ConfigError>([] { cluster::port_of("::1:29501", "--rendezvous"); }),
+                   "expected brackets, as in [::1]:29501"));
   for (const char* const text : {"", "node", "node:", ":1", "node:0", "node:65536", "node:1x",
-                                 "tcp://node:1", "[::1]:1", "a b:1"}) {
+                                 "tcp://node:1", "[]:1", "[::1]", "a b:1"}) {
     EXPECT_TRUE(says(thrown_by<ConfigError>([&] { cluster::port_of(text, "--rendezvous"); }),
                      "--rendezvous: '" + std::string(text) + "', expected HOST:PORT"));
   }

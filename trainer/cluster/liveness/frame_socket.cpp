@@ -31,7 +31,7 @@ int new_socket(int family) {
   const int file = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (file < 0) throw Unavailable("opening a socket: {}", std::strerror(errno));
   const int one = 1;
-  if (family == AF_INET) setsockopt(file, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  if (family != AF_UNIX) setsockopt(file, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   return file;
 }
 
@@ -44,17 +44,53 @@ socklen_t fill(sockaddr_un& address, std::string_view name) {
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
 }
 
-/// Parses "192.0.2.1:4000". False: the text has another form.
-bool fill(sockaddr_in& address, const std::string& text) {
-  address = {};
-  address.sin_family = AF_INET;
-  const std::size_t colon = text.find(':');
-  if (colon == std::string::npos) return false;
+/// An address of either family. `port` in host byte order.
+struct NetworkAddress {
+  sockaddr_storage bytes{};
+  socklen_t length = sizeof(sockaddr_storage);
+
+  NetworkAddress() = default;
+  NetworkAddress(const in_addr& host, std::uint16_t port) : length(sizeof(sockaddr_in)) {
+    bytes.ss_family = AF_INET;
+    v4().sin_addr = host;
+    v4().sin_port = htons(port);
+  }
+  NetworkAddress(const in6_addr& host, std::uint16_t port) : length(sizeof(sockaddr_in6)) {
+    bytes.ss_family = AF_INET6;
+    v6().sin6_addr = host;
+    v6().sin6_port = htons(port);
+  }
+  sockaddr* any() noexcept { return reinterpret_cast<sockaddr*>(&bytes); }
+  sockaddr_in& v4() noexcept { return *reinterpret_cast<sockaddr_in*>(&bytes); }
+  sockaddr_in6& v6() noexcept { return *reinterpret_cast<sockaddr_in6*>(&bytes); }
+  std::uint16_t port() noexcept {
+    return ntohs(bytes.ss_family == AF_INET6 ? v6().sin6_port : v4().sin_port);
+  }
+};
+
+/// Parses "192.0.2.1:4000" and "[2001:db8::1]:4000". Nothing: the text has another form.
+std::optional<NetworkAddress> parse_address(const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string::npos) return std::nullopt;
   std::uint16_t port = 0;
   const char* const end = text.data() + text.size();
-  if (std::from_chars(text.data() + colon + 1, end, port).ptr != end) return false;
-  address.sin_port = htons(port);
-  return inet_pton(AF_INET, text.substr(0, colon).c_str(), &address.sin_addr) == 1;
+  if (std::from_chars(text.data() + colon + 1, end, port).ptr != end) return std::nullopt;
+  const std::string host = text.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) {
+    in6_addr v6{};
+    const std::string inside = host.substr(1, host.size() - 2);
+    if (inet_pton(AF_INET6, inside.c_str(), &v6) == 1) return NetworkAddress(v6, port);
+    return std::nullopt;
+  }
+  in_addr v4{};
+  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return NetworkAddress(v4, port);
+  return std::nullopt;
+}
+
+/// Where a listener listens.
+NetworkAddress listening_at(bool loopback, std::uint16_t port, bool ipv6) {
+  if (ipv6) return {loopback ? in6addr_loopback : in6addr_any, port};
+  return {in_addr{htonl(loopback ? INADDR_LOOPBACK : INADDR_ANY)}, port};
 }
 
 bool connected(int file, const sockaddr* address, socklen_t length, Nanoseconds patience) {
@@ -127,11 +163,10 @@ FrameSocket FrameSocket::connect(const std::string& address, Nanoseconds patienc
   }
   std::istringstream list(address);
   for (std::string each; list >> each;) {
-    sockaddr_in name;
-    if (!fill(name, each)) continue;
-    FrameSocket socket(new_socket(AF_INET));
-    const auto* const any = reinterpret_cast<const sockaddr*>(&name);
-    if (connected(socket.file(), any, sizeof name, patience)) return socket;
+    std::optional<NetworkAddress> name = parse_address(each);
+    if (!name) continue;
+    FrameSocket socket(new_socket(name->bytes.ss_family));
+    if (connected(socket.file(), name->any(), name->length, patience)) return socket;
   }
   return FrameSocket();
 }
@@ -195,15 +230,18 @@ std::optional<std::size_t> FrameSocket::receive_some(std::span<std::byte> bytes)
 }
 
 std::string FrameSocket::own_address() const {
-  sockaddr_in address{};
-  socklen_t length = sizeof address;
-  std::array<char, INET_ADDRSTRLEN> text{};
-  if (getsockname(file_.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0 ||
-      address.sin_family != AF_INET ||
-      inet_ntop(AF_INET, &address.sin_addr, text.data(), text.size()) == nullptr) {
-    return {};
+  NetworkAddress own;
+  if (getsockname(file_.get(), own.any(), &own.length) != 0) return {};
+  const bool ipv6 = own.bytes.ss_family == AF_INET6;
+  const void* bytes = ipv6 ? static_cast<const void*>(&own.v6().sin6_addr) : &own.v4().sin_addr;
+  int family = own.bytes.ss_family;
+  if (ipv6 && IN6_IS_ADDR_V4MAPPED(&own.v6().sin6_addr)) {  // a peer of IPv4
+    bytes = &own.v6().sin6_addr.s6_addr[12];
+    family = AF_INET;
   }
-  return text.data();
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (inet_ntop(family, bytes, text.data(), text.size()) == nullptr) return {};
+  return family == AF_INET6 ? fmt::format("[{}]", text.data()) : text.data();
 }
 
 // ---- FrameListener ----------------------------------------------------------
@@ -226,30 +264,27 @@ FrameListener FrameListener::local(std::string_view name) {
   return listener;
 }
 
-FrameListener FrameListener::tcp(bool loopback, std::uint16_t fixed) {
-  FrameListener listener(new_socket(AF_INET), "");
-  const int one = 1;  // a job that has just ended leaves its port in a state of waiting
+FrameListener FrameListener::tcp(bool loopback, std::uint16_t fixed, bool ipv6) {
+  FrameListener listener(new_socket(ipv6 ? AF_INET6 : AF_INET), "");
+  const int one = 1, zero = 0;
+  // A job that has just ended leaves its port in a state of waiting.
   if (fixed != 0) setsockopt(listener.file(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(fixed);
-  address.sin_addr.s_addr = htonl(loopback ? INADDR_LOOPBACK : INADDR_ANY);
-  const auto* const any = reinterpret_cast<const sockaddr*>(&address);
-  if (bind(listener.file(), any, sizeof address) != 0 || listen(listener.file(), kBacklog) != 0 ||
-      listener.port() == 0) {
+  if (ipv6) setsockopt(listener.file(), IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
+  NetworkAddress address = listening_at(loopback, fixed, ipv6);
+  if (bind(listener.file(), address.any(), address.length) != 0 ||
+      listen(listener.file(), kBacklog) != 0 || listener.port() == 0) {
     throw Unavailable("listening for the other ranks over TCP, port {}: {}; choose a free port",
                       fixed, std::strerror(errno));
   }
   const std::uint16_t port = listener.port();
-  listener.address_ = loopback ? fmt::format("127.0.0.1:{}", port) : addresses_with(port);
+  listener.address_ =
+      !loopback ? addresses_with(port) : fmt::format("{}:{}", ipv6 ? "[::1]" : "127.0.0.1", port);
   return listener;
 }
 
 std::uint16_t FrameListener::port() const noexcept {
-  sockaddr_in address{};
-  socklen_t length = sizeof address;
-  auto* const any = reinterpret_cast<sockaddr*>(&address);
-  return getsockname(file_.get(), any, &length) == 0 ? ntohs(address.sin_port) : 0;
+  NetworkAddress address;
+  return getsockname(file_.get(), address.any(), &address.length) == 0 ? address.port() : 0;
 }
 
 FrameSocket FrameListener::accept() {

@@ -77,7 +77,8 @@ class FrameSocket {
                                        bool more = false) const noexcept;
   /// Reads as many bytes as have arrived, and returns their number. Nothing: no more will arrive.
   std::optional<std::size_t> receive_some(std::span<std::byte> bytes) noexcept;
-  /// The address of this host on the way to the peer, such as "192.0.2.1"; empty: unknown.
+  /// The address of this host on the way to the peer, such as "192.0.2.1" or "[2001:db8::1]";
+  /// empty: unknown.
   std::string own_address() const;
 
  private:
@@ -95,8 +96,8 @@ class FrameListener {
   /// The address of such a listener, which need not exist yet.
   static std::string local_address(std::string_view name);
   /// Listens on `port`, on the loopback interface or on all interfaces; 0: the system chooses the
-  /// port. Throws Unavailable.
-  static FrameListener tcp(bool loopback, std::uint16_t port = 0);
+  /// port. `ipv6`: on IPv6, and unless on loopback on IPv4 too. Throws Unavailable.
+  static FrameListener tcp(bool loopback, std::uint16_t port = 0, bool ipv6 = false);
 
   int file() const noexcept { return file_.get(); }
   /// The address for FrameSocket::connect; lists all interfaces.

@@ -43,12 +43,16 @@ Hello hello_of(const cluster::Launch& launch) {
           .pid = getpid(),
           .job = launch.job.substr(0, kLongestHello / 2),
           .host = facts.name,
-          .identity = facts.identity};
+          .identity = facts.identity,
+          .program = launch.program};
 }
 
 std::string host_of(const std::string& meeting) { return meeting.substr(0, meeting.rfind(':')); }
 
-bool is_loopback(const std::string& address) { return address.starts_with("127."); }
+bool is_loopback(const std::string& address) {
+  return address.starts_with("127.") || address == "[::1]";
+}
+bool is_ipv6(const std::string& address) { return address.starts_with('['); }
 
 void say(const std::string& text) {
   std::fputs(fmt::format("penstock: {}\n", text).c_str(), stderr);
@@ -66,8 +70,11 @@ class Host {
         clock_(clock),
         patience_(patience),
         begin_(clock.now()),
+        addresses_(addresses()),
         listener_(liveness::FrameListener::tcp(
-            is_local(), cluster::port_of(launch.meeting, "the place where ranks meet"))),
+            !addresses_.empty() && std::ranges::all_of(addresses_, is_loopback),
+            cluster::port_of(launch.meeting, "the place where ranks meet"),
+            !addresses_.empty() && std::ranges::all_of(addresses_, is_ipv6))),
         connections_(static_cast<std::size_t>(launch.size)),
         hellos_(connections_.size()) {
     hellos_[0] = hello_of(launch);
@@ -95,13 +102,13 @@ class Host {
   }
 
  private:
-  /// True if all addresses of the meeting are of this host's loopback interface.
-  bool is_local() const {
+  /// Of the meeting; none: this host does not know its name.
+  std::vector<std::string> addresses() {
     try {
-      const std::vector<std::string> addresses = cluster::addresses_of(host_of(launch_.meeting));
-      return std::all_of(addresses.begin(), addresses.end(), is_loopback);
-    } catch (const Unavailable&) {
-      return false;  // the others report the name
+      return cluster::addresses_of(host_of(launch_.meeting));
+    } catch (const Unavailable& error) {
+      unresolved_ = fmt::format("; on this host {}", error.what());
+      return {};  // others may know the name
     }
   }
 
@@ -125,9 +132,9 @@ class Host {
   }
 
   void say_awaited() {
-    std::string text =
-        fmt::format("waiting for {} at {} ({} of {} are here)", names_of_absent(), launch_.meeting,
-                    launch_.size - static_cast<std::int32_t>(absent().size()), launch_.size);
+    std::string text = fmt::format(
+        "waiting for {} at {} ({} of {} are here){}", names_of_absent(), launch_.meeting,
+        launch_.size - static_cast<std::int32_t>(absent().size()), launch_.size, unresolved_);
     if (text != said_) say(text);
     said_ = std::move(text);
   }
@@ -172,6 +179,11 @@ class Host {
           "restarts; end the processes of the older attempt",
           hello.rank, hello.restarts, meeting, launch_.restarts);
     }
+    if (hello.program != launch_.program) {
+      return fmt::format(
+          "rank {} is Penstock {}, and rank 0 is {}; start all ranks with the same program",
+          hello.rank, hello.program, launch_.program);
+    }
     if (hello.size != launch_.size) {
       return fmt::format(
           "rank {} says that there are {} processes, and rank 0 says {}; start all ranks with the "
@@ -191,7 +203,7 @@ class Host {
     stranger.send({Message::Kind::refused, reason}, clock_.now() + kSending);
     stranger.end();
     const bool ours = hello.job == hellos_[0].job && hello.restarts == launch_.restarts;
-    if (ours && hello.size != launch_.size) {
+    if (ours && (hello.size != launch_.size || hello.program != launch_.program)) {
       tell({Message::Kind::refused, reason});
       throw ConfigError(reason);
     }
@@ -212,8 +224,8 @@ class Host {
   [[noreturn]] void give_up() {
     const std::string text = fmt::format(
         "{} of {} did not come to {} within {:.3g} s; see that every rank was started, and that "
-        "its host reaches this address",
-        names_of_absent(), launch_.size, launch_.meeting, to_seconds(patience_));
+        "its host reaches this address{}",
+        names_of_absent(), launch_.size, launch_.meeting, to_seconds(patience_), unresolved_);
     tell({Message::Kind::absent, text});
     throw TimeoutError(text);
   }
@@ -237,6 +249,8 @@ class Host {
   Clock& clock_;
   const Nanoseconds patience_;
   const Time begin_;
+  std::string unresolved_;  // why the name of the meeting has no address here; empty: it has
+  const std::vector<std::string> addresses_;
   liveness::FrameListener listener_;
   std::list<Connection> strangers_;  // have not said who they are
   std::vector<Connection> connections_;
@@ -342,13 +356,13 @@ class Guest {
 
 std::string to_text(const Hello& hello) {
   const auto text = [](std::int32_t number) { return std::to_string(number); };
-  return cluster::join_texts(std::vector<std::string>{text(hello.rank), text(hello.size),
-                                                      text(hello.restarts), text(hello.pid),
-                                                      hello.job, hello.host, hello.identity});
+  return cluster::join_texts(std::vector<std::string>{
+      text(hello.rank), text(hello.size), text(hello.restarts), text(hello.pid), hello.job,
+      hello.host, hello.identity, hello.program});
 }
 
 Hello parse_hello(const std::string& said) {
-  const std::vector<std::string> texts = cluster::split_texts(cluster::bytes_of(said), 7);
+  const std::vector<std::string> texts = cluster::split_texts(cluster::bytes_of(said), 8);
   const auto number = [](const std::string& text) {
     std::int32_t value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -361,7 +375,8 @@ Hello parse_hello(const std::string& said) {
           .pid = number(texts[3]),
           .job = texts[4],
           .host = texts[5],
-          .identity = texts[6]};
+          .identity = texts[6],
+          .program = texts[7]};
 }
 
 Meeting meet(const cluster::Launch& launch, Clock& clock, Nanoseconds patience,

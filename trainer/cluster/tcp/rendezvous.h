@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How ranks find each other without MPI: rank 0 listens at an address that all of them know, and
-// the others come to it. Only ranks of the same job, attempt and size meet.
+// the others come to it. Only ranks of the same job, attempt, version and
+// size meet.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +21,7 @@ struct Hello {
   std::int32_t rank = 0, size = 0, restarts = 0, pid = 0;
   std::string job{}, host{};
   std::string identity{};  ///< HostFacts::identity
+  std::string program{};   ///< Launch::program
 };
 inline constexpr std::size_t kLongestHello = 4096;  ///< bytes
 std::string to_text(const Hello& hello);

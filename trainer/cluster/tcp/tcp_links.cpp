@@ -39,7 +39,8 @@ class Mesh {
       : launch_(processes.launch()),
         clock_(clock),
         deadline_(clock.now() + patience),
-        listener_(liveness::FrameListener::tcp(launch_.local_size == launch_.size)),
+        listener_(liveness::FrameListener::tcp(launch_.local_size == launch_.size, 0,
+                                               own_address.starts_with('['))),
         sockets_(static_cast<std::size_t>(launch_.size)) {
     const std::string text = fmt::format("{} {}:{} {}", liveness::random_key(), own_address,
                                          listener_.port(), listener_.address());

@@ -12,6 +12,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <thread>
 #include <utility>
 
@@ -47,14 +48,15 @@ Launch with_local_ranks(Launch launch, const std::vector<std::string>& hosts) {
 
 class TcpProcesses final : public Processes {
  public:
-  TcpProcesses(const Launch& launch, Clock& clock, Meeting meeting)
+  TcpProcesses(const Launch& launch, Clock& clock, Meeting meeting, std::stop_token stop)
       : launch_(with_local_ranks(launch, meeting.hosts)),
         clock_(clock),
-        own_address_(own_address_of(meeting)) {
+        own_address_(own_address_of(meeting)),
+        stop_(std::move(stop)) {
     for (Connection& connection : meeting.connections) {
       peers_.emplace_back().connection = std::move(connection);
     }
-    reader_ = std::jthread([this](const std::stop_token& stop) { read(stop); });
+    reader_ = std::jthread([this](const std::stop_token& ends) { read(ends); });
   }
   TcpProcesses(const TcpProcesses&) = delete;
   ~TcpProcesses() override {
@@ -121,6 +123,7 @@ class TcpProcesses final : public Processes {
   struct Peer {
     Connection connection{};
     std::deque<std::string> texts{};  // under mutex_
+    bool has_spoken = false;          // under mutex_; it has sent a text
     Time gone = Time::max();          // under mutex_; when its connection closed
   };
 
@@ -143,9 +146,17 @@ class TcpProcesses final : public Processes {
   /// The next text of a rank.
   std::string take(std::int32_t rank, Time deadline, std::string_view what) {
     Peer& from = peer(rank);
+    // Once the ranks have spoken, what stops one of them reaches the others another way.
+    const std::stop_callback wake(stop_, [this] {
+      const std::lock_guard lock(mutex_);
+      changed_.notify_all();
+    });
     const Nanoseconds behind = progress() == nullptr ? Nanoseconds{} : cluster::kBehindWatch;
     std::unique_lock lock(mutex_);
     while (from.texts.empty()) {
+      if (!from.has_spoken && stop_.stop_requested()) {
+        throw Error("the run was stopped while its ranks met at {}", launch_.meeting);
+      }
       const Time now = clock_.now();
       const bool is_gone = from.gone != Time::max();
       if (is_gone && now >= from.gone + behind) {
@@ -205,6 +216,7 @@ class TcpProcesses final : public Processes {
     if (message.kind == Message::Kind::text || message.kind == Message::Kind::texts) {
       const std::lock_guard lock(mutex_);
       from.texts.push_back(std::move(message.body));
+      from.has_spoken = true;
       changed_.notify_all();
     } else if (message.kind == Message::Kind::stopped) {
       stopped_ = std::atoi(message.body.c_str());
@@ -230,6 +242,7 @@ class TcpProcesses final : public Processes {
   const Launch launch_;
   Clock& clock_;
   const std::string own_address_;
+  const std::stop_token stop_;
   std::deque<Peer> peers_;  // by rank; a rank other than 0 has only the first
   std::timed_mutex sending_;
   std::mutex mutex_;
@@ -257,7 +270,7 @@ std::unique_ptr<Processes> join_processes(const Launch& launch, Clock& clock,
         launch.launcher);
   }
   return std::make_unique<tcp::TcpProcesses>(launch, clock,
-                                             tcp::meet(launch, clock, rendezvous, stop));
+                                             tcp::meet(launch, clock, rendezvous, stop), stop);
 }
 
 }  // namespace penstock::cluster

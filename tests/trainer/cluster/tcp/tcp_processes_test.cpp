@@ -79,6 +79,26 @@ TEST_F(TcpProcesses, TellEachOtherTextsAndCountThoseOfTheHost) {
   EXPECT_EQ(reasons, std::vector<std::string>(3));
 }
 
+TEST_F(TcpProcesses, MeetAndExchangeOverIPv6) {
+  Launch first = launch(0, 2), second = launch(1, 2);
+  first.meeting = second.meeting = "[::1]:" + port_.text();
+  const auto reasons = join({first, second}, [&](Processes& processes) {
+    HostDevice device(clock_);
+    const auto stream = device.make_stream();
+    const auto group =
+        processes.make_group({.device = device,
+                              .patience = 20s,
+                              .stopping = {},
+                              .abandon = {},
+                              .choice = {.method = collectives::ExchangeMethod::links}});
+    std::vector<float> values(1000, 2);
+    group->join(processes.launch().rank)->all_reduce_sum({values.data(), values.size()}, *stream);
+    EXPECT_EQ(values, std::vector<float>(1000, 4));
+  });
+  if (says(reasons[0], "IPv6") || says(reasons[0], "Cannot assign")) GTEST_SKIP() << reasons[0];
+  EXPECT_EQ(reasons, std::vector<std::string>(2));
+}
+
 TEST_F(TcpProcesses, ExchangeOverLinksAndInSharedMemory) {
   for (const auto method :
        {collectives::ExchangeMethod::links, collectives::ExchangeMethod::shared_memory,
@@ -122,6 +142,15 @@ TEST_F(TcpProcesses, SizesThatDisagreeEndBoth) {
   }
 }
 
+TEST_F(TcpProcesses, VersionsThatDifferEndBoth) {
+  Launch first = launch(0, 2), second = launch(1, 2);
+  first.program = "0.2.0 (abc)";
+  second.program = "0.1.0 (def)";
+  for (const std::string& reason : join({first, second})) {
+    EXPECT_TRUE(says(reason, "rank 1 is Penstock 0.1.0 (def), and rank 0 is 0.2.0 (abc)"));
+  }
+}
+
 TEST_F(TcpProcesses, RanksOfAnotherJobOrAttemptAreRefusedAndTheJobGoesOn) {
   Launch other = launch(1, 2), older = launch(1, 2), host = launch(0, 2), rank = launch(1, 2);
   other.job = "two";
@@ -151,6 +180,13 @@ TEST_F(TcpProcesses, ANameThatIsNoHostIsNamed) {
   std::jthread stopper([&] { stop_.request_stop(); });
   EXPECT_TRUE(
       says(join({lost})[0], "was stopped while its ranks met at no-such-host.invalid:2000"));
+}
+
+TEST_F(TcpProcesses, Rank0SaysThatTheNameIsNoHost) {
+  Launch first = launch(0, 2);
+  first.meeting = "no-such-host.invalid:" + port_.text();
+  EXPECT_TRUE(says(join({first}, {}, 300ms)[0],
+                   "on this host the name 'no-such-host.invalid' has no address"));
 }
 
 TEST_F(TcpProcesses, AnotherProgramAtTheAddressIsReported) {
