@@ -200,6 +200,9 @@ std::vector<Flag> output_flags(RunOutput& output, RunOptions& options) {
 }
 
 void check_output(const RunOutput& output, const RunOptions& options) {
+  check_places("--out", options.out);
+  check_places("--trace-file", options.trace.timeline);
+  check_places("--profile-file", options.trace.profile);
   if (output.json && !output.format.empty()) {
     throw ConfigError(
         "--json and --format={} exclude each other; keep one (--format json has the form of a "

@@ -87,6 +87,7 @@ int run(const Invocation& invocation) {
   }
   output.plain = has_loader(config) && !typed("like");
   report::check_output(output, options);
+  check_places_of(config.fake_location);
   options.leave = invocation.leave;
   options.may_extend =
       !typed("extend_window") && !typed("noextend_window") && !typed("no_extend_window");

@@ -2,6 +2,7 @@
 #include "bench/run/processes/process_run.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -353,6 +354,18 @@ void gather_ranks(cluster::Processes& processes, RunResult& result) {
   }
 }
 
+void check_places(std::string_view what, std::string_view text) {
+  constexpr std::string_view kName = "abcdefghijklmnopqrstuvwxyz_";
+  for (std::size_t at = text.find('{'); at != std::string_view::npos; at = text.find('{', at + 1)) {
+    const std::size_t end = text.find_first_not_of(kName, at + 1);
+    if (end == std::string_view::npos || text[end] != '}' || end == at + 1) continue;
+    const std::string_view place = text.substr(at, end + 1 - at);
+    if (std::ranges::find(kPlaces, place) != std::end(kPlaces)) continue;
+    throw ConfigError("{} is '{}', and {} has no value; expected {}", what, text, place,
+                      fmt::join(kPlaces, ", "));
+  }
+}
+
 bool has_place(std::string_view text) {
   return std::ranges::any_of(
       kPlaces, [&](std::string_view place) { return text.find(place) != std::string_view::npos; });
@@ -365,6 +378,12 @@ std::string for_rank(std::string text, const RunPeers& peers) {
                                 host_name()};
   for (std::size_t i = 0; i < std::size(kPlaces); ++i) replace_all(text, kPlaces[i], values[i]);
   return text;
+}
+
+void check_places_of(const std::string& feeder) {
+  for (const auto& [name, value] : parse_component(feeder).values) {
+    if (name == "endpoint") check_places("the feeder's endpoint", value);
+  }
 }
 
 std::string feeder_for_rank(const std::string& feeder, const RunPeers& peers) {

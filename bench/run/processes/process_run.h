@@ -85,6 +85,11 @@ void await_all_ready(cluster::Processes& processes, double examples_per_epoch);
 /// rank's.
 void gather_ranks(cluster::Processes& processes, RunResult& result);
 
+/// Throws ConfigError if the text, which `what` names, has a place in braces that has no value, as
+/// {node}. Braces around anything but a name are no places.
+void check_places(std::string_view what, std::string_view text);
+/// The same for the endpoint of a feeder; its other options may be commands with braces.
+void check_places_of(const std::string& feeder);
 /// True if the text has one of the places {rank}, {local_rank} and {host}.
 bool has_place(std::string_view text);
 /// The text with this process's values in these places.

@@ -75,6 +75,17 @@ TEST(Places, AreFilledInForEachRank) {
   });
 }
 
+TEST(Places, UnknownOnesAreRefusedWithTheKnown) {
+  EXPECT_EQ(thrown_by<ConfigError>([] { check_places("--out", "r{rank}.{node}.json"); }),
+            "--out is 'r{rank}.{node}.json', and {node} has no value; expected {rank}, "
+            "{local_rank}, {host}");
+  EXPECT_TRUE(says(
+      thrown_by<ConfigError>([] { check_places_of("zmq-consume:endpoint=ipc://feed{ranks}"); }),
+      "{ranks} has no value"));
+  check_places("--out", "{0..9}{}{Rank}{host");
+  check_places_of("zmq-consume:endpoint=ipc://feed{rank},producer=awk {print}");
+}
+
 TEST(Places, RanksOfAHostThatStartProducersHaveAnAddressEach) {
   const cluster::Launch second{
       .launcher = "mpirun", .rank = 3, .size = 4, .local_rank = 1, .local_size = 2};
