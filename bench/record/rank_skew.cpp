@@ -66,6 +66,28 @@ bool is_decided(const StepWaits& step, double step_ms) {
   return is_noticeable(step.longest - step.shortest, kNoticeable, step_ms);
 }
 
+/// True if the mean of the differences is above chance. Once in a while a machine stalls another
+/// rank for longer than the delay of many steps, so the mean without the ends of the distribution
+/// counts too.
+bool are_late(std::vector<double> late_ms, double step_ms) {
+  constexpr double kEnd = 0.05;
+  const auto is_late = [&] {
+    return is_noticeable(statistics::mean_of_series(late_ms, kConfidence).low, kNoticeable,
+                         step_ms);
+  };
+  if (is_late()) return true;
+  const double least = statistics::quantile(late_ms, kEnd);
+  const double most = statistics::quantile(late_ms, 1 - kEnd);
+  for (double& ms : late_ms) ms = std::clamp(ms, least, most);
+  return is_late();
+}
+
+/// What a step would save: nothing if another rank's batch comes last.
+statistics::Estimate saving_of(std::vector<double> late_ms) {
+  for (double& ms : late_ms) ms = std::max(ms, 0.0);
+  return statistics::mean_of_series(late_ms, kConfidence);
+}
+
 /// A candidate for the culprit, and how much later its batches come than those of all others.
 struct Suspect {
   Culprit kind = Culprit::none;
@@ -83,8 +105,8 @@ Suspect suspect_of(std::span<const RankWaits> ranks, std::span<const StepWaits> 
     late.push_back(ranks[rank].waits_ms[i] - (step.slowest == rank ? step.second : step.longest));
   }
   Suspect suspect{Culprit::rank, ranks[rank].rank, ranks[rank].host};
-  suspect.delay_ms = statistics::mean_of_series(late, kConfidence);
-  suspect.is_late = is_noticeable(suspect.delay_ms.low, kNoticeable, step_ms);
+  suspect.is_late = are_late(late, step_ms);
+  suspect.delay_ms = saving_of(std::move(late));
   return suspect;
 }
 
@@ -115,9 +137,8 @@ Suspect suspect_of(std::span<const RankWaits> ranks, std::size_t steps, const st
     later_mean.push_back(hosts[host].sum / hosts[host].count - mean);
   }
   Suspect suspect{Culprit::host, -1, host};
-  suspect.delay_ms = statistics::mean_of_series(late, kConfidence);
-  const double low = statistics::mean_of_series(later_mean, kConfidence).low;
-  suspect.is_late = is_noticeable(std::min(low, suspect.delay_ms.low), kNoticeable, step_ms);
+  suspect.is_late = are_late(late, step_ms) && are_late(later_mean, step_ms);
+  suspect.delay_ms = saving_of(std::move(late));
   return suspect;
 }
 

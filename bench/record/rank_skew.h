@@ -34,10 +34,14 @@ struct RankWaits {
 ///   host's delay.
 /// - `moving`: no rank is, but steps wait for changing ranks: the 99 % interval of the mean time
 ///   between the last batch and the mean of all batches lies above 2 % of a step.
-/// - Both must exceed 0.1 ms.
 /// - Anything else, and fewer than two ranks or 20 steps: `none`.
 ///
+/// Both must exceed 0.1 ms. The delay of a culprit is what a step would save if that rank or host
+/// were as early as the last one of the others.
+///
 /// Intervals are those of autocorrelated series (mean_of_series), so a single burst names nobody.
+/// For a culprit the mean without the ends of the distribution counts too, so a single stall hides
+/// nobody.
 RankSkew find_skew(std::span<const RankWaits> ranks, double step_ms);
 
 /// The share of all steps, in per cent, in which each rank waited longest and another rank waited

@@ -144,6 +144,17 @@ TEST(RankSkew, SaysThatTheLastRankChanges) {
   EXPECT_TRUE(says(describe_skew(skew), "changes from step to step"));
 }
 
+TEST(RankSkew, AStallOfAnotherRankHidesNobody) {
+  Training training{.ranks = 3, .work_ms = 2};
+  training.delay_ms = [](std::size_t rank, std::size_t step) {
+    return rank == 1 ? 12.0 : step == 70 ? 900.0 : 0.0;
+  };
+  const RankSkew skew = skew_of(training, 7);
+  EXPECT_EQ(skew.culprit, Culprit::rank);
+  EXPECT_EQ(skew.rank, 1);
+  EXPECT_NEAR(skew.delay_ms, 4, 0.4) << "without the stall, a step takes 14 ms in place of 10 ms";
+}
+
 TEST(RankSkew, ABurstNamesNobody) {
   Training training;
   training.delay_ms = [](std::size_t rank, std::size_t step) {
