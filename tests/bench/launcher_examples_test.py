@@ -106,7 +106,7 @@ class Started(unittest.TestCase):
         return done[0].stdout
 
     def expect_ranks(self, text, size):
-        self.assertEqual(len(json.loads(text)["ranks"]), size)
+        self.assertEqual([rank["rank"] for rank in json.loads(text)["ranks"]], list(range(size)))
 
     def objects(self, name):
         try:
@@ -135,16 +135,18 @@ class ByVariables(Started):
                             SLURM_CPUS_PER_TASK=asked["cpus-per-task"])
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stdout.count("total images/sec"), 1)
+        return done.stdout
 
     def test_slurm_one_node(self):
         self.submit("one_node.sbatch")
         self.expect_ranks((self.folder / f"penstock-{os.getpid()}.json").read_text(), 2)
 
     def test_slurm_several_nodes(self):
-        self.submit("several_nodes.sbatch")
+        text = self.submit("several_nodes.sbatch")
         records = self.folder / f"penstock-{os.getpid()}"
         self.expect_ranks((records / "rank0.json").read_text(), 4)
-        self.assertEqual(len(list(records.iterdir())), 4)
+        self.assertEqual([rank["rank"] for rank in json.loads((records / "rank3.json").read_text())["ranks"]], [3])
+        self.assertIn("device waited p50 ms", text)
 
     def test_kubernetes_indexed_job(self):
         service, job = self.objects("indexed-job.yaml")
