@@ -288,15 +288,15 @@ std::optional<RankSkew> skew_of(const WatchRecord& record) {
   for (const Rank& rank : record.ranks) names.insert(rank.rank);
   if (names.size() < 2 || names.size() != record.ranks.size()) return std::nullopt;
   std::vector<RankWaits> ranks;
-  double time_us = 0, steps = 0;
+  double step_ms = 0;  // of the slowest rank: all of them take as long if they step together
   for (const Rank& rank : record.ranks) {
     const Loop& loop = rank.loops.front();
     RankWaits& waits = ranks.emplace_back(RankWaits{rank.rank, rank.host, {}});
     for (const Step& step : loop.steps) waits.waits_ms.push_back(step.wait_us / 1e3);
-    time_us += loop.total_us();
-    steps += static_cast<double>(loop.steps.size());
+    const auto steps = static_cast<double>(loop.steps.size());
+    if (steps > 0) step_ms = std::max(step_ms, loop.total_us() / steps / 1e3);
   }
-  return find_skew(ranks, steps > 0 ? time_us / steps / 1e3 : 0);
+  return find_skew(ranks, step_ms);
 }
 
 document::Document document_of(const WatchRecord& record) {

@@ -188,11 +188,11 @@ class ByVariables(Started):
             import ray  # noqa: F401
         except ImportError:
             (self.folder / "ray.py").write_text(RAY)
-        done = self.run_one([sys.executable, EXAMPLES / "ray" / "run.py", "3", "--variable-update=horovod", "--model=trivial",
+        done = self.run_one([sys.executable, EXAMPLES / "ray" / "run.py", "2", "--variable-update=horovod", "--model=trivial",
                              "--device=emulated:img_per_s=2000", "--batch-size=8", "--num-batches=20", "--fake-location=host",
                              "--json"], PYTHONPATH=str(self.folder))
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.expect_ranks(done.stdout, 3)
+        self.expect_ranks(done.stdout, 2)
 
 
 class ByMpirun(Started):

@@ -21,6 +21,7 @@
 #include "bench/record/environment.h"
 #include "bench/record/exit_code.h"
 #include "bench/record/machine.h"
+#include "bench/record/wait_spread.h"
 #include "bench/run/processes/packed_steps.h"
 #include "bench/run/processes/run_exchange.h"
 #include "dataflow/error.h"
@@ -113,7 +114,9 @@ void merge_steps(cluster::Processes& processes, const std::string& mine, std::si
     const std::size_t now = steps.legs.empty() ? 0 : steps.legs.front().size();
     devices.push_back({first, now - first});
   }
+  const std::string own_waits = describe_waits(result);
   add_steps(steps, result);
+  std::ranges::replace(result.notes, own_waits, describe_waits(result));
   add_rank_waits(steps, devices, result);
   note_steps_outside(result);
 }
