@@ -190,6 +190,36 @@ double share_of(const RankSkew& skew, std::span<const RankWaits> ranks,
   return percent(its, decided);
 }
 
+/// Without the first capital and the full stop.
+std::string describe_skew(const RankSkew& skew) {
+  const std::string size =
+      fmt::format("{:.2f} ms a step, {:.1f} % of its time (99 % interval {:.2f} to {:.2f} ms)",
+                  skew.delay_ms, skew.delay_percent, skew.delay_low_ms, skew.delay_high_ms);
+  switch (skew.culprit) {
+    case Culprit::none:
+      return "no rank's input makes the others wait";
+    case Culprit::rank:
+      return fmt::format(
+          "rank {}{} makes the others wait for its input: {}; its batch came last in {:.0f} % of "
+          "the steps in which ranks waited for another's batch. Look at its loader, its share of "
+          "the data, and its host's disk and processors",
+          skew.rank, skew.host.empty() ? "" : " on " + skew.host, size, skew.culprit_percent);
+    case Culprit::host:
+      return fmt::format(
+          "the ranks on {} make the others wait for their input: {}; one of them had the last "
+          "batch in "
+          "{:.0f} % of the steps in which ranks waited for another's batch. Look at the host's "
+          "disk, network and processors",
+          skew.host, size, skew.culprit_percent);
+    case Culprit::moving:
+      return fmt::format(
+          "ranks wait for each other's input, and the last one changes from step to step: {}. "
+          "Batches of uneven work or a shared storage do this; prepare more batches ahead",
+          size);
+  }
+  return {};
+}
+
 }  // namespace
 
 RankSkew find_skew(std::span<const RankWaits> ranks, double step_ms) {
@@ -237,39 +267,17 @@ std::vector<double> slowest_percents(std::span<const RankWaits> ranks, double st
   return percents;
 }
 
-std::string describe_skew(const RankSkew& skew) {
-  const std::string size =
-      fmt::format("{:.2f} ms a step, {:.1f} % of its time (99 % interval {:.2f} to {:.2f} ms)",
-                  skew.delay_ms, skew.delay_percent, skew.delay_low_ms, skew.delay_high_ms);
-  switch (skew.culprit) {
-    case Culprit::none:
-      return "no rank's input makes the others wait";
-    case Culprit::rank:
-      return fmt::format(
-          "rank {}{} makes the others wait for its input: {}; its batch came last in {:.0f} % of "
-          "the steps in which ranks waited for another's batch. Look at its loader, its share of "
-          "the data, and its host's disk and processors",
-          skew.rank, skew.host.empty() ? "" : " on " + skew.host, size, skew.culprit_percent);
-    case Culprit::host:
-      return fmt::format(
-          "the ranks on {} make the others wait for their input: {}; one of them had the last "
-          "batch in "
-          "{:.0f} % of the steps in which ranks waited for another's batch. Look at the host's "
-          "disk, network and processors",
-          skew.host, size, skew.culprit_percent);
-    case Culprit::moving:
-      return fmt::format(
-          "ranks wait for each other's input, and the last one changes from step to step: {}. "
-          "Batches of uneven work or a shared storage do this; prepare more batches ahead",
-          size);
-  }
-  return {};
-}
-
 std::string sentence_of(const RankSkew& skew) {
   std::string text = describe_skew(skew) + ".";
   text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
   return text;
+}
+
+std::string spread_sentence(const RankSkew& skew) {
+  return fmt::format(
+      "In {:.0f} % of the steps ranks waited for another's batch; the longest wait of a step less "
+      "the shortest: {:.2f} ms (p50), {:.2f} ms (p95), {:.2f} ms (p99).",
+      skew.decided_percent, skew.spread.p50, skew.spread.p95, skew.spread.p99);
 }
 
 document::Table ranks_table(std::span<const RankResult> ranks, std::string_view unit) {
@@ -338,7 +346,10 @@ document::Section ranks_section(std::span<const RunResult> records) {
   document::Table table = ranks_table(joined.ranks, records.empty() ? "" : records.front().unit);
   if (table.rows.empty()) return {};
   document::Section section{"Ranks", {std::move(table)}};
-  if (joined.skew) section.blocks.push_back(document::Paragraphs{{sentence_of(*joined.skew)}});
+  if (joined.skew) {
+    section.blocks.push_back(
+        document::Paragraphs{{sentence_of(*joined.skew), spread_sentence(*joined.skew)}});
+  }
   section.blocks.push_back(
       document::Paragraphs{{std::string(ranks_terms())}, "", document::Look::soft});
   return section;

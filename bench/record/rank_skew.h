@@ -48,10 +48,10 @@ RankSkew find_skew(std::span<const RankWaits> ranks, double step_ms);
 /// for it.
 std::vector<double> slowest_percents(std::span<const RankWaits> ranks, double step_ms);
 
-/// What the skew means and what to do, in one or two sentences without the last full stop.
-std::string describe_skew(const RankSkew& skew);
-/// The same as a sentence.
+/// What the skew means and what to do, in one or two sentences.
 std::string sentence_of(const RankSkew& skew);
+/// How far the ranks' waits are apart, as a sentence.
+std::string spread_sentence(const RankSkew& skew);
 
 /// A table of the processes of a run: rank, host, rate, times until their batches were ready, waits
 /// of their devices. Empty if no rank has times.

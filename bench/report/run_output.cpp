@@ -54,7 +54,10 @@ std::string run_summary(const RunResult& result) {
        {parts_table(result.parts), operations_of(result), ranks_table(result.ranks, result.unit)}) {
     if (!table.rows.empty()) document::write_text(table, text);
   }
-  if (result.rank_skew) text << "penstock: " << describe_skew(*result.rank_skew) << "\n";
+  if (result.rank_skew) {
+    text << fmt::format("penstock: {}\npenstock: {}\n", sentence_of(*result.rank_skew),
+                        spread_sentence(*result.rank_skew));
+  }
   std::vector<std::string> peaks;
   for (const MemoryUse& use : result.memory) {
     peaks.push_back(fmt::format("{} {:.0f} MiB", use.name, use.peak_mib));

@@ -130,7 +130,7 @@ TEST(RankSkew, FindsAHostWhoseRanksAreLateTogether) {
   EXPECT_EQ(skew.host, "node1");
   EXPECT_EQ(skew.rank, -1);
   EXPECT_NEAR(skew.delay_ms, true_delay_ms(training, 3), 0.1 * skew.delay_ms);
-  EXPECT_TRUE(says(describe_skew(skew), "the ranks on node1 make the others wait"));
+  EXPECT_TRUE(says(sentence_of(skew), "The ranks on node1 make the others wait"));
 }
 
 TEST(RankSkew, SaysThatTheLastRankChanges) {
@@ -141,7 +141,7 @@ TEST(RankSkew, SaysThatTheLastRankChanges) {
   const RankSkew skew = skew_of(training, 5);
   EXPECT_EQ(skew.culprit, Culprit::moving);
   EXPECT_EQ(skew.rank, -1);
-  EXPECT_TRUE(says(describe_skew(skew), "changes from step to step"));
+  EXPECT_TRUE(says(sentence_of(skew), "changes from step to step"));
 }
 
 TEST(RankSkew, AStallOfAnotherRankHidesNobody) {
@@ -186,6 +186,8 @@ TEST(JoinedRanks, AreOneTableWithTheSkewBetweenTheirSteps) {
   std::ostringstream text;
   document::write_text({ranks_section(records)}, text);
   EXPECT_TRUE(says(text.str(), "node3"));
+  EXPECT_TRUE(says(text.str(), "In 100 % of the steps ranks waited for another's batch"));
+  EXPECT_TRUE(says(text.str(), "4.00 ms (p50)"));
   EXPECT_TRUE(says(text.str(), "Rank 2 on node2 makes the others wait for its input: 3.80 ms"));
 }
 
