@@ -37,7 +37,8 @@ std::optional<Launch> read_launch(const FindVariable& find);
 /// Calls `name` with each variable of the table that says a rank.
 void for_each_rank_name(const std::function<void(const std::string& name)>& name);
 
-/// The port of a HOST:PORT or [ADDRESS]:PORT. Throws ConfigError, which names `from`, for another form.
+/// The port of a HOST:PORT or [ADDRESS]:PORT. Throws ConfigError, which names `from`, for another
+/// form.
 std::uint16_t port_of(const std::string& meeting, std::string_view from);
 
 }  // namespace penstock::cluster
