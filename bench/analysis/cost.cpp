@@ -48,13 +48,15 @@ CostSplit split_of(const Blocks& blocks) {
 }
 
 /// Was much of the time of each block seen to pass in waits for batches? That is no noise between
-/// two runs, and needs no further block.
+/// two runs, and needs no further block. Of several blocks each may have waited for less, and for
+/// another share of its time.
 bool has_waited(std::span<const BlockPair> blocks) {
-  constexpr double kMuch = 0.25, kMostly = 0.8;
+  constexpr double kMuchOfOne = 0.25, kMuchOfEach = 0.05, kMostly = 0.8;
+  const double much = blocks.size() < statistics::kRoundsForVerdict ? kMuchOfOne : kMuchOfEach;
   return std::ranges::all_of(blocks, [&](const BlockPair& block) {
     const auto waits = [](const SteadyRun& run) { return run.starved_ms + run.copy_exposed_ms; };
     const double longer_ms = block.coupled.kept_up_ms - block.ceiling.kept_up_ms;
-    return longer_ms > kMuch * block.coupled.kept_up_ms &&
+    return longer_ms > much * block.coupled.kept_up_ms &&
            waits(block.coupled) - waits(block.ceiling) > kMostly * longer_ms;
   });
 }

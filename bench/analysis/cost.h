@@ -48,7 +48,7 @@ std::vector<BlockPair> pair_blocks(const Row& ceiling, const Row& coupled);
 std::vector<statistics::Pair> step_pairs(std::span<const BlockPair> blocks);
 
 /// Returns none if there are no blocks. Few blocks suffice for a verdict if more than a quarter of
-/// the time of each was seen to pass in waits for batches.
+/// the time of each was seen to pass in waits for batches; of three or more, 5 %.
 ///
 /// With the mean over blocks, all in ms per step:
 ///   starvation = mean(starved) - mean(starved of the ceiling); transfer likewise of exposed copies

@@ -304,15 +304,18 @@ bool is_overrun(const Measurement& measurement) {
   });
 }
 
-/// Takes back a verdict from few blocks of a machine that had no processor left.
-void doubt(analysis::InputCostFinding& cost, const Measurement& measurement) {
-  const std::size_t blocks = cost.rounds.size();
-  if (cost.verdict != statistics::Verdict::slower || blocks >= statistics::kRoundsForVerdict ||
-      std::ranges::min(cost.rounds) > statistics::kBeyondNoisePercent || !is_overrun(measurement)) {
+/// Takes back a verdict that only waits decided, of a machine that had no processor left.
+void doubt(analysis::InputCostFinding& cost, std::span<const analysis::BlockPair> blocks,
+           const Measurement& measurement) {
+  if (cost.verdict != statistics::Verdict::slower || !is_overrun(measurement) ||
+      std::ranges::min(cost.rounds) > statistics::kBeyondNoisePercent ||
+      statistics::judge(analysis::step_pairs(blocks), cost.margin) == statistics::Verdict::slower) {
     return;
   }
   cost.verdict = statistics::Verdict::undecided;
-  cost.more_rounds = statistics::kRoundsForVerdict - blocks;
+  cost.more_rounds = blocks.size() < statistics::kRoundsForVerdict
+                         ? statistics::kRoundsForVerdict - blocks.size()
+                         : 0;
 }
 
 }  // namespace
@@ -353,7 +356,7 @@ Isolation analyse(const Measurement& measurement, const IsolatePlan& plan) {
   };
   found.blocks = analysis::pair_blocks(ceiling, coupled).size();
   found.cost = cost_of(coupled);
-  if (found.cost) doubt(*found.cost, measurement);
+  if (found.cost) doubt(*found.cost, analysis::pair_blocks(ceiling, coupled), measurement);
   if (measurement.waiting_row)
     found.cost_if_waiting = cost_of(sweep.rows[*measurement.waiting_row]);
   found.epochs = epoch_edges(analysis::usable_runs(coupled));
