@@ -32,11 +32,12 @@ std::vector<Flag> ab_flags(Arguments& arguments) {
   const FlagGroup flag{"Versions"}, turns{"Turns"}, output{"Result"};
   return {
       flag.text("base",
-                "the earlier version: a folder, or a revision of the git repository here, which is "
-                "checked out for the time; default: HEAD, or this folder if the command names both "
-                "sides itself",
+                "the earlier version: a folder, or a revision of the git repository here; default: "
+                "HEAD, or this folder if the command names both sides",
                 arguments.base),
-      flag.text("head", "the later version; default: this folder, with changes that are not committed", arguments.head),
+      flag.text("head",
+                "the later version; default: this folder, with changes that are not committed",
+                arguments.head),
       flag.text("base_venv", "virtual environment whose programs come first in the base",
                 arguments.base_venv),
       flag.text("head_venv", "the same for the head", arguments.head_venv),
@@ -70,10 +71,10 @@ int run(const Invocation& invocation) {
   Arguments arguments;
   if (!parse_flags(
           {.verb = "ab",
-           .summary = "Runs one command in two versions of a code in turns, and says whether the "
-                      "later one is slower: exit code 1 if it is, 0 if not, 7 if that is "
-                      "undecided. In a word of the command, {a|b} stands for a in the base and b "
-                      "in the head.",
+           .summary =
+               "Runs one command in two versions of a code in turns: is the later one slower? Exit "
+               "code "
+               "1: yes, 0: no, 7: undecided. {a|b} in the command is a in the base, b in the head.",
            .examples =
                "ab --base origin/main -- penstock run --loader train.py:make "
                "--device emulated:img_per_s=2400\n"

@@ -152,9 +152,9 @@ int run(const Invocation& invocation) {
   if (!parse_flags(
           {.verb = "report",
            .summary =
-               "Shows saved results, or what changed between two. A FILE is the folder of a sweep "
-               "or its results.json, or what `penstock run --json` printed, once or several times, "
-               "or a record of `penstock watch`. Several records of ranks become one table.",
+               "Shows saved results, or what changed between two. A FILE is the folder of a sweep, "
+               "its results.json, what `run --json` printed, or a record of `watch`; records of "
+               "ranks become one table.",
            .examples = "report out\n"
                        "report out --format markdown --out results.md\n"
                        "report node1/watch.json node2/watch.json\n"

@@ -115,10 +115,10 @@ def kill_after_first_light(folder):
 
 
 def main():
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # killed programs may write for a moment
         kill_after_first_light(pathlib.Path(folder))
     for seed in (1, 2):
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # killed programs may write for a moment
             visit(seed, pathlib.Path(folder))
 
 
