@@ -191,10 +191,12 @@ class Warnings {
   void no_profile() {
     const double needed_s = found_.measurement.without_profile_s;
     if (needed_s == 0) return;
-    add(
-        fmt::format("which code takes the time for samples was not measured, because the budget "
-                    "ended; --budget {:.0f}s suffices",
-                    needed_s));
+    std::string text =
+        "which code takes the time for samples was not measured, because the budget ended";
+    if (found_.measurement.three_blocks_s == 0) {  // else the budget for blocks has room for it
+      text += fmt::format("; --budget {:.0f}s suffices", needed_s);
+    }
+    add(text);
   }
 
   void few_ladder_blocks() {
@@ -229,6 +231,7 @@ class Warnings {
 
   /// A budget that would probably suffice for enough blocks.
   double needed_budget_s() const {
+    if (found_.measurement.three_blocks_s > 0) return found_.measurement.three_blocks_s;
     const auto blocks = static_cast<double>(std::max<std::size_t>(found_.blocks, 1));
     return std::ceil(seconds(plan_.budget) * 1.3 * static_cast<double>(kTargetBlocks) / blocks);
   }

@@ -44,6 +44,7 @@ struct Measurement {
 
   std::optional<ProfileRows> profile;  ///< none: no code was profiled
   double without_profile_s = 0;        ///< the budget that a profile needs; 0: none is missing
+  double three_blocks_s = 0;           ///< the budget that three blocks need; 0: there was enough
 
   /// The verification: a recommendation beside the present configuration, in new blocks.
   struct Trial {

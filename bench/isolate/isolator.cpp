@@ -272,12 +272,14 @@ void Isolator::measure_blocks(IsolateListener& listener, const std::stop_token& 
   const double blocks = blocks_that_fit(runs, first.times, first.left_s);
   if (blocks < kMinBlocks) {
     const double spent_s = budget_s - profile_s - first.left_s;
+    measured_.three_blocks_s =
+        std::ceil((spent_s + kMinBlocks * shortest_block_s(runs, first.times)) * budget_s /
+                  (budget_s - profile_s));
     listener.budget_is_short(
         fmt::format("--budget {:.0f}s suffices for {:.0f} block{}; three, which show a spread, "
                     "take about {:.0f}s",
                     budget_s, std::max(1.0, std::floor(blocks)), blocks < 2 ? "" : "s",
-                    std::ceil((spent_s + kMinBlocks * shortest_block_s(runs, first.times)) *
-                              budget_s / (budget_s - profile_s))));
+                    measured_.three_blocks_s));
   }
   Phase phase{.name = "blocks",
               .configs = {},

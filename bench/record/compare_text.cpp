@@ -97,7 +97,9 @@ void write_json(const Comparison& comparison, const Names& names, std::ostream& 
                         {"verdict", to_string(row.verdict)},
                         {"reason", row.reason}});
   }
-  const Json json{{"before", names.before},
+  constexpr int kSchema = 1;  // docs/schemas/comparison.schema.json
+  const Json json{{"schema", kSchema},
+                  {"before", names.before},
                   {"after", names.after},
                   {"unit", comparison.unit},
                   {"margin_percent", 100 * comparison.margin},

@@ -76,6 +76,10 @@ def check_all(checks):
     watched = json.loads((folder / "watch.json").read_text())
     check("watch", "watch --json", watched)
     checks.refuse("watch", watched)
+    compared = json.loads(call("ab", "--base", ".", "--pairs", "3", "--metric", "rate: (.*)", "--format", "json", "--", "echo", "rate: 5"))
+    check("comparison", "ab --format json", compared)
+    checks.refuse("comparison", compared)
+    check("comparison", "report compare --format json", json.loads(call("report", "compare", "sweep", "sweep", "--format", "json")))
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as child:
         try:
             call("doctor", child.pid, "--seconds", "1s", "--json", "doctor.json")
