@@ -432,7 +432,9 @@ class PythonLoader final : public Feeder {
     const auto share = [&](Nanoseconds part) {
       return to_seconds(part) / to_seconds(loading_time_);
     };
-    const double used = share(loading_cpu_), core = share(loading_core_);
+    // The kernel also counts what a worker waits for between two samples.
+    const double used = share(loading_cpu_),
+                 core = std::min(share(loading_core_), std::max(0.0, 1 - used));
     probe_.fact("samples_processors", used);
     probe_.fact("samples_core_wait_percent", 100 * core);
     probe_.fact("samples_read_bytes", static_cast<double>(loading_bytes_));
