@@ -74,7 +74,8 @@ class ServeProcesses : public testing::Test {
   /// Processes that have ended may wait to be reaped (Z), or be about to go (X).
   static bool is_alive(pid_t pid) {
     std::ifstream status("/proc/" + std::to_string(pid) + "/stat");
-    std::string text((std::istreambuf_iterator<char>(status)), {});
+    std::string text;
+    std::getline(status, text, '\0');  // a process that goes meanwhile leaves it empty
     const std::size_t name_end = text.rfind(") ");
     return name_end != std::string::npos && text[name_end + 2] != 'Z' && text[name_end + 2] != 'X';
   }
