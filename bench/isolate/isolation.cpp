@@ -296,21 +296,20 @@ void add_trials(Isolation& found, const IsolatePlan& plan) {
   }
 }
 
-/// Did other programs leave less than a core of two in every block? Then a loader may have waited
-/// for a processor in one block and not in the next, so that few blocks show nothing but a large
-/// cost.
-bool is_overrun(const Measurement& measurement) {
-  constexpr double kOverrunPercent = 70;
+/// Did other programs leave too little for a loader in every block? Then it may have waited for a
+/// processor in one block and not in the next, so that few blocks show nothing but a large cost.
+bool is_overrun(const Measurement& measurement, std::int32_t cores) {
+  constexpr double kTooLittle = 0.6;  // of a processor
   const std::vector<BlockNoise> noise = noise_of_blocks(measurement);
-  return !noise.empty() && std::ranges::all_of(noise, [](const BlockNoise& block) {
-    return block.foreign_cpu_percent + block.steal_percent > kOverrunPercent;
+  return !noise.empty() && std::ranges::all_of(noise, [&](const BlockNoise& block) {
+    return cores * (1 - (block.foreign_cpu_percent + block.steal_percent) / 100) < kTooLittle;
   });
 }
 
 /// Takes back a verdict that only waits decided, of a machine that had no processor left.
 void doubt(analysis::InputCostFinding& cost, std::span<const analysis::BlockPair> blocks,
-           const Measurement& measurement) {
-  if (cost.verdict != statistics::Verdict::slower || !is_overrun(measurement) ||
+           const Measurement& measurement, std::int32_t cores) {
+  if (cost.verdict != statistics::Verdict::slower || !is_overrun(measurement, cores) ||
       std::ranges::min(cost.rounds) > statistics::kBeyondNoisePercent ||
       statistics::judge(analysis::step_pairs(blocks), cost.margin) == statistics::Verdict::slower) {
     return;
@@ -359,7 +358,8 @@ Isolation analyse(const Measurement& measurement, const IsolatePlan& plan) {
   };
   found.blocks = analysis::pair_blocks(ceiling, coupled).size();
   found.cost = cost_of(coupled);
-  if (found.cost) doubt(*found.cost, analysis::pair_blocks(ceiling, coupled), measurement);
+  if (found.cost)
+    doubt(*found.cost, analysis::pair_blocks(ceiling, coupled), measurement, plan.cores);
   if (measurement.waiting_row)
     found.cost_if_waiting = cost_of(sweep.rows[*measurement.waiting_row]);
   found.epochs = epoch_edges(analysis::usable_runs(coupled));

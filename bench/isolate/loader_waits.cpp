@@ -71,7 +71,10 @@ LoaderWaits find_waits(const Isolation& found) {
     return waits;
   }
   describe(coupled, waits);
-  waits.processor_percent = mean_fact(coupled, "samples_core_wait_percent").value_or(0);
+  const std::optional<std::size_t> bottleneck = found.diagnosis.bottleneck;
+  if (bottleneck && found.diagnosis.stages[*bottleneck].role == StageRole::loads) {
+    waits.processor_percent = mean_fact(coupled, "samples_core_wait_percent").value_or(0);
+  }
   waits.held_back_percent = mean_fact(coupled, "loader_held_back_percent").value_or(0);
   const EpochEdges& epochs = found.epochs;
   waits.steady_ms = epochs.steady_ms;

@@ -211,7 +211,7 @@ double longest_window_s(const Row& row) {
   return longest;
 }
 
-/// Samples that wait for a processor are slow for no fault of theirs.
+/// Samples that wait for a processor need no cheaper code.
 std::string processor_sentence(const Isolation& found, const IsolatePlan& plan) {
   const LoaderWaits& waits = found.waits;
   if (waits.processor_percent < kMuchProcessorWait) return {};

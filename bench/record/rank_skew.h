@@ -39,9 +39,9 @@ struct RankWaits {
 /// Both must exceed 0.1 ms. The delay of a culprit is what a step would save if that rank or host
 /// were as early as the last one of the others.
 ///
-/// Intervals are those of autocorrelated series (mean_of_series), so a single burst names nobody.
-/// For a culprit the mean without the ends of the distribution counts too, so a single stall hides
-/// nobody.
+/// Intervals are those of autocorrelated series (mean_of_series), so a single burst names no rank.
+/// For a culprit the mean without the ends of the distribution counts too, so a single stall of
+/// another rank does not hide it.
 RankSkew find_skew(std::span<const RankWaits> ranks, double step_ms);
 
 /// The share of all steps, in per cent, in which each rank waited longest and another rank waited

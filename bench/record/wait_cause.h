@@ -49,8 +49,9 @@ struct LoaderWaits : LoaderSettings {
   // Of cause edges: a step within an epoch, how much longer the first one takes, the epoch's steps.
   double steady_ms = 0, edge_longer_ms = 0, steps_per_epoch = 0;
   double held_back_percent = 0;  ///< of the waiting for a batch, a later one was there
-  double processor_percent = 0;  ///< of the time for samples, they waited for a processor
-  double made_in_turn_ms = 0;    ///< the time in which the process that asks for a batch makes it
+  /// Of the time for samples, they waited for a processor; 0 unless loading is the bottleneck.
+  double processor_percent = 0;
+  double made_in_turn_ms = 0;  ///< the time in which the process that asks for a batch makes it
 };
 
 /// "none", "work", "in_turn", "uneven", "edges", "growing".

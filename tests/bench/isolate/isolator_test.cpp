@@ -392,6 +392,7 @@ TEST_F(IsolatorTest, ACostThatIsSeenAsWaitsIsDecidedByOneBlock) {
 }
 
 TEST_F(IsolatorTest, OneBlockOfAMachineWithoutAFreeProcessorDecidesLargeCostsOnly) {
+  plan_.cores = 2;
   foreign_ = 80;
   stop_after_ = 3 + 5;
   machine_.feeder_ms = 30;  // 15 ms with two threads, steps take 10

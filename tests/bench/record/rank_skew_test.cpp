@@ -34,7 +34,7 @@ struct Trained {
   double step_ms = 0;  ///< mean
 };
 
-/// Each rank makes batches at most kAhead ahead; a step begins when all ranks have theirs.
+/// Each rank makes batches at most kAhead ahead; a step begins when each rank has a batch.
 Trained train(const Training& training, unsigned seed) {
   std::mt19937 random(seed);
   const double variance = std::log(1 + training.spread * training.spread);
