@@ -7,6 +7,8 @@
 #include <utility>
 #include <zmq.hpp>
 
+#include "dataflow/net/zmq_monitor.h"
+
 namespace penstock::net {
 namespace {
 
@@ -149,10 +151,9 @@ bool MessageSockets::receive(Received& message) {
     if (!from.listens && message.frames == 0) continue;
     message.peer = peer.to_string();
     if (from.listens && message.frames > 0) {
-      message.connection = zmq_msg_get(state_->header.handle(), ZMQ_SRCFD);
-      if (const char* const at = zmq_msg_gets(state_->header.handle(), "Peer-Address")) {
-        message.address = at;
-      }
+      MessageSender sender = sender_of(state_->header.handle());
+      message.connection = sender.connection;
+      message.address = std::move(sender.address);
     }
     return true;
   }
