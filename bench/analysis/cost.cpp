@@ -2,6 +2,7 @@
 #include "bench/analysis/cost.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "bench/record/sweep_result.h"
@@ -51,8 +52,9 @@ CostSplit split_of(const Blocks& blocks) {
 /// two runs, and needs no further block. Of several blocks each may have waited for less, and for
 /// another share of its time.
 bool has_waited(std::span<const BlockPair> blocks) {
-  constexpr double kMuchOfOne = 0.25, kMuchOfEach = 0.05, kMostly = 0.8;
-  const double much = blocks.size() < statistics::kRoundsForVerdict ? kMuchOfOne : kMuchOfEach;
+  constexpr std::array<double, 3> kMuch = {0.25, 0.1, 0.05};  // of one block, of two, of more
+  constexpr double kMostly = 0.8;
+  const double much = kMuch.at(std::min(blocks.size(), kMuch.size()) - 1);
   return std::ranges::all_of(blocks, [&](const BlockPair& block) {
     const auto waits = [](const SteadyRun& run) { return run.starved_ms + run.copy_exposed_ms; };
     const double longer_ms = block.coupled.kept_up_ms - block.ceiling.kept_up_ms;

@@ -97,8 +97,8 @@ std::string samples_name(const RunConfig& config) {
 std::string describe_loop(const RunConfig& config) {
   const std::optional<std::int32_t> ahead = parse_loop(config.loop).ahead;
   if (!ahead) return {};
-  if (*ahead == 0) return fmt::format("that waits for each step ({})", config.loop);
-  return fmt::format("that launches {} step{} ahead ({})", *ahead, *ahead == 1 ? "" : "s",
+  if (*ahead == 0) return fmt::format("that waits for each step (--loop {})", config.loop);
+  return fmt::format("that launches {} step{} ahead (--loop {})", *ahead, *ahead == 1 ? "" : "s",
                      config.loop);
 }
 

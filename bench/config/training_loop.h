@@ -35,7 +35,7 @@ std::string rate_unit(const RunConfig& config);
 bool trains_images(const RunConfig& config);
 /// What the samples of a run are called in its table: "images", or the unit.
 std::string samples_name(const RunConfig& config);
-/// "that waits for each step (sync)"; empty if the run has no loop.
+/// "that waits for each step (--loop sync)"; empty if the run has no loop.
 std::string describe_loop(const RunConfig& config);
 
 /// The interpreter of a loader without --python: that of the environment in which this program is

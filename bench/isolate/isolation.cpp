@@ -176,7 +176,8 @@ class Warnings {
                       "trainer took from it: its rate was not steady",
                       found_.supply_img_per_s->value, coupled_rate));
     }
-    if (std::abs(unexplained_share) > kMuch) {
+    // What is predicted for a loader comes from its workers' times, not from the replay.
+    if (std::abs(unexplained_share) > kMuch && !plan_.has_loader) {
       add(fmt::format(
           "replaying the feeder's and the trainer's times gives a rate {:.0f} % {} than measured: "
           "they affect each other, so predictions are rough",

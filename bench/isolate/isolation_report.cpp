@@ -465,6 +465,7 @@ void write_isolation_text(const Isolation& found, std::ostream& out) {
       Paragraphs{answer},
       List{"What would help, best first:", texts_of(found.predictions.recommendations)},
       Paragraphs{details},
+      List{"Doubts:", warnings_of(found)},
       rate_table(found),
       cost_table(found.cost),
       delivery_table(found.delivery),
@@ -475,8 +476,7 @@ void write_isolation_text(const Isolation& found, std::ostream& out) {
       depth_table(found.predictions.depths),
       narrow_ladder_table(found.ladder),
       Paragraphs{unmeasured_rungs(found.ladder)},
-      setting_table(found.variation),
-      List{"Doubts:", warnings_of(found)}};
+      setting_table(found.variation)};
   for (document::Block& block : method(found)) document.push_back(std::move(block));
   document::write_text(in_unit_of(found.measurement.sweep, std::move(document)), out, kWidth);
 }

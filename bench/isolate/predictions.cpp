@@ -224,20 +224,16 @@ class RecommendationList {
       case WaitCause::edges: {
         const double rate = std::min(demand, 1e3 * images / found_.epochs.steady_ms);
         if (!changes.empty()) return add_setting(rate, changes.front().change, 0);
-        return add(rate,
-                   "a beginning of an epoch that costs nothing (look at samplers, shuffling, "
-                   "and what the data set opens)");
+        return add(rate, std::string(usual_remedy(waits.cause)));
       }
       case WaitCause::in_turn:
         if (waits.workers == 0) return add_workers_for(StageRole::loads, 0);
-        return add(std::min(demand, supply),
-                   "batches made in a thread or process of their own, one ahead of the loop");
+        return add(std::min(demand, supply), std::string(usual_remedy(waits.cause)));
       case WaitCause::uneven:
         return add_changes(changes, std::min(demand, supply));
       case WaitCause::growing:
         return add(1e3 * images / (1e3 * images / demand + waits.growth->first_ms),
-                   "samples that stay as fast as at first (look at what grows: lists, caches, open "
-                   "files, memory that is swapped)");
+                   std::string(usual_remedy(waits.cause)));
       case WaitCause::none:
       case WaitCause::work:
         return;

@@ -24,13 +24,6 @@ constexpr double kMostlyWaiting = 0.5;
 /// In shorter runs, a loader's memory still grows to its level.
 constexpr double kMinute_s = 60;
 
-/// How much input costs, in XProf's classes.
-std::string_view severity(double percent) {
-  constexpr double kModerate = 5, kHigh = 20;
-  if (percent < kModerate) return "slightly input-bound";
-  return percent < kHigh ? "moderately input-bound" : "highly input-bound";
-}
-
 std::string first_reason(const Measurement& found) {
   for (const Row* row : {&found.ceiling(), &found.coupled()}) {
     if (!row->reason.empty()) {
@@ -64,12 +57,9 @@ std::string headline_of(const Isolation& found, const IsolatePlan& plan) {
   if (!found.cost) return fmt::format("There is no answer: {}.", first_reason(found.measurement));
   const analysis::InputCostFinding& cost = *found.cost;
   const std::string feeder = feeder_label(found.measurement.coupled().config);
-  std::string loop = describe_loop(plan.config);
-  if (!loop.empty()) loop = ", in a training loop " + loop;
   switch (cost.verdict) {
     case statistics::Verdict::undecided:
-      return fmt::format("Undecided: feeding with {}: {}{}.", feeder, undecided_text(cost, "block"),
-                         loop);
+      return fmt::format("Undecided: feeding with {}: {}.", feeder, undecided_text(cost, "block"));
     case statistics::Verdict::faster:
       return fmt::format(
           "The cost is unknown: with {} the trainer was {} % faster than its ceiling, which is "
@@ -78,17 +68,23 @@ std::string headline_of(const Isolation& found, const IsolatePlan& plan) {
     case statistics::Verdict::equal:
       return fmt::format(
           "The trainer is the bottleneck: feeding it with {} costs {} of its speed, within the "
-          "margin of {:g} %{}.",
-          feeder, cost_text(cost, "block"), 100 * plan.targets.margin, loop);
+          "margin of {:g} %.",
+          feeder, cost_text(cost, "block"), 100 * plan.targets.margin);
     case statistics::Verdict::slower:
       break;
   }
   const BackendEntry* const device =
       match_entry(backend_table(), parse_component(plan.config.device).name);
-  return fmt::format("{:.0f} of {:.0f} img/s are trained{}{}: input costs {} ({}). {}.",
-                     cost.coupled_img_per_s.value, cost.ceiling_img_per_s.value,
-                     device != nullptr && device->emulates ? " by the emulated device" : "", loop,
-                     cost_text(cost, "block"), severity(cost.percent.value), cause_of(found));
+  return fmt::format(
+      "You train {:.0f} of {:.0f} img/s: input costs {} of the {}speed. {}.",
+      cost.coupled_img_per_s.value, cost.ceiling_img_per_s.value, cost_text(cost, "block"),
+      device != nullptr && device->emulates ? "emulated device's " : "device's ", cause_of(found));
+}
+
+/// Which training loop was measured, if the feeder is a loader.
+std::string loop_sentence(const IsolatePlan& plan) {
+  const std::string loop = describe_loop(plan.config);
+  return loop.empty() ? "" : fmt::format("This holds for a training loop {}.", loop);
 }
 
 /// What the edges of a loader's epochs add; empty: not known, or said as the cause.
@@ -235,7 +231,9 @@ std::string loader_sentence(const Isolation& found) {
                     plural ? "collate" : "collates", collate->utilisation_percent);
   }
   const Row& coupled = found.measurement.coupled();
-  if (const auto queue_s = mean_fact(coupled, "worker_queue_window_mean_s")) {
+  const auto queue_s = mean_fact(coupled, "worker_queue_window_mean_s");
+  // A batch waits on its way if the loader is ahead, which costs nothing.
+  if (queue_s && found.cost->verdict == statistics::Verdict::slower) {
     const analysis::StageFinding* const pin = stage(StageRole::pins);
     text +=
         fmt::format("A batch took {} ms from its worker to the process that asks for it{}. ",
@@ -329,6 +327,7 @@ std::vector<std::string> verdict_of(const Isolation& found, const IsolatePlan& p
   if (found.code) add(sentence_of(*found.code));
   if (found.code) add(slow_samples_sentence(*found.code));
   if (plan.has_loader) add(edges_sentence(found));
+  add(loop_sentence(plan));
   add(waiting_sentence(found));
   if (plan.has_loader && found.supply_img_per_s) add(loader_sentence(found));
   if (found.delivery &&

@@ -290,8 +290,10 @@ std::string cost_text(const statistics::CostEstimate& cost, std::string_view rou
   const std::string value = format_fixed(percent.value, 1), low = format_fixed(percent.low, 1),
                     high = format_fixed(percent.high, 1);
   if (!percent.is_spread) return fmt::format("{} % ({} to {})", value, low, high);
-  if (percent.samples == 1) return fmt::format("{} % (in one {})", value, round);
-  return fmt::format("{} % ({}..{} in {})", value, low, high, count(percent.samples, round));
+  if (percent.samples == 1) return fmt::format("{} % (one {})", value, round);
+  const std::string rounds = count(percent.samples, round);
+  if (low == high) return fmt::format("{} % (in each of {})", value, rounds);
+  return fmt::format("{} % ({} to {} in {})", value, low, high, rounds);
 }
 
 std::string undecided_text(const statistics::CostEstimate& cost, std::string_view round) {

@@ -6,8 +6,18 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
+
+#include "bench/record/epoch_edges.h"
 
 namespace penstock {
+namespace {
+
+double sum_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+}  // namespace
 
 std::string_view to_string(WaitCause cause) {
   constexpr std::array<std::string_view, 6> kWords = {"none",   "work",  "in_turn",
@@ -79,6 +89,28 @@ std::vector<LoaderChange> changes_against(const LoaderWaits& waits, double step_
   return changes;
 }
 
+std::string_view usual_remedy(WaitCause cause) {
+  constexpr std::array<std::string_view, 6> kRemedies = {
+      "",
+      "more workers, or samples that take less time",
+      "batches made in a thread or process of their own, one ahead of the loop",
+      "a longer queue of batches, or samples of even size",
+      "a beginning of an epoch that costs nothing (look at samplers, shuffling, and what the data "
+      "set opens)",
+      "samples that stay as fast as at first (look at what grows: lists, caches, open files, "
+      "memory that is swapped)"};
+  return kRemedies[static_cast<std::size_t>(cause)];
+}
+
+std::string remedy_of(const LoaderWaits& waits, double step_ms) {
+  std::string text;
+  for (const LoaderChange& change : changes_against(waits, step_ms)) {
+    text += (text.empty() ? "" : " or ") + change.change +
+            (change.now > 1 ? fmt::format(" (now {})", change.now) : "");
+  }
+  return text.empty() ? std::string(usual_remedy(waits.cause)) : text;
+}
+
 nlohmann::ordered_json to_json(const LoaderWaits& waits) {
   nlohmann::ordered_json json{{"cause", to_string(waits.cause)},
                               {"late_percent", waits.spread.late_percent},
@@ -90,6 +122,69 @@ nlohmann::ordered_json to_json(const LoaderWaits& waits) {
     json["last_third_ms"] = waits.growth->last_ms;
   }
   return json;
+}
+
+LoaderWaits waits_of(const RunResult& result) {
+  constexpr double kKeepsUp = 0.02, kMostly = 0.5;
+  LoaderWaits waits;
+  for (const auto& [name, member] : kLoaderSettings) {
+    const auto fact = fact_of(result, fmt::format("loader_{}", name));
+    waits.*member = static_cast<std::int32_t>(fact.value_or(-1));
+  }
+  waits.held_back_percent = fact_of(result, "loader_held_back_percent").value_or(0);
+  const double waited_ms = sum_of(result.starved_ms), steps_ms = sum_of(result.step_ms);
+  if (result.starved_ms.empty() || !(waited_ms >= kKeepsUp * steps_ms)) return waits;
+  const std::vector<double> within = without_edges(result, result.starved_ms);
+  waits.spread = spread_of_waits(within);
+  waits.growth = growth_of_waits(within);
+  if (sum_of(within) < kMostly * waited_ms) {
+    waits.cause = WaitCause::edges;
+  } else if (waits.growth) {
+    waits.cause = WaitCause::growing;
+  } else if (waits.workers == 0) {
+    waits.cause = WaitCause::in_turn;
+  } else {
+    waits.cause = waits.spread.is_even() ? WaitCause::work : WaitCause::uneven;
+  }
+  return waits;
+}
+
+std::string describe_waits(const RunResult& result) {
+  const double waited_ms = sum_of(result.starved_ms), steps_ms = sum_of(result.step_ms);
+  if (!(steps_ms > 0) || result.starved_ms.empty()) return {};
+  const LoaderWaits waits = waits_of(result);
+  const double percent = 100 * waited_ms / steps_ms;
+  if (waits.cause == WaitCause::none) {
+    return fmt::format("the loader keeps up: the device waited for it for {:.1f} % of the time",
+                       percent);
+  }
+  std::string shape;
+  switch (waits.cause) {
+    case WaitCause::edges:
+      shape = "mostly for the first batch of each epoch";
+      break;
+    case WaitCause::growing:
+      shape = fmt::format("in waits that grow {}", to_string(*waits.growth));
+      break;
+    case WaitCause::in_turn:
+      shape = fmt::format("{}, because its batches are made between two steps",
+                          to_string(waits.spread));
+      break;
+    default:
+      shape = to_string(waits.spread);
+      if (waits.cause == WaitCause::work && waits.workers > 0) {
+        shape += fmt::format(
+            ", because its {} fewer batches than are trained",
+            waits.workers == 1 ? "worker makes" : fmt::format("{} workers make", waits.workers));
+      }
+  }
+  const double step_ms = (steps_ms - waited_ms) / static_cast<double>(result.step_ms.size());
+  return fmt::format(
+      "the device waited for the loader for {:.0f} % of the time, {}. Training would be up to "
+      "{:.2f} times as fast with {}; `penstock isolate` with the same loader measures it",
+      percent, shape, steps_ms / std::max(1e-9, steps_ms - waited_ms),
+      waits.cause == WaitCause::in_turn ? "num_workers=1 or more (now 0)"
+                                        : remedy_of(waits, std::max(1e-3, step_ms)));
 }
 
 }  // namespace penstock

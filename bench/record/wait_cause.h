@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/record/run_result.h"
 #include "bench/record/wait_spread.h"
 
 namespace penstock {
@@ -68,6 +69,11 @@ struct LoaderChange {
 };
 /// Those against the cause, if there are any. `step_ms`: of a step that waits for nothing.
 std::vector<LoaderChange> changes_against(const LoaderWaits& waits, double step_ms);
+/// The changes, such as "prefetch_factor=12 (now 1) or in_order=False", or what else removes the
+/// cause. Empty if there is none.
+std::string remedy_of(const LoaderWaits& waits, double step_ms);
+/// What else removes the cause.
+std::string_view usual_remedy(WaitCause cause);
 
 /// Do workers wait for one lock for so long that more of them would not load faster? `percent`: of
 /// their time; one lock that is never free makes n workers wait for (n - 1) / n of it.
@@ -76,5 +82,11 @@ inline bool are_held_up_by_lock(double percent, std::int32_t workers) {
 }
 
 nlohmann::ordered_json to_json(const LoaderWaits& waits);
+
+/// What one run with a loader tells of its waits.
+LoaderWaits waits_of(const RunResult& result);
+/// What a run with a loader answers, in a sentence: the share of the time in which the device
+/// waited, the cause, and what would help how much. Empty if it did not record waits.
+std::string describe_waits(const RunResult& result);
 
 }  // namespace penstock

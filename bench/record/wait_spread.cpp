@@ -7,22 +7,14 @@
 #include <functional>
 #include <numeric>
 
-#include "bench/record/epoch_edges.h"
 #include "bench/statistics/series.h"
 
 namespace penstock {
-namespace {
-
-double sum_of(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0);
-}
-
-}  // namespace
 
 WaitSpread spread_of_waits(std::vector<double> waits_ms) {
   constexpr double kMost = 0.8;
   std::ranges::sort(waits_ms, std::greater());
-  const double all = sum_of(waits_ms);
+  const double all = std::accumulate(waits_ms.begin(), waits_ms.end(), 0.0);
   WaitSpread spread;
   if (!(all > 0)) return spread;
   std::size_t late = 0;
@@ -63,27 +55,6 @@ std::optional<WaitGrowth> growth_of_waits(std::span<const double> waits_ms) {
 std::string to_string(const WaitGrowth& growth) {
   return fmt::format("from {:.1f} ms at first to {:.1f} ms in the end", growth.first_ms,
                      growth.last_ms);
-}
-
-std::string describe_waits(const RunResult& result) {
-  constexpr double kKeepsUpPercent = 2, kMostly = 0.5;
-  const double waited_ms = sum_of(result.starved_ms), steps_ms = sum_of(result.step_ms);
-  if (!(steps_ms > 0) || result.starved_ms.empty()) return {};
-  const double percent = 100 * waited_ms / steps_ms;
-  if (percent < kKeepsUpPercent) {
-    return fmt::format("the loader keeps up: the device waited for it for {:.1f} % of the time",
-                       percent);
-  }
-  const std::vector<double> within = without_edges(result, result.starved_ms);
-  const bool at_edges = sum_of(within) < kMostly * waited_ms;
-  const auto growth = growth_of_waits(within);
-  return fmt::format(
-      "the device waited for the loader for {:.0f} % of the time, {}; `penstock isolate` with the "
-      "same loader says why, and what would help",
-      percent,
-      at_edges ? std::string("mostly for the first batch of each epoch")
-      : growth ? fmt::format("in waits that grow {}", to_string(*growth))
-               : to_string(spread_of_waits(within)));
 }
 
 }  // namespace penstock

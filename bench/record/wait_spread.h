@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "bench/record/run_result.h"
-
 namespace penstock {
 
 /// The fewest steps that hold four fifths of the waiting are late; the mean wait there and in the
@@ -35,8 +33,5 @@ struct WaitGrowth {
 std::optional<WaitGrowth> growth_of_waits(std::span<const double> waits_ms);
 /// "from 1.2 ms at first to 14.0 ms in the end"
 std::string to_string(const WaitGrowth& growth);
-
-/// What a run with a loader answers, in a sentence. Empty if it did not record waits.
-std::string describe_waits(const RunResult& result);
 
 }  // namespace penstock

@@ -113,7 +113,9 @@ int run_with_table(const RunConfig& config, const RunOutput& output, const RunOp
                    const RunPeers& peers, std::stop_token stop) {
   PreparedRun run(config, options, peers, stop);
   const RunConfig& resolved = run.runner().config();
-  fmt::print(stderr, "{}\n", resolved_line(resolved, output.verbose));
+  if (!output.plain || output.verbose) {
+    fmt::print(stderr, "{}\n", resolved_line(resolved, output.verbose));
+  }
   fmt::print("{}", output.plain ? format_loader_header(resolved)
                                 : format_header(header_of(resolved, run.components(),
                                                           run.runner().examples_per_epoch())));

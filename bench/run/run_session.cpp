@@ -30,7 +30,7 @@
 #include "bench/record/epoch_edges.h"
 #include "bench/record/machine.h"
 #include "bench/record/statistics.h"
-#include "bench/record/wait_spread.h"
+#include "bench/record/wait_cause.h"
 #include "bench/run/checkpoint_keeper.h"
 #include "bench/run/evaluator.h"
 #include "bench/run/leg_plan.h"

@@ -14,7 +14,8 @@ namespace penstock::watch {
 namespace {
 
 constexpr double kKeepsUpPercent = 2, kMostly = 0.5, kEnough = 0.95;
-constexpr double kSpare = 1.2;  ///< more workers than just enough, because batches differ
+constexpr double kMuchCoreWait = 0.3;  ///< of the time for samples
+constexpr double kSpare = 1.2;         ///< more workers than just enough, because batches differ
 
 /// The times of a loop after its very first batch.
 struct Times {
@@ -82,7 +83,7 @@ std::string describe(const Loop& loop) {
   const double computing = loading.computing(), core = loading.waiting_for_core();
   std::string text = fmt::format("a sample takes {:.1f} ms, {:.0f} % of it on a processor",
                                  loading.sample_ms(), 100 * computing);
-  if (core > kMostly * (1 - computing) && core > kMostly * computing) {
+  if (core >= kMuchCoreWait) {
     return text + fmt::format(" and {:.0f} % waiting for one", 100 * core);
   }
   if (computing > kMostly) return text;
@@ -118,6 +119,14 @@ void add_workers(const Loop& loop, const Times& times, double cores, LoopAnswer&
     return;
   }
   answer.is_bound = true;
+  if (const double core = loading.waiting_for_core(); core >= kMuchCoreWait && !share_lock) {
+    answer.saves_percent = times.saved_percent(
+        std::max(0.0, batch_ms * (1 - core) / std::max(1, now) - times.computing_ms));
+    answer.remedy = fmt::format("a free processor for its samples ({} on {:g} cores{})",
+                                now > 1 ? fmt::format("{} workers", now) : "1 worker", cores,
+                                now > cores ? "" : ", beside other programs");
+    return;
+  }
   answer.saves_percent = times.saved_percent(0);
   answer.remedy =
       share_lock             ? "less time under the lock that its workers share"
@@ -163,31 +172,23 @@ LoopAnswer answer_of(const Loop& loop, double cores) {
   waits.steps_per_epoch = (times.steady() + edges) / (edges + 1);
   waits.made_in_turn_ms = times.wait_ms();
   const std::string work = describe(loop), in_brackets = work.empty() ? "" : " (" + work + ")";
-  for (const LoaderChange& change : changes_against(waits, std::max(1e-3, times.computing_ms))) {
-    answer.remedy += (answer.remedy.empty() ? "" : " or ") + change.change +
-                     (change.now > 1 ? fmt::format(" (now {})", change.now) : "");
-  }
+  const double step_ms = std::max(1e-3, times.computing_ms);
+  const bool has_setting = !changes_against(waits, step_ms).empty();
+  answer.remedy = remedy_of(waits, step_ms);
   switch (waits.cause) {
     case WaitCause::none:
       break;
     case WaitCause::edges:
       answer.why = fmt::format(
           "mostly for the first batch of each epoch, {:.0f} ms each{}", waits.edge_longer_ms,
-          answer.remedy.empty() ? "" : ", because the workers end with the epoch and start anew");
-      answer.is_bound = answer.remedy.empty();
-      if (answer.is_bound) {
-        answer.remedy =
-            "a beginning of an epoch that costs nothing (samplers, shuffling, what the data set "
-            "opens)";
-      }
+          has_setting ? ", because the workers end with the epoch and start anew" : "");
+      answer.is_bound = !has_setting;
       answer.saves_percent =
           100 * std::max(0.0, times.edges_ms - edges * loop.loading.batch_ms()) / times.all_ms;
       break;
     case WaitCause::growing:
       answer.why =
           fmt::format("and waits longer and longer: {}{}", to_string(*waits.growth), in_brackets);
-      answer.remedy =
-          "loading that stays as fast as at first (look at lists, caches and open files that grow)";
       answer.saves_percent = times.saved_percent(waits.growth->first_ms);
       break;
     case WaitCause::in_turn:
@@ -214,8 +215,6 @@ LoopAnswer answer_of(const Loop& loop, double cores) {
                     loop.loading.slowest_batch_us / 1e3, loop.loading.batch_ms())
               : "");
       answer.is_bound = true;
-      if (answer.remedy.empty())
-        answer.remedy = "a longer queue of batches, or samples of even size";
       answer.saves_percent = times.saved_percent(0);
       break;
     case WaitCause::work:

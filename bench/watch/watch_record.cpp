@@ -211,6 +211,12 @@ WorkerStates Loop::loading_percent() const {
   double& network = shares[std::string(kWaitsForNetwork)];
   const double idle = std::min(network, std::max(0.0, 1 - loads) * seen);
   network -= idle;
+  // The kernel shows a runnable process alike with and without a processor.
+  double& computes = shares[std::string(kComputes)];
+  const double core = loading.waiting_for_core(), both = core + loading.computing();
+  const double waits = both > 0 ? computes * core / both : 0;
+  computes -= waits;
+  shares[std::string(kWaitsForCore)] = waits;
   for (auto& state : shares) state.second *= 100 / std::max(1.0, seen - idle);
   return shares;
 }

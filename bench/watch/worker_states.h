@@ -15,7 +15,8 @@ using WorkerStates = std::map<std::string, double>;
 inline constexpr std::string_view kWaitsForLock = "waiting for a lock",  // that processes share
     kWaitsForThreads = "waiting for its threads",  // for a lock inside the process, too
     kWaitsForNetwork = "waiting for the network", kSleeps = "sleeping",
-                                  kReadsFiles = "reading files", kComputes = "computing";
+                                  kReadsFiles = "reading files", kComputes = "computing",
+                                  kWaitsForCore = "waiting for a processor";
 
 /// Of the main thread of a child of `parent`. Empty: there is no such child, or the kernel does not
 /// show its system calls to this user.

@@ -21,7 +21,7 @@
 #include "bench/record/environment.h"
 #include "bench/record/exit_code.h"
 #include "bench/record/machine.h"
-#include "bench/record/wait_spread.h"
+#include "bench/record/wait_cause.h"
 #include "bench/run/processes/packed_steps.h"
 #include "bench/run/processes/run_exchange.h"
 #include "dataflow/error.h"

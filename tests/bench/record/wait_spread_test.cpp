@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/record/wait_spread.h"
+#include "bench/record/wait_cause.h"
 
 #include <gtest/gtest.h>
 

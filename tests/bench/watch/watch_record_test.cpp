@@ -263,6 +263,16 @@ TEST_F(PlantedCause, SamplesThatComputeOnAllCoresShouldBeFaster) {
   expect("work", "a faster collate_fn, or fewer bytes to copy", "collating a batch takes 70.0 ms");
 }
 
+TEST_F(PlantedCause, SamplesThatWaitForAProcessorNeedNoCheaperCode) {
+  line_["settings"]["num_workers"] = 6;
+  line_["states"] = {{"computing", 100}};
+  set_loading(20, 0.4, 0, 170);
+  line_["loading"]["core_wait_us"] = 0.5 * 720e3 * 20;
+  expect("work", "a free processor for its samples (6 workers on 4 cores)",
+         "40 % of it on a processor and 50 % waiting for one");
+  EXPECT_TRUE(says(answer().first, "56 % waiting for a processor, 44 % computing"));
+}
+
 TEST_F(PlantedCause, WithoutWorkersBatchesAreMadeBetweenSteps) {
   line_["settings"] = {{"num_workers", 0}};
   set_loading(1, 0.1, 0, 10);
@@ -288,7 +298,9 @@ TEST_F(PlantedCause, WaitsThatGrowAreNamed) {
   set_waits([](int step) { return step / 5; });
   set_loading(2, 0.1, 0, 30);
   expect("growing",
-         "loading that stays as fast as at first (look at lists, caches and open files that grow)",
+         "samples that stay as fast as at first (look at what grows: lists, caches, open files, "
+         "memory "
+         "that is swapped)",
          "waits longer and longer: from 3.1 ms at first to 14.7 ms in the end");
 }
 
