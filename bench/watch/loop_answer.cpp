@@ -13,7 +13,7 @@
 namespace penstock::watch {
 namespace {
 
-constexpr double kKeepsUpPercent = 2, kMostly = 0.5, kEnough = 0.95;
+constexpr double kKeepsUpPercent = 2, kTakingPercent = 10, kMostly = 0.5, kEnough = 0.95;
 constexpr double kMuchCoreWait = 0.3;  ///< of the time for samples
 constexpr double kSpare = 1.2;         ///< more workers than just enough, because batches differ
 
@@ -65,6 +65,10 @@ WaitCause cause_of(const Loop& loop, const Times& times, const LoaderWaits& wait
   const bool lie_ready = loop.loading.batches > 0 && waits.prefetch_factor > 0 &&
                          loop.loading.slowest_batch_us / 1e3 < queue_ms &&
                          waits.workers * times.computing_ms > 2 * loop.loading.batch_ms();
+  // Taking a batch that lies ready is a cost of the loop, which a device that runs behind it hides.
+  if (waits.workers != 0 && lie_ready && 100 * waited_ms < kTakingPercent * times.all_ms) {
+    return WaitCause::none;
+  }
   if (waits.workers == 0 || lie_ready) return WaitCause::in_turn;
   const bool makes_enough = loop.loading.batches > 0 ? waits.workers * times.computing_ms >=
                                                            kEnough * loop.loading.batch_ms()

@@ -316,6 +316,12 @@ TEST_F(PlantedCause, ALoaderThatKeepsUpNeedsNothing) {
   expect("none", "", "waited for input for 1.0 % of its time: its loader keeps up.");
 }
 
+TEST_F(PlantedCause, TakingBatchesThatLieReadyIsNoFaultOfTheLoader) {
+  set_waits([](int) { return 0.9; });
+  set_loading(0.2, 0.9, 0, 3);
+  expect("none", "", "waited for input for 8.3 % of its time: its loader keeps up.");
+}
+
 TEST_F(PlantedCause, OfAnUnknownLoaderTheShapeOfItsWaitsIsSaid) {
   line_.erase("settings");
   expect("work", "a loader that makes batches faster, or in more workers",
