@@ -238,8 +238,22 @@ std::vector<std::string> notes_of(const SweepResult& sweep) {
   return lines;
 }
 
+std::string full_label(const RunConfig& config) {
+  constexpr std::array<std::string_view, 5> kLeftOut = {"loader", "python", "batch", "pixels",
+                                                        "planar"};
+  const ComponentText feeder = parse_component(config.fake_location);
+  std::string name, others;
+  for (const auto& [option, value] : feeder.values) {
+    if (option == "loader") name = value.substr(value.rfind('/') + 1);
+    if (std::ranges::find(kLeftOut, option) == kLeftOut.end()) {
+      others += fmt::format(", {}={}", option, value);
+    }
+  }
+  return name.empty() ? config.fake_location : name + others;
+}
+
 std::string label_of(const SweepResult& sweep, const Row& row) {
-  std::string text = row.config.fake_location;
+  std::string text = full_label(row.config);
   for (const ConfigKey* key : sweep.varied) {
     if (key->name == "fake_location") continue;
     text += fmt::format(", {} {}", kebab(key->name), key->get(row.config));
@@ -273,12 +287,10 @@ std::string paste_line(const std::string& label, const statistics::CostEstimate&
 
 std::string feeder_label(const RunConfig& config) {
   constexpr std::size_t kLong = 40;
-  if (config.fake_location.size() <= kLong) return config.fake_location;
-  const ComponentText feeder = parse_component(config.fake_location);
-  for (const auto& [option, value] : feeder.values) {
-    if (option == "loader") return value.substr(value.rfind('/') + 1);
-  }
-  return feeder.name + ":...";
+  const std::string label = full_label(config);
+  if (label != config.fake_location) return label.substr(0, label.find(','));
+  if (label.size() <= kLong) return label;
+  return parse_component(config.fake_location).name + ":...";
 }
 
 std::string_view ends_of(const statistics::Estimate& estimate) {

@@ -19,6 +19,9 @@ std::vector<std::string> how_to_read(const SweepResult& sweep);
 
 /// The settings in which the row differs from the others: "zmq-consume, num-gpus 2".
 std::string label_of(const SweepResult& sweep, const Row& row);
+/// The feeder of a run with all options; a loader by its name, and what else tells its runs apart:
+/// "queue:crop=center", "train.py:make_loader, args='num_workers=2'".
+std::string full_label(const RunConfig& config);
 /// The feeder of a run, without its options if they are long: "queue:crop=center",
 /// "zmq-consume:...", "train.py:make_loader".
 std::string feeder_label(const RunConfig& config);

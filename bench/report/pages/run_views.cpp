@@ -66,7 +66,7 @@ document::Figure step_times_of(const Row& row, const Row* ceiling, std::string_v
   StepSeries times{result.step_ms, result.starved_ms,     result.copy_exposed_ms,
                    result.late_ms, result.device_idle_ms, {}};
   if (ceiling != nullptr && ceiling != &row) times.ceiling_ms = usual_step_ms(*ceiling);
-  figure.caption = fmt::format("{}: every step of the window of {}.", row.config.fake_location,
+  figure.caption = fmt::format("{}: every step of the window of {}.", full_label(row.config),
                                which_run(row, *run, round));
   figure.draw = drawn<step_times_figure>(std::move(times));
   return figure;
@@ -86,7 +86,7 @@ document::Figure queue_occupancy_of(const Row& row, std::string_view round) {
   figure.caption = fmt::format(
       "{}: {}. Ready: filled batches that wait for the next stage. None ready: the next stage "
       "waits. Full: no slot is free, and the stage before waits.",
-      row.config.fake_location, which_run(row, *run, round));
+      full_label(row.config), which_run(row, *run, round));
   figure.draw = drawn<queue_occupancy_figure>(std::move(tracks), run->result.window_s);
   return figure;
 }
@@ -102,7 +102,7 @@ document::Figure memory_of(const Row& row, std::string_view round) {
       "{}: {}. Process: resident memory of the run. Machine: memory that is not available to other "
       "programs. A device's memory is that of the whole GPU; on other devices, what the run "
       "allocated there.",
-      row.config.fake_location, which_run(row, *run, round));
+      full_label(row.config), which_run(row, *run, round));
   figure.draw = drawn<memory_figure>(std::move(tracks), run->result.window_s);
   return figure;
 }
