@@ -135,6 +135,8 @@ class DeliveryRecommendations {
             rate(best));
     recommendation.change = "--fake-location " + feeder;
     recommendation.config.fake_location = feeder;
+    recommendation.settings = {
+        {SettingKind::option, "receivers", std::to_string(best), std::to_string(present)}};
   }
 
   std::int32_t present_receivers() const {

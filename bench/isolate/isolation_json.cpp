@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/isolate/isolation_json.h"
 
+#include "bench/isolate/answer.h"
 #include "bench/record/rate_unit.h"
 #include "bench/record/report_text.h"
 #include "bench/record/result_json.h"
@@ -123,6 +124,27 @@ Json to_json(const SettingFinding& setting) {
               {"unavailable", setting.unavailable}};
 }
 
+Json to_json(const Figure& figure) {
+  return Json{
+      {"value", figure.value}, {"low", figure.low}, {"high", figure.high}, {"ends", figure.ends}};
+}
+
+Json to_json(const SettingChange& change) {
+  return Json{{"kind", to_string(change.kind)},
+              {"name", change.name},
+              {"value", change.value},
+              {"now", change.now.empty() ? Json(nullptr) : Json(change.now)}};
+}
+
+Json to_json(const RuledOut& ruled_out) {
+  return Json{{"kind", to_string(ruled_out.kind)},
+              {"name", ruled_out.name},
+              {"figure", to_json(ruled_out.figure)},
+              {"limit", ruled_out.limit}};
+}
+
+Json to_json(const Candidate& candidate);
+
 template <typename T>
 Json list_of(const std::vector<T>& values) {
   Json list = Json::array();
@@ -150,6 +172,25 @@ Json to_json(const DeliveryFinding& found) {
               {"producers_img_per_s", or_null(found.producers_img_per_s)},
               {"transport_img_per_s", or_null(found.transport_img_per_s)},
               {"consumer_img_per_s", or_null(found.consumer_img_per_s)}};
+}
+
+Json to_json(const Candidate& candidate) {
+  return Json{{"settings", list_of(candidate.settings)},
+              {"text", candidate.text},
+              {"img_per_s", candidate.img_per_s},
+              {"gain_percent", to_json(candidate.gain_percent)},
+              {"basis", to_string(candidate.basis)}};
+}
+
+Json to_json(const Answer& answer) {
+  return Json{{"cause",
+               {{"kind", to_string(answer.cause.kind)},
+                {"where", answer.cause.where},
+                {"share_percent", answer.cause.share_percent}}},
+              {"candidates", list_of(answer.candidates)},
+              {"ruled_out", list_of(answer.ruled_out)},
+              {"next", to_string(answer.next)},
+              {"done", answer.done}};
 }
 
 /// The same values, whose names say rate in place of img_per_s.
@@ -207,6 +248,7 @@ Json to_json(const Isolation& found) {
       {"kind", "isolation"},
       {"unit", unit},
       {"verdict", found.verdict},
+      {"answer", to_json(answer_of(found))},
       {"doubts", found.warnings},
       {"cures", texts_of(found.predictions.recommendations)},
       {"blocks", found.blocks},

@@ -175,6 +175,7 @@ class RecommendationList {
     const std::string change = fmt::format("--{} {}", kebab(key), value);
     add(img_per_s, change);
     recommendations_.back().change = change;
+    recommendations_.back().settings = {change_of(predictor_.config(), key, std::to_string(value))};
     find_config_key(key).set(recommendations_.back().config, std::to_string(value));
   }
 
@@ -198,12 +199,13 @@ class RecommendationList {
   void add_setting(double rate, const std::string& change, std::int32_t now) {
     if (!worthwhile(rate)) return;
     const bool is_flag = change.ends_with("=True") || change.ends_with("=False");
-    add(rate, fmt::format("{} (now {})", change,
-                          !is_flag  ? std::to_string(now)
-                          : now > 0 ? "True"
-                                    : "False"));
+    const std::string value = !is_flag ? std::to_string(now) : now > 0 ? "True" : "False";
+    add(rate, fmt::format("{} (now {})", change, value));
+    const Setting setting = settings_of(change, predictor_.config()).back();
     recommendations_.back().change = change;
-    recommendations_.back().config = settings_of(change, predictor_.config()).back().config;
+    recommendations_.back().config = setting.config;
+    recommendations_.back().settings = setting.changes;
+    for (SettingChange& each : recommendations_.back().settings) each.now = value;
   }
 
   void add_changes(const std::vector<LoaderChange>& changes, double rate) {
@@ -453,8 +455,6 @@ std::vector<Prediction> predict_depths(const Predictor& predictor) {
   }
   return depths;
 }
-
-constexpr double kToleratedPercent = 10;
 
 /// Is the achieved rate precise enough to confirm or refute a prediction?
 bool is_clear(const Verification& verification) {

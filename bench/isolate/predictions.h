@@ -35,12 +35,28 @@ struct Prediction {
 /// The least gain that makes a recommendation worth a sentence.
 inline constexpr double kWorthwhile = 1.02;
 
+/// What a setting is, and so where a user writes it.
+enum class SettingKind : unsigned char {
+  option,      ///< of the feeder: --fake-location FEEDER:NAME=VALUE
+  flag,        ///< of the program: --NAME VALUE
+  argument,    ///< of the function that makes the loader
+  environment  ///< of the loader's process
+};
+std::string_view to_string(SettingKind kind);
+
+struct SettingChange {
+  SettingKind kind = SettingKind::option;
+  std::string name, value;
+  std::string now;  ///< the present value; empty: not known
+};
+
 struct Recommendation {
-  std::string text;       ///< what to do and what it would bring, in a sentence
-  std::string change;     ///< flags that can be tried on this machine; empty: none
-  RunConfig config;       ///< the configuration with these flags
-  double img_per_s = 0;   ///< predicted
-  bool is_bound = false;  ///< an upper limit, of a change that is not named
+  std::string text;                       ///< what to do and what it would bring, in a sentence
+  std::string change;                     ///< flags that can be tried on this machine; empty: none
+  RunConfig config;                       ///< the configuration with these flags
+  double img_per_s = 0;                   ///< predicted
+  bool is_bound = false;                  ///< an upper limit, of a change that is not named
+  std::vector<SettingChange> settings{};  ///< `change` as data
 };
 /// Can it be tried on this machine?
 inline bool can_be_tried(const Recommendation& recommendation) {
@@ -62,6 +78,9 @@ Predictions predict(const Isolation& found, const IsolatePlan& plan);
 
 /// The sentences of `recommendations`.
 std::vector<std::string> texts_of(const std::vector<Recommendation>& recommendations);
+
+/// A prediction holds if the achieved rate is this near.
+inline constexpr double kToleratedPercent = 10;
 
 struct Verification {
   std::string change;  ///< the flags that were changed

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <utility>
 
@@ -102,28 +103,50 @@ statistics::Estimate within(statistics::Estimate rate, double most) {
   return rate;
 }
 
-void apply(RunConfig& config, const std::string& name, const std::string& value) {
+void apply(RunConfig& config, const SettingChange& change) {
+  const auto& [kind, name, value, now] = change;
+  if (kind == SettingKind::flag) return find_config_key(name).set(config, value);
   ComponentText component = parse_component(config.fake_location);
-  const FeederEntry& feeder = find_entry(feeder_table(), component.name);
-  const auto set = [&](std::string_view option) {
-    std::string& list = value_of(component, option);
+  if (kind == SettingKind::option) {
+    value_of(component, name) = value;
+  } else {
+    std::string& list =
+        value_of(component, kind == SettingKind::environment ? kEnvironment : kArguments);
     if (const auto place = find_value(list, name)) {
       list.replace(place->first, place->second, value);
     } else {
       list += fmt::format("{}{}={}", list.empty() ? "" : ",", name, value);
     }
-  };
-  if (const OptionSpec* const option = find_option(feeder, name)) {
-    value_of(component, option->name) = value;
-  } else if (find_option(feeder, kArguments) == nullptr) {
-    return find_config_key(name).set(config, value);
-  } else {
-    set(names_environment(name) ? kEnvironment : kArguments);
   }
   config.fake_location = component_text(component);
 }
 
 }  // namespace
+
+std::string_view to_string(SettingKind kind) {
+  constexpr std::array<std::string_view, 4> kNames = {"option", "flag", "argument", "environment"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+SettingChange change_of(const RunConfig& present, std::string_view name, std::string value) {
+  ComponentText component = parse_component(present.fake_location);
+  const FeederEntry& feeder = find_entry(feeder_table(), component.name);
+  SettingChange change{SettingKind::option, std::string(name), std::move(value), ""};
+  if (const OptionSpec* const option = find_option(feeder, name)) {
+    change.name = option->name;
+    change.now = value_of(component, option->name);
+  } else if (find_option(feeder, kArguments) == nullptr) {
+    change.kind = SettingKind::flag;
+    change.now = find_config_key(name).get(present);
+  } else {
+    change.kind = names_environment(name) ? SettingKind::environment : SettingKind::argument;
+    const std::string list =
+        value_of(component, change.kind == SettingKind::environment ? kEnvironment : kArguments);
+    if (const auto place = find_value(list, change.name))
+      change.now = list.substr(place->first, place->second);
+  }
+  return change;
+}
 
 std::vector<Setting> settings_of(std::string_view text, const RunConfig& present) {
   Setting now{.change = "", .values = "", .config = present, .unavailable = "", .row = {}};
@@ -135,7 +158,8 @@ std::vector<Setting> settings_of(std::string_view text, const RunConfig& present
         Setting setting = shorter;
         setting.change +=
             fmt::format("{}{}={}", setting.change.empty() ? "" : ", ", variable.name, value);
-        apply(setting.config, variable.name, value);
+        setting.changes.push_back(change_of(present, variable.name, value));
+        apply(setting.config, setting.changes.back());
         longer.push_back(std::move(setting));
         if (longer.size() <= kMostSettings) continue;
         throw ConfigError(

@@ -24,8 +24,9 @@ struct Setting {
   std::string change;  ///< "num_workers=4, prefetch_factor=2"; empty: the present setting
   std::string values;  ///< of the present setting, if it is one of the combinations
   RunConfig config;
-  std::string unavailable;         ///< why it cannot be measured; empty: it can
-  std::optional<std::size_t> row;  ///< in the sweep, once it is planned
+  std::string unavailable;               ///< why it cannot be measured; empty: it can
+  std::optional<std::size_t> row;        ///< in the sweep, once it is planned
+  std::vector<SettingChange> changes{};  ///< `change` as data
 };
 
 /// Parses "num_workers=0,2,4,prefetch_factor=2,4": names with their values, the first name slowest.
@@ -36,6 +37,10 @@ struct Setting {
 /// loader. If not, other names are keys of RunConfig. Throws ConfigError for names that are none of
 /// these, for wrong values of options, and for more than 32 combinations.
 std::vector<Setting> settings_of(std::string_view text, const RunConfig& present);
+
+/// What `name` is for the feeder of `present`, and its value there. Throws ConfigError for a name
+/// that is none of these.
+SettingChange change_of(const RunConfig& present, std::string_view name, std::string value);
 
 struct SettingFinding {
   std::string change, values;  ///< as in Setting

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "bench/config/training_loop.h"
+#include "bench/isolate/answer.h"
 #include "bench/isolate/delivery.h"
 #include "bench/isolate/loader_waits.h"
 #include "bench/record/report_text.h"
@@ -35,22 +36,28 @@ std::string first_reason(const Measurement& found) {
 }
 
 /// What causes the cost, as a sentence without its end.
-std::string cause_of(const Isolation& found) {
-  if (const std::string_view subject = subject_of(found.waits.cause); !subject.empty()) {
-    return fmt::format("{} is the bottleneck", subject);
+std::string cause_text(const Isolation& found) {
+  switch (cause_of(found).kind) {
+    case CauseKind::edges:
+    case CauseKind::in_turn:
+    case CauseKind::uneven:
+    case CauseKind::growing:
+      return fmt::format("{} is the bottleneck", subject_of(found.waits.cause));
+    case CauseKind::many_arrays:
+      return fmt::format("Taking {:.0f} arrays a batch from the workers is the bottleneck",
+                         found.traits.arrays);
+    case CauseKind::stage:
+    case CauseKind::delivery:
+      return analysis::work_of_stage(found.diagnosis.stages[*found.diagnosis.bottleneck]) +
+             " is the bottleneck";
+    case CauseKind::interference:
+      return "Feeding slows the steps themselves down";
+    case CauseKind::none:
+    case CauseKind::unknown:
+    case CauseKind::unsaturated:
+      break;
   }
-  if (unpacks_many_arrays(found)) {
-    return fmt::format("Taking {:.0f} arrays a batch from the workers is the bottleneck",
-                       found.traits.arrays);
-  }
-  if (found.diagnosis.bottleneck) {
-    return analysis::work_of_stage(found.diagnosis.stages[*found.diagnosis.bottleneck]) +
-           " is the bottleneck";
-  }
-  const analysis::CostSplit& split = found.cost->split;
-  return split.interference_ms.value > split.starvation_ms.value + split.transfer_ms.value
-             ? "Feeding slows the steps themselves down"
-             : "No stage of the feeder is saturated, yet it supplies no more";
+  return "No stage of the feeder is saturated, yet it supplies no more";
 }
 
 std::string headline_of(const Isolation& found, const IsolatePlan& plan) {
@@ -78,7 +85,7 @@ std::string headline_of(const Isolation& found, const IsolatePlan& plan) {
   return fmt::format(
       "You train {:.0f} of {:.0f} img/s: input costs {} of the {}speed. {}.",
       cost.coupled_img_per_s.value, cost.ceiling_img_per_s.value, cost_text(cost, "block"),
-      device != nullptr && device->emulates ? "emulated device's " : "device's ", cause_of(found));
+      device != nullptr && device->emulates ? "emulated device's " : "device's ", cause_text(found));
 }
 
 /// Which training loop was measured, if the feeder is a loader.

@@ -12,9 +12,8 @@ import penstock_bench
 
 
 def next_setting(found, left):
-    """What to try next: a setting that the last answer recommends, else the first one that is left."""
-    advice = " ".join([*found.recommendations, *found.verdict])
-    return next((name for name in left if name in advice), next(iter(left), None))
+    """What to try next: the best candidate of the last answer that is left, else the first setting that is left."""
+    return next((name for each in found.candidates for name in each.change if name in left), next(iter(left), None))
 
 
 def improve(loader, candidates, *, samples_per_s, present=None, budget=15, vary_budget=40, most_steps=10, say=print):
@@ -26,9 +25,10 @@ def improve(loader, candidates, *, samples_per_s, present=None, budget=15, vary_
 
     found = ask()
     say(found.verdict[0])
-    while found.decision in ("slower", "undecided") and left and len(steps) < most_steps:
+    while found.next != "stop" and left and len(steps) < most_steps:
         name = next_setting(found, left)
-        values = [value for value in left.pop(name) if value != present.get(name)]
+        predicted = [each.change[name] for each in found.candidates if name in each.change and each.basis == "predicted"]
+        values = [value for value in {**dict.fromkeys(left.pop(name)), **dict.fromkeys(predicted)} if value != present.get(name)]
         if not values:
             continue
         found = ask(vary={name: values}, vary_budget=vary_budget)

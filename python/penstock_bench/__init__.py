@@ -16,6 +16,7 @@ import importlib.util
 # Name -> module. Modules are imported when a name is used, because a training may use one of them alone.
 _EXPORTS = {"isolate": "measuring", "run": "measuring", "compare": "measuring", "doctor": "measuring", "PenstockError": "program",
             "Isolation": "results", "Run": "results", "Comparison": "results", "Examination": "results", "Estimate": "results", "Tried": "results",
+            "Candidate": "results", "Cause": "results", "RuledOut": "results",
             "push": "pushing", "Pushed": "pushing", "LoaderError": "feed_loader", "watch": "watching"}
 __all__ = sorted(name for name, module in _EXPORTS.items() if importlib.util.find_spec(f"{__name__}.{module}"))
 
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from penstock_bench.measuring import compare as compare, doctor as doctor, isolate as isolate, run as run
     from penstock_bench.program import PenstockError as PenstockError
     from penstock_bench.pushing import Pushed as Pushed, push as push
-    from penstock_bench.results import (Comparison as Comparison, Estimate as Estimate, Examination as Examination, Isolation as Isolation,
-                                        Run as Run, Tried as Tried)
+    from penstock_bench.results import (Candidate as Candidate, Cause as Cause, Comparison as Comparison, Estimate as Estimate,
+                                        Examination as Examination, Isolation as Isolation,
+                                        RuledOut as RuledOut, Run as Run, Tried as Tried)
     from penstock_bench.watching import watch as watch
 
 

@@ -33,6 +33,33 @@ class Tried(typing.NamedTuple):
     holds: bool  # the whole 95 % interval of the gain is above the margin: the change may be made
 
 
+class Cause(typing.NamedTuple):
+    """Why input costs something."""
+
+    kind: str  # "stage", "edges", "in_turn", ...: `answer` in docs/results-schema.md lists all
+    where: str  # the stage, or the part of the loop
+    share_percent: float  # of what input adds to a step
+
+
+class Candidate(typing.NamedTuple):
+    """A change to try next."""
+
+    change: dict  # arguments, settings or environment variables: {"num_workers": 4}; empty: work on code, data or machines
+    present: dict  # their present values; None: not known
+    text: str
+    gain_percent: Estimate  # of the rate
+    basis: str  # "predicted", "at_most" (a bound), "measured", or "confirmed": measured again in blocks that did not choose it
+
+
+class RuledOut(typing.NamedTuple):
+    """What cannot help."""
+
+    kind: str  # "cost_part" and "setting": `figure`, in percent, is at most `limit`; "stage": its rate is at least `limit`
+    name: str
+    figure: Estimate
+    limit: float
+
+
 def estimate_of(record):
     if not record:
         return None
@@ -105,6 +132,33 @@ class Isolation(Record):
         """The name of the stage that limits the rate; None: no stage does, or input costs nothing."""
         index = self.record["bottleneck"]
         return None if index is None else self.stages[index]["name"]
+
+    @property
+    def cause(self) -> Cause:
+        return Cause(**self.record["answer"]["cause"])
+
+    @property
+    def candidates(self) -> list:
+        """What to try next: values of Candidate, the most promising first, bounds last."""
+        def values(settings, key):
+            return {each["name"]: None if each[key] is None else value_of(each[key]) for each in settings}
+        return [Candidate(values(each["settings"], "value"), values(each["settings"], "now"), each["text"],
+                          estimate_of(each["gain_percent"]), each["basis"]) for each in self.record["answer"]["candidates"]]
+
+    @property
+    def ruled_out(self) -> list:
+        """Values of RuledOut."""
+        return [RuledOut(**{**each, "figure": estimate_of(each["figure"])}) for each in self.record["answer"]["ruled_out"]]
+
+    @property
+    def next(self) -> str:
+        """ "stop", "measure_again", "try_setting" or "change_code"."""
+        return self.record["answer"]["next"]
+
+    @property
+    def done(self) -> bool:
+        """There is a verdict, and no candidate whose gain may exceed the margin."""
+        return self.record["answer"]["done"]
 
     @property
     def recommendations(self) -> list:

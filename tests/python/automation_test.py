@@ -42,14 +42,17 @@ class AutomationTest(unittest.TestCase):
     def test_a_program_of_less_than_sixty_lines(self):
         self.assertLessEqual(len((FOLDER / "improve.py").read_text().splitlines()), 60)
 
-    def test_the_recommended_setting_is_tried_first(self):
-        class Found:
-            recommendations = ["num_workers=2 or more, so that batches are made meanwhile"]
-            verdict = ["input costs 40 %"]
-
-        self.assertEqual(improve.next_setting(Found, {"pin_memory": [1], "num_workers": [2]}), "num_workers")
-        self.assertEqual(improve.next_setting(Found, {"pin_memory": [1], "cache": [2]}), "pin_memory")
-        self.assertIsNone(improve.next_setting(Found, {}))
+    def test_the_best_candidate_is_tried_first(self):
+        settings = [{"kind": "argument", "name": "num_workers", "value": "4", "now": None}]
+        gain = {"value": 40, "low": 20, "high": 60, "ends": "95 % interval"}
+        found = penstock_bench.Isolation({"answer": {"candidates": [
+            {"settings": settings, "text": "num_workers=4", "rate": 140, "gain_percent": gain, "basis": "predicted"}]}}, "", "")
+        self.assertEqual(found.candidates[0].change, {"num_workers": 4})
+        self.assertEqual(found.candidates[0].present, {"num_workers": None})
+        self.assertEqual(found.candidates[0].gain_percent.low, 20)
+        self.assertEqual(improve.next_setting(found, {"pin_memory": [1], "num_workers": [2]}), "num_workers")
+        self.assertEqual(improve.next_setting(found, {"pin_memory": [1], "cache": [2]}), "pin_memory")
+        self.assertIsNone(improve.next_setting(found, {}))
 
 
 if __name__ == "__main__":
