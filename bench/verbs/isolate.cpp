@@ -17,6 +17,7 @@
 #include "bench/dataset/default_dataset.h"
 #include "bench/document/terminal.h"
 #include "bench/isolate/isolate_progress.h"
+#include "bench/isolate/isolation_json.h"
 #include "bench/isolate/isolation_report.h"
 #include "bench/isolate/isolator.h"
 #include "bench/isolate/message_ladder.h"
@@ -44,6 +45,7 @@ struct Arguments {
   isolate::IsolatePlan plan;
   std::string out = "out/isolate";
   bool verbose = false;
+  bool json = false;
   bool alone = false;
   std::string constant_endpoint;
   std::string vary;
@@ -92,6 +94,8 @@ std::vector<Flag> isolate_flags(Arguments& arguments) {
               arguments.from_watch),
           flag.text("out", "folder for isolation.json, results.json, results.csv and report.html",
                     arguments.out),
+          flag.boolean("json", "print the record, isolation.json, in place of the answer in words",
+                       arguments.json),
           flag.boolean("verbose", "print the output of the runs", arguments.verbose),
           alone_flag(arguments.alone)});
 }
@@ -224,6 +228,10 @@ int isolate(const Arguments& arguments, const Invocation& invocation) {
     saved = progress.saved();
   }
   saved = write_files(found, folder) && saved;
+  if (arguments.json) {
+    std::cout << to_json(found).dump() << "\n";
+    return exit_code(found, saved);
+  }
   isolate::write_isolation_text(found, std::cout);
   fmt::print("{}{}", saved ? "Figures, every step time and the machine: " : "",
              files_line(folder, {"report.html", "isolation.json"}, saved));

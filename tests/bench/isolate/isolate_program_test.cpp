@@ -117,6 +117,9 @@ TEST_F(IsolateProgram, ARunThatFailsIsTheAnswerWithItsReason) {
   EXPECT_EQ(exit.code, 6);
   EXPECT_TRUE(says(exit.output, "There is no answer"));
   EXPECT_TRUE(says(exit.output, "--num-gpus is 100000"));
+  const ChildExit json = isolate({"--fake-location=cpu", "--num-gpus=100000", "--json"});
+  EXPECT_EQ(json.code, 6);
+  EXPECT_EQ(nlohmann::json::parse(json.output), found());
 }
 
 TEST_F(IsolateProgram, AnInterruptKeepsWhatThereIs) {
