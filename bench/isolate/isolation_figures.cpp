@@ -180,9 +180,12 @@ void add_flow(const Isolation& isolation, IsolationFigures& figures) {
   figures.curve.file = "bottleneck.svg";
   if (!isolation.cost) return;
   const double demand = isolation.cost->ceiling_img_per_s.value;
-  figures.pipeline = report::pipeline_of(
-      isolation.measurement.coupled(), isolation.diagnosis.stages, isolation.diagnosis.bottleneck,
-      isolation.cost->verdict == statistics::Verdict::equal, demand);
+  // No stage is the bottleneck of a loader that only comes late at the edges of epochs.
+  const bool at_edges = isolation.waits.cause == WaitCause::edges;
+  figures.pipeline =
+      report::pipeline_of(isolation.measurement.coupled(), isolation.diagnosis.stages,
+                          at_edges ? std::nullopt : isolation.diagnosis.bottleneck,
+                          isolation.cost->verdict == statistics::Verdict::equal, demand);
   if (!isolation.supply_img_per_s) return;
   const report::FeederSupply supply{feeder_of(isolation), *isolation.supply_img_per_s};
   figures.supply =

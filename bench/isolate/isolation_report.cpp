@@ -318,10 +318,12 @@ Tiles rates_of(const Isolation& isolation) {
   };
   if (isolation.cost) {
     add("The device alone", isolation.cost->ceiling_img_per_s, "img/s", 0);
-    add("The feeder with it", isolation.cost->coupled_img_per_s, "img/s", 0);
+    add("Your training", isolation.cost->coupled_img_per_s, "img/s", 0);
   }
   if (isolation.supply_img_per_s) {
-    add("The feeder alone", *isolation.supply_img_per_s, "img/s", 0);
+    const bool is_loader = !isolation.measurement.coupled().config.loop.empty();
+    add(is_loader ? "The loader alone" : "The feeder alone", *isolation.supply_img_per_s, "img/s",
+        0);
   }
   if (isolation.cost && isolation.cost->verdict == statistics::Verdict::slower) {
     add("Added to each step", isolation.cost->ms_per_step, "ms", 2);

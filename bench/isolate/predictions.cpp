@@ -200,7 +200,9 @@ class RecommendationList {
     if (!worthwhile(rate)) return;
     const bool is_flag = change.ends_with("=True") || change.ends_with("=False");
     const std::string value = !is_flag ? std::to_string(now) : now > 0 ? "True" : "False";
-    add(rate, fmt::format("{} (now {})", change, value));
+    const bool reorders = change.starts_with("in_order=");
+    add(rate, fmt::format("{} (now {}{})", change, value,
+                          reorders ? "; batches then come in another order" : ""));
     const Setting setting = settings_of(change, predictor_.config()).back();
     recommendations_.back().change = change;
     recommendations_.back().config = setting.config;

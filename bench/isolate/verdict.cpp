@@ -82,10 +82,11 @@ std::string headline_of(const Isolation& found, const IsolatePlan& plan) {
   }
   const BackendEntry* const device =
       match_entry(backend_table(), parse_component(plan.config.device).name);
-  return fmt::format(
-      "You train {:.0f} of {:.0f} img/s: input costs {} of the {}speed. {}.",
-      cost.coupled_img_per_s.value, cost.ceiling_img_per_s.value, cost_text(cost, "block"),
-      device != nullptr && device->emulates ? "emulated device's " : "device's ", cause_text(found));
+  return fmt::format("You train {:.0f} of {:.0f} img/s: input costs {} of the {}speed. {}.",
+                     cost.coupled_img_per_s.value, cost.ceiling_img_per_s.value,
+                     cost_text(cost, "block"),
+                     device != nullptr && device->emulates ? "emulated device's " : "device's ",
+                     cause_text(found));
 }
 
 /// Which training loop was measured, if the feeder is a loader.
@@ -249,8 +250,9 @@ std::string loader_sentence(const Isolation& found) {
                                    : fmt::format(", and pinning took {:.0f} % of its thread's time",
                                                  pin->utilisation_percent));
   }
-  text += fmt::format("Alone it supplies {} img/s{}.", format_estimate(*found.supply_img_per_s, 0),
-                      supply_decides(found) ? ": a device that trains less does not wait" : "");
+  text += fmt::format(
+      "Alone it supplies {} img/s{}.", format_estimate(*found.supply_img_per_s, 0),
+      supply_decides(found) ? ": a device that trains less than that does not wait for it" : "");
   if (const auto bytes = mean_fact(coupled, "child_memory_bytes")) {
     constexpr double kMb = 1e6;
     text += fmt::format(" The loader holds {:.0f} MB", *bytes / kMb);
@@ -266,15 +268,14 @@ std::string loader_sentence(const Isolation& found) {
   return text;
 }
 
-std::string crowded_sentence(const Measurement& measurement) {
+std::string crowded_sentence(const Measurement& measurement, bool knows_cpu) {
   double most = 0;
   for (const BlockNoise& block : noise_of_blocks(measurement)) {
     most = std::max(most, block.foreign_cpu_percent + block.steal_percent);
   }
   return fmt::format(
-      "Other programs took up to {:.0f} % of the processors meanwhile: the figures are rough, and "
-      "stages are compared by their CPU time.",
-      most);
+      "Other programs took up to {:.0f} % of the processors meanwhile: the figures are rough{}.",
+      most, knows_cpu ? ", and stages are compared by their CPU time" : "");
 }
 
 /// What trying a recommendation showed, or why none was tried. Empty: the best of the user's
@@ -332,7 +333,10 @@ std::vector<std::string> verdict_of(const Isolation& found, const IsolatePlan& p
   add(processor_sentence(found, plan));
   for (std::string& sentence : trait_sentences(found)) add(std::move(sentence));
   if (found.code) add(sentence_of(*found.code));
-  if (found.code) add(slow_samples_sentence(*found.code));
+  // Workers that start anew are slow at their first samples.
+  if (found.code && found.waits.cause != WaitCause::edges) {
+    add(slow_samples_sentence(*found.code));
+  }
   if (plan.has_loader) add(edges_sentence(found));
   add(loop_sentence(plan));
   add(waiting_sentence(found));
@@ -345,7 +349,7 @@ std::vector<std::string> verdict_of(const Isolation& found, const IsolatePlan& p
     add(cores_sentence(found.predictions, found.cost->ceiling_img_per_s.value,
                        plan.config.num_gpus));
   }
-  if (is_crowded(found.measurement)) add(crowded_sentence(found.measurement));
+  if (is_crowded(found.measurement)) add(crowded_sentence(found.measurement, !plan.has_loader));
   if (found.variation) add(sentence_of(*found.variation, plan.targets.margin));
   if (plan.verify || !plan.settings.empty()) add(trial_sentence(found));
   return sentences;
