@@ -83,7 +83,8 @@ class AnswerMaker {
       candidate.img_per_s = rate.value;
       candidate.gain_percent = {gain(rate.value, now_.value), gain(rate.low, now_.value),
                                 gain(rate.high, now_.value), std::string(ends_of(rate))};
-      candidate.basis = Basis::confirmed;
+      const bool is_sure = candidate.gain_percent.low > margin_percent_;
+      candidate.basis = is_sure ? Basis::confirmed : Basis::measured;
     }
     const bool is_bound = candidate.basis == Basis::at_most;
     const bool is_measured = !is_bound && candidate.basis != Basis::predicted;

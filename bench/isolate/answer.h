@@ -43,8 +43,8 @@ struct Figure {
 enum class Basis : unsigned char {
   predicted,  ///< from measured times of the present setting
   at_most,    ///< a bound: what remains if this cost nothing
-  measured,   ///< in blocks of all settings of --vary
-  confirmed   ///< measured again, in blocks that did not choose it
+  measured,   ///< in blocks, which may have chosen it or leave it open
+  confirmed   ///< surely a gain, in blocks that did not choose it
 };
 std::string_view to_string(Basis basis);
 

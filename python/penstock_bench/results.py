@@ -48,7 +48,7 @@ class Candidate(typing.NamedTuple):
     present: dict  # their present values; None: not known
     text: str
     gain_percent: Estimate  # of the rate
-    basis: str  # "predicted", "at_most" (a bound), "measured", or "confirmed": measured again in blocks that did not choose it
+    basis: str  # "predicted", "at_most" (a bound), "measured", or "confirmed": surely a gain, in blocks that did not choose it
 
 
 class RuledOut(typing.NamedTuple):

@@ -75,6 +75,8 @@ TEST(Answer, ATrialReplacesThePredictionAndRulesOutWhatDoesNotHelp) {
                                     .agrees = false};
   EXPECT_EQ(answer_of(found).candidates[0].basis, Basis::confirmed);
   EXPECT_NEAR(answer_of(found).candidates[0].gain_percent.low, 100 * (2900 / 2019.2 - 1), 1e-9);
+  found.verification->achieved_img_per_s = {3000, 1500, 4500, 5};
+  EXPECT_EQ(answer_of(found).candidates[0].basis, Basis::measured) << "it may be no gain";
   found.verification->achieved_img_per_s = {2000, 1980, 2030, 5};
   const Answer answer = answer_of(found);
   EXPECT_EQ(answer.candidates.size(), 1U);
