@@ -493,9 +493,9 @@ void write_isolation_page(const Isolation& isolation, std::ostream& out) {
                            soft("By replaying the measured times of feeder and device.")};
   }
   Document page{answer_of(isolation),
+                std::move(figures.pipeline),
                 List{"What would help, best first:", texts_of(predictions.recommendations)},
                 evidence_of(isolation),
-                std::move(figures.pipeline),
                 rates_of(isolation),
                 soft(basis_of(isolation)),
                 Paragraphs{warnings_of(isolation), "", document::Look::warning},

@@ -8,6 +8,7 @@
 #include <cctype>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <variant>
 
 #include "bench/report/figures/markup.h"
@@ -149,7 +150,7 @@ struct PageWriter {
   void operator()(const document::Section& block) const {
     if (block.collapsed) {
       print("<details><summary>{}</summary>\n", escaped(block.heading));
-    } else {
+    } else if (!block.heading.empty()) {
       heading(block.heading);
     }
     write(block.blocks);
@@ -157,6 +158,31 @@ struct PageWriter {
   }
 
   void heading(const std::string& text) const { print("<h2>{}</h2>\n", escaped(text)); }
+
+  /// What stands before the first heading is the answer. Each heading begins a part that the reader
+  /// opens.
+  void write_parts(document::Document document) const {
+    bool is_open = false;
+    for (Block& block : document) {
+      if (is_empty(block)) continue;
+      const std::string begins = take_heading(block);
+      if (!begins.empty()) {
+        print("{}<details class=\"part\"><summary><h2>{}</h2></summary>\n",
+              is_open ? "</details>\n" : "", escaped(begins));
+        is_open = true;
+      }
+      std::visit(*this, static_cast<const document::BlockVariant&>(block));
+    }
+    if (is_open) print("</details>\n");
+  }
+
+  static std::string take_heading(Block& block) {
+    if (auto* const figure = std::get_if<document::Figure>(&block)) {
+      return std::exchange(figure->heading, {});
+    }
+    auto* const section = std::get_if<document::Section>(&block);
+    return section == nullptr || section->collapsed ? "" : std::exchange(section->heading, {});
+  }
 };
 
 }  // namespace
@@ -167,7 +193,7 @@ void write_page(std::string_view title, const document::Document& document, std:
          "<meta name=\"color-scheme\" content=\"light dark\">\n<title>"
       << escaped(title) << "</title>\n<style>\n"
       << kPageCss << kFigureCss << "</style>\n</head>\n<body>\n<h1>" << escaped(title) << "</h1>\n";
-  PageWriter{out}.write(document);
+  PageWriter{out}.write_parts(document);
   out << "</body>\n</html>\n";
 }
 

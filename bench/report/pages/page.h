@@ -13,8 +13,9 @@
 
 namespace penstock::report {
 
-/// On narrow screens, each row of a table becomes a card. Figures are drawn for wide and for narrow
-/// screens, and the page shows one of them.
+/// What follows a heading is folded until the reader opens it, and printed on paper. On narrow
+/// screens, each row of a table becomes a card. Figures are drawn for wide and for narrow screens,
+/// and the page shows one of them.
 void write_page(std::string_view title, const document::Document& document, std::ostream& out);
 
 /// Writes each figure into `folder`, for papers. Creates the folder if necessary, and removes the

@@ -29,15 +29,14 @@ PROBE = """
 const frame = document.querySelector("iframe");
 frame.addEventListener("load", () => {
   const page = frame.contentDocument, faults = [], width = frame.clientWidth;
+  const root = page.scrollingElement, height = root.scrollHeight;
   for (const each of page.querySelectorAll("details")) each.open = true;
-  const root = page.scrollingElement;
   if (root.scrollWidth > width) {
     const wide = [...page.querySelectorAll("body *")].filter(
         (each) => each.getBoundingClientRect().right > width + 1);
     faults.push("the page is " + root.scrollWidth + " wide: " +
                 wide.slice(0, 3).map((each) => each.outerHTML.slice(0, 120)).join(" / "));
   }
-  for (const each of page.querySelectorAll("details")) each.open = false;
   for (const figure of page.querySelectorAll("svg")) {
     const edge = figure.getBoundingClientRect();
     if (edge.width === 0) continue;
@@ -60,7 +59,7 @@ frame.addEventListener("load", () => {
     }
   }
   const found = document.createElement("pre");
-  found.textContent = JSON.stringify({height: root.scrollHeight, figures:
+  found.textContent = JSON.stringify({height, figures:
       page.querySelectorAll("svg").length, faults});
   document.body.append(found);
 });
