@@ -45,7 +45,11 @@ class HarnessGone(BaseException):
     """Penstock has closed the connection."""
 
 
-live = None  # what `penstock:live` names, in the process that has it
+live = None  # what `penstock:live/CLASS` names, in the process that has it
+
+
+def is_live(loader):
+    return loader.partition("/")[0] == "penstock:live"
 
 
 # ---- finding the loader --------------------------------------------------------------------------
@@ -57,7 +61,7 @@ def find_loader(text):
     if not colon or not where or not name:
         raise LoaderError(f"the loader is '{text}'; expected FILE.py:FUNCTION or MODULE:FUNCTION")
     if where == "penstock":
-        return {"constant": constant_batches, "queue": queued_batches, "live": live}[name]
+        return {"constant": constant_batches, "queue": queued_batches, "live": live}[name.partition("/")[0]]
     if where.endswith(".py"):
         path = os.path.abspath(where)
         if not os.path.isfile(path):
@@ -665,7 +669,7 @@ def feed(harness, loader, arguments, part, profiles, pixels, labels, samples, co
     if workers is None and part in ("collate", "samples"):
         raise LoaderError(f"the loader is no DataLoader of PyTorch: its part '{part}' cannot run alone")
     notes = batches.replaced.notes() + layout.notes + advise(batches.loader, layout)
-    if loader == "penstock:live":
+    if is_live(loader):
         notes.append("the loader is an object of a process that goes on: each run takes a fresh iterator of it, and differences between "
                      "processes are in no interval")
     if workers is None and profiles == "true":
@@ -778,7 +782,7 @@ def main():
     faulthandler.register(signal.SIGUSR2, file=sys.stderr, all_threads=True)
     try:
         harness.say({"pid": os.getpid()})
-        if loader == "penstock:live":
+        if is_live(loader):
             hand_over(harness, loader, *more)
             return
         feed(harness, loader, *more)

@@ -8,6 +8,7 @@ shared memory.
 import faulthandler
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -21,6 +22,12 @@ LOADER = "penstock:live"
 MODULE = "penstock_live"  # workers that are forked send objects of its classes back
 MOST_ORDER = 1 << 22  # bytes
 PATIENCE_S = 5
+
+
+def name_of(loader):
+    """What the program calls it: `penstock:live/` and its function or class."""
+    name = getattr(loader, "__name__", type(loader).__name__)
+    return f"{LOADER}/{re.sub('[^A-Za-z0-9_.]', '_', name)}"
 
 
 def is_factory(loader):
