@@ -14,7 +14,7 @@ import importlib
 import importlib.util
 
 # Name -> module. Modules are imported when a name is used, because a training may use one of them alone.
-_EXPORTS = {"isolate": "measuring", "run": "measuring", "compare": "measuring", "doctor": "measuring", "PenstockError": "program",
+_EXPORTS = {"isolate": "measuring", "run": "measuring", "compare": "measuring", "ab": "measuring", "doctor": "measuring", "PenstockError": "program",
             "Isolation": "results", "Run": "results", "Comparison": "results", "Examination": "results", "Estimate": "results", "Tried": "results",
             "Candidate": "results", "Cause": "results", "RuledOut": "results",
             "push": "pushing", "Pushed": "pushing", "LoaderError": "feed_loader", "watch": "watching"}
@@ -23,7 +23,7 @@ __all__ = sorted(name for name, module in _EXPORTS.items() if importlib.util.fin
 TYPE_CHECKING = False  # as of typing, which takes time to import
 if TYPE_CHECKING:
     from penstock_bench.feed_loader import LoaderError as LoaderError
-    from penstock_bench.measuring import compare as compare, doctor as doctor, isolate as isolate, run as run
+    from penstock_bench.measuring import ab as ab, compare as compare, doctor as doctor, isolate as isolate, run as run
     from penstock_bench.program import PenstockError as PenstockError
     from penstock_bench.pushing import Pushed as Pushed, push as push
     from penstock_bench.results import (Candidate as Candidate, Cause as Cause, Comparison as Comparison, Estimate as Estimate,

@@ -113,6 +113,19 @@ def compare(before: Result, after: Result, *, margin: typing.Optional[float] = N
     return Comparison(json.loads(ended.output), text)
 
 
+def ab(command: typing.Sequence[str], *, progress: bool = True, **flags) -> Comparison:
+    """Runs a command in two versions of a code in turns, as `penstock ab`: is the later one slower? Returns a Comparison.
+
+    command   words: ["python3", "bench.py"]; {a|b} in one is a in the base, b in the head
+    flags     those of `penstock ab`: base="origin/main", head=".", metric="time", budget="2min", pairs=5
+    """
+    with tempfile.TemporaryDirectory(prefix="penstock-") as own:
+        words = [*program.words_of(flags), f"--out={own}", "--format=json", "--", *command]
+        ended = program.call("ab", words, progress=progress)
+        ended.refuse(1, UNDECIDED)
+        return Comparison(json.loads(ended.output), pathlib.Path(own, "ab.md").read_text(encoding="utf-8"))
+
+
 def doctor(pid: int, *, seconds: typing.Union[float, str] = 5) -> Examination:
     """What of the machine is in the way of a running training, as `penstock doctor`. Returns an Examination."""
     with tempfile.TemporaryDirectory(prefix="penstock-") as own:
@@ -137,7 +150,7 @@ def refuse_imports(name):
 def call(verb, words, loader, args, progress):
     """How the program ended, and whether the loader was measured in this process."""
     reference = reference_of(loader)
-    words = [*words, f"--loader={reference or live.LOADER}", f"--python={sys.executable}"]
+    words = [*words, f"--loader={reference or live.name_of(loader)}", f"--python={sys.executable}"]
     if args and reference:
         words.append("--loader-args=" + ",".join(f"{name}={argument_text(name, value)}" for name, value in args.items()))
     elif args and not live.is_factory(loader):

@@ -143,6 +143,7 @@ class MeasuringTest(unittest.TestCase):
                        capture_output=True, timeout=LIMIT_S)
         found = quietly(penstock_bench.isolate, Sleeping(ms=40), samples_per_s=record, budget=6)
         self.assertTrue(120 < found.samples_per_s.value < 210, found.samples_per_s)  # 8 samples in 40 ms
+        self.assertIn("coupled (Sleeping)", str(found))
         run = quietly(penstock_bench.run, Sleeping(ms=1), samples_per_s=record, num_batches=20)
         self.assertTrue(250 < run.samples_per_s < 3300, run.samples_per_s)  # it trains 64 samples in 20 ms
         self.assertIn(found.decision, DECISIONS)
@@ -281,6 +282,12 @@ class MeasuringTest(unittest.TestCase):
         self.assertIn("of fresh iterators", text)
         self.assertNotIn("fresh processes", str(found))
         self.assertIn("<Isolation: ", repr(found))
+
+    def test_a_command_is_compared_in_two_versions(self):
+        found = quietly(penstock_bench.ab, ["echo", "rate: {5|4}"], metric="rate: (.*)", pairs=5)
+        self.assertEqual(found.verdict, "regression", str(found))
+        self.assertIn("slower", str(found))
+        self.assertRaises(penstock_bench.PenstockError, penstock_bench.ab, ["echo"], pairs="many")
 
     def test_results_are_compared(self):
         slow, fast = ([quietly(penstock_bench.run, spin.make_loader, args={"ms": ms}, samples_per_s=6400, num_batches=20) for _ in range(3)]
