@@ -2,7 +2,6 @@
 #include "dataflow/options.h"
 
 #include <cmath>
-#include <limits>
 
 #include <fmt/format.h>
 

@@ -2,7 +2,6 @@
 #include "dataflow/pace.h"
 
 #include <cstdio>
-#include <string>
 #include <utility>
 
 #include "dataflow/error.h"

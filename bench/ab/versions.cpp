@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <string_view>
 #include <system_error>
 
 #include "bench/run/processes/child_process.h"

@@ -3,7 +3,6 @@
 // blocks. Pure functions.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>

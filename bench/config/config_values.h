@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>

@@ -3,7 +3,6 @@
 // decoding. Bad files and records are reported and never fatal.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>

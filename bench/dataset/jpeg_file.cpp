@@ -11,8 +11,6 @@
 #include <jpeglib.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <optional>
 #include <utility>
 

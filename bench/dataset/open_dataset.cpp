@@ -8,7 +8,6 @@
 #include "dataflow/datasets/detect_source.h"
 #include "dataflow/datasets/shard_list.h"
 #include "dataflow/entry.h"
-#include "dataflow/error.h"
 #include "dataflow/options.h"
 
 namespace penstock::dataset {

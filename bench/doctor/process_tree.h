@@ -7,7 +7,6 @@
 // another one.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <map>

@@ -9,7 +9,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "bench/gpu/check_report.h"
 #include "bench/gpu/gemm.h"

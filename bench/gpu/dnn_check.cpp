@@ -8,7 +8,6 @@
 #include <exception>
 #include <functional>
 #include <future>
-#include <map>
 #include <memory>
 #include <thread>
 #include <utility>

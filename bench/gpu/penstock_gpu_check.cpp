@@ -6,7 +6,6 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <cstdio>
-#include <string>
 
 #include "bench/gpu/check_report.h"
 #include "dataflow/error.h"

@@ -4,10 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <map>
 #include <string_view>
-#include <utility>
 
 #include "bench/analysis/cost.h"
 #include "bench/isolate/loader_waits.h"

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "bench/analysis/cost.h"
 #include "bench/record/report_text.h"

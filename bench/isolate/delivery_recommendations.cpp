@@ -8,7 +8,6 @@
 #include <string>
 #include <utility>
 
-#include "bench/record/report_text.h"
 #include "dataflow/options.h"
 
 namespace penstock::isolate {

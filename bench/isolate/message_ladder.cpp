@@ -9,14 +9,12 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "bench/config/flags.h"
 #include "bench/run/processes/child_process.h"
-#include "bench/sweep/sweep.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/file_descriptor.h"
 #include "dataflow/net/zmq_endpoint.h"

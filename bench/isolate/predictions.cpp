@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 
 #include "bench/analysis/cost.h"
 #include "bench/config/training_loop.h"

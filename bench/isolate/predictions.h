@@ -9,13 +9,10 @@
 // supplies. A recommendation that was tried shows whether its prediction came true.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "bench/analysis/cost.h"
-#include "bench/analysis/diagnosis.h"
 #include "bench/isolate/delivery.h"
 #include "bench/record/sweep_result.h"
 #include "bench/statistics/estimate.h"

@@ -5,7 +5,6 @@
 #include <fmt/ostream.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "bench/analysis/cost.h"
 #include "bench/isolate/isolation_json.h"

@@ -6,7 +6,6 @@
 // settings, and then measured again beside the present one, in blocks that did not choose it.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>

@@ -4,9 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <optional>
 
 #include "bench/config/training_loop.h"
 #include "bench/isolate/answer.h"

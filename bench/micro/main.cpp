@@ -3,7 +3,6 @@
 // real files, and --feeder SPEC to measure one feeder (as --fake-location takes it) instead of
 // every feeder of the table.
 #include <benchmark/benchmark.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <iostream>

@@ -10,7 +10,6 @@
 #include <mutex>
 #include <span>
 #include <stop_token>
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -2,7 +2,6 @@
 #include "bench/run/step_reporter.h"
 
 #include <algorithm>
-#include <chrono>
 
 namespace penstock {
 

@@ -12,7 +12,6 @@
 #include "bench/run/runner.h"
 #include "bench/serve/serve_processes.h"
 #include "dataflow/net/curve_setup.h"
-#include "dataflow/pace.h"
 #include "feeders/remote/receive/zmq_message.h"
 #include "feeders/remote/receive/zmq_socket.h"
 #include "feeders/remote/send/sender.h"

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "bench/record/machine.h"

@@ -17,6 +17,7 @@
 #include "bench/run/runner.h"
 #include "bench/serve/serve_batches.h"
 #include "bench/serve/serve_processes.h"
+#include "dataflow/pace.h"
 
 namespace penstock {
 namespace {

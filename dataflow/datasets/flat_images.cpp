@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <limits>
 #include <map>
-#include <optional>
 #include <set>
 #include <sstream>
 #include <string_view>

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <protozero/pbf_reader.hpp>
 #include <span>
 #include <string_view>

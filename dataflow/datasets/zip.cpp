@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <limits>
 #include <new>
-#include <optional>
 
 #include "dataflow/error.h"
 #include "dataflow/values/value_at.h"

@@ -6,7 +6,6 @@
 #include <nvjpeg.h>
 
 #include <functional>
-#include <string>
 #include <type_traits>
 
 #include "dataflow/error.h"

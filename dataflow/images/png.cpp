@@ -6,7 +6,6 @@
 #include <csetjmp>
 #include <cstring>
 #include <limits>
-#include <string>
 #include <string_view>
 
 #include "dataflow/error.h"

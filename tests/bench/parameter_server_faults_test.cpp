@@ -6,11 +6,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <future>
 #include <mutex>
 #include <optional>
-#include <thread>
 
 #include "bench/run/observe/progress.h"
 #include "dataflow/net/certificate.h"

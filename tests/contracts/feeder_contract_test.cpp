@@ -8,7 +8,6 @@
 #include <memory>
 #include <ostream>
 #include <string>
-#include <thread>
 
 #include "bench/run/runner.h"
 #include "dataflow/host_device.h"

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <vector>
-
 #include "tests/support/virtual_clock.h"
 
 namespace penstock {

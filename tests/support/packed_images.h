@@ -3,8 +3,6 @@
 // source reads from it. Requires PENSTOCK_PYTHON and PENSTOCK_PACK_IMAGES, the paths of both.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <stdexcept>

@@ -2,10 +2,8 @@
 // Writes headers of tar files field by field, including headers that no archiver would write.
 #pragma once
 
-#include <cstdint>
 #include <cstdio>
 #include <string>
-#include <string_view>
 
 namespace penstock {
 

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <memory>
 #include <set>
-#include <string>
 #include <vector>
 
 #include "tests/support/entry_names.h"

@@ -2,7 +2,6 @@
 // Tests one training step of ResNet-50 against PyTorch's numbers, which tests/interop writes.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every format over every transport and in every topology: each batch that was sent arrives once,
 // at one consumer, whole, and all sums agree.
-#include <unistd.h>
 
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <tuple>

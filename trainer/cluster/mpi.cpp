@@ -4,7 +4,6 @@
 // request behind, and the process ends soon after.
 #include <fmt/format.h>
 #include <mpi.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>

@@ -5,7 +5,6 @@
 //   w -= lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + epsilon),
 // with t = 1 in the first step.
 #include <cmath>
-#include <string>
 #include <utility>
 
 #include "dataflow/error.h"

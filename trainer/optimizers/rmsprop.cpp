@@ -4,7 +4,6 @@
 // In TensorFlow s starts at 1. Here the stored state starts at 0, and step t adds what remains of
 // that 1, decay^t.
 #include <cmath>
-#include <string>
 #include <utility>
 
 #include "dataflow/error.h"

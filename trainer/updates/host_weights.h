@@ -9,7 +9,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <vector>
 
 #include "dataflow/device.h"
 #include "trainer/buckets.h"

@@ -9,7 +9,6 @@
 #include <string>
 #include <string_view>
 #include <thread>
-#include <vector>
 
 #include "dataflow/clock.h"
 #include "dataflow/machine/file_descriptor.h"

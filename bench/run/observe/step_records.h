@@ -6,9 +6,7 @@
 // Thread-safety: listener calls from one thread, so_far from any thread.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>

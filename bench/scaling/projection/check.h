@@ -13,7 +13,6 @@
 #include <ostream>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace penstock::scaling {

@@ -12,7 +12,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
 
 #include "dataflow/options.h"

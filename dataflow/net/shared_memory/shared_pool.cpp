@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
-#include <string>
 
 #include "dataflow/error.h"
 #include "dataflow/machine/memory_limit.h"

@@ -7,7 +7,6 @@
 // Thread-safety: `returned` and `wake` from any thread, all else from the feeder's thread.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>

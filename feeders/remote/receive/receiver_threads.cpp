@@ -3,7 +3,6 @@
 
 #include <exception>
 #include <mutex>
-#include <string>
 #include <system_error>
 #include <thread>
 #include <utility>

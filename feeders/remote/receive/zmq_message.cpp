@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <climits>
 #include <cstddef>
-#include <string>
 #include <utility>
 #include <zmq.hpp>
 

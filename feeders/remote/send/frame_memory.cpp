@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeders/remote/send/frame_memory.h"
 
-#include <string>
-
 #include "dataflow/error.h"
 
 namespace penstock::remote {

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <climits>
 #include <cstring>
 #include <random>
 #include <utility>

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "bench/analysis/accelerator_utilisation.h"
-#include "bench/run/runner.h"
 
 namespace penstock {
 namespace {

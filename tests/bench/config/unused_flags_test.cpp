@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "bench/cli.h"
-#include "dataflow/error.h"
 #include "tests/support/thrown_by.h"
 
 namespace penstock {

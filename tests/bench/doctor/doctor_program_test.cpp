@@ -4,7 +4,6 @@
 #include <signal.h>
 
 #include <atomic>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "bench/run/processes/child_process.h"

@@ -2,12 +2,10 @@
 // Runs `penstock isolate` and `penstock selftest` as a user does: the built program, real child
 // processes, small budgets.
 #include <gtest/gtest.h>
-#include <signal.h>
 
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "bench/record/report_text.h"
 #include "bench/run/processes/child_process.h"

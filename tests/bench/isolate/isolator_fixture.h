@@ -5,12 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "bench/isolate/isolator.h"
-#include "dataflow/error.h"
 #include "tests/bench/isolate/simulated_machine.h"
 #include "tests/bench/turned_clock.h"
 #include "tests/support/thrown_by.h"

@@ -3,8 +3,6 @@
 // of a known rate.
 #include <gtest/gtest.h>
 
-#include <fmt/format.h>
-
 #include "bench/isolate/isolator.h"
 #include "bench/run/runner.h"
 #include "tests/bench/turned_clock.h"

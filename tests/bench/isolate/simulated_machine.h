@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
-#include <vector>
 
 #include "bench/run/runner.h"
 #include "dataflow/random.h"

@@ -5,10 +5,8 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
-#include <fstream>
 #include <map>
 #include <mutex>
-#include <numeric>
 
 #include "tests/support/text_files.h"
 #include "tests/support/training_fixture.h"

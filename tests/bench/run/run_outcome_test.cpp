@@ -5,8 +5,6 @@
 
 #include <chrono>
 #include <exception>
-#include <optional>
-#include <string>
 
 #include "bench/run/run_window.h"
 #include "dataflow/error.h"

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <span>
-#include <thread>
 #include <vector>
 
 #include "bench/record/statistics.h"

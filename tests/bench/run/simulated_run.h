@@ -4,8 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <stop_token>
-#include <string>
 #include <string_view>
 
 #include "bench/run/runner.h"

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "bench/config/exchange_rules.h"
-#include "bench/config/training_rules.h"
 #include "bench/scaling/exchange/exchange_report.h"
 #include "bench/scaling/exchange/exchange_run.h"
 #include "bench/scaling/exchange/exchange_ways.h"

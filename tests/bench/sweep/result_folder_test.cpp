@@ -7,7 +7,6 @@
 #include <fstream>
 #include <memory>
 
-#include "bench/sweep/child_run.h"
 #include "dataflow/error.h"
 #include "tests/bench/record/sweep_rows.h"
 #include "tests/support/thrown_by.h"

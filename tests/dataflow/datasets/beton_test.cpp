@@ -2,7 +2,6 @@
 // .beton files that Python wrote, and damaged ones.
 #include "dataflow/datasets/beton.h"
 
-#include "dataflow/error.h"
 #include "tests/support/packed_set.h"
 #include "tests/support/thrown_by.h"
 

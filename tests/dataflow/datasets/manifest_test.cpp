@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 #include <malloc.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <chrono>

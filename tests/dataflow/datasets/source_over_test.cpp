@@ -10,8 +10,6 @@
 #include <latch>
 #include <set>
 #include <string>
-#include <thread>
-#include <vector>
 
 #include "dataflow/error.h"
 #include "tests/support/patience.h"

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <string>
-#include <vector>
 
 #include "dataflow/datasets/webdataset.h"
 #include "dataflow/error.h"

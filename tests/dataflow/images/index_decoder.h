@@ -8,7 +8,6 @@
 #include <functional>
 
 #include "dataflow/decoder.h"
-#include "dataflow/error.h"
 
 namespace penstock {
 

@@ -3,7 +3,6 @@
 // tables. Memory that libjpeg allocates by malloc for headers is not counted.
 #include <gtest/gtest.h>
 
-#include <string>
 #include <vector>
 
 #include "dataflow/decoder.h"

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <string>
-#include <vector>
 
 #include "dataflow/error.h"
 #include "tests/dataflow/images/decoded_rows.h"

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <fstream>
 #include <iterator>
-#include <limits>
 #include <string>
 
 #include "dataflow/error.h"

@@ -4,7 +4,6 @@
 #include <signal.h>
 
 #include <cstring>
-#include <optional>
 #include <set>
 #include <string>
 #include <utility>

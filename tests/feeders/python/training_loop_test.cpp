@@ -9,7 +9,6 @@
 #include <array>
 #include <condition_variable>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <iterator>
 #include <memory>

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Image files by credit: a message counts as in flight until all its images are decoded.
-#include <sys/wait.h>
 
 #include <algorithm>
-#include <optional>
 #include <thread>
 
 #include "dataflow/error.h"

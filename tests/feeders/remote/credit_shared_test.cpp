@@ -3,8 +3,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
-#include <set>
-
 #include "feeders/remote/wire/framed_texts.h"
 #include "tests/feeders/remote/credit_fixture.h"
 

@@ -2,7 +2,6 @@
 // A fault x a way of delivery: each fault of a producer, in each way in which zmq-consume receives
 // batches and in which that fault is possible.
 #include <functional>
-#include <memory>
 #include <optional>
 #include <ostream>
 #include <string>

@@ -10,7 +10,6 @@
 #include "feeders/remote/wire/framed_texts.h"
 #include "tests/feeders/remote/sender_fixture.h"
 #include "tests/support/python.h"
-#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {

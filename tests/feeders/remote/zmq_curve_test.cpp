@@ -2,14 +2,10 @@
 // zmq-consume with CURVE keys and producers of libzmq and pyzmq: who is admitted, and what happens
 // to refused or misbehaving producers.
 #include <gtest/gtest.h>
-#include <exception>
-
-#include <thread>
 
 #include "bench/run/processes/child_process.h"
 #include "dataflow/net/certificate.h"
 #include "dataflow/net/curve_setup.h"
-#include "feeders/remote/send/frame_memory.h"
 #include "feeders/remote/send/sender.h"
 #include "tests/feeders/remote/credit_fixture.h"
 #include "tests/feeders/remote/sender_fixture.h"

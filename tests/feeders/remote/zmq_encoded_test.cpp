@@ -2,7 +2,6 @@
 // Image files over real sockets: a Sender sends the source's files, and the pixels of
 // zmq-consume:encoded=true equal those of the feeder `queue`.
 #include <algorithm>
-#include <optional>
 #include <thread>
 
 #include "dataflow/error.h"

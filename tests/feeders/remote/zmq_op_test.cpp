@@ -5,7 +5,6 @@
 
 #include <cstring>
 #include <limits>
-#include <numeric>
 #include <string>
 #include <vector>
 

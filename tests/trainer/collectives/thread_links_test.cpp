@@ -5,7 +5,6 @@
 #include <chrono>
 #include <future>
 #include <memory>
-#include <numeric>
 #include <stop_token>
 #include <string>
 #include <thread>

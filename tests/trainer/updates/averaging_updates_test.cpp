@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <string>
 
 #include "dataflow/error.h"
 #include "tests/support/entry_names.h"

@@ -10,7 +10,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <string>
 
 #include "dataflow/error.h"
 #include "dataflow/images/normalisation.h"

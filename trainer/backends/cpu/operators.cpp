@@ -2,7 +2,6 @@
 // Adds every operator except convolutions and batch norms to a schedule; see builder.h.
 #include <utility>
 
-#include "dataflow/error.h"
 #include "trainer/backends/cpu/builder.h"
 #include "trainer/backends/cpu/descriptors.h"
 #include "trainer/backends/cpu/kernels.h"

@@ -18,7 +18,6 @@
 #include <cstdint>
 #include <memory>
 #include <numbers>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>

@@ -4,10 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <sstream>
 
 #include "dataflow/entry.h"
 #include "dataflow/error.h"

@@ -4,7 +4,6 @@
 // order.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 

@@ -5,7 +5,6 @@
 #include <array>
 #include <cstddef>
 #include <new>
-#include <string>
 
 #include "dataflow/error.h"
 

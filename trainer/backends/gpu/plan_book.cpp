@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <utility>
-#include <vector>
 
 #include "dataflow/error.h"
 #include "dataflow/machine/input_file.h"

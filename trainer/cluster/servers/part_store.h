@@ -13,7 +13,6 @@
 #include <map>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "dataflow/host_device.h"

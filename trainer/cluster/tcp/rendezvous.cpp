@@ -6,14 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <list>
 #include <optional>
-#include <span>
 #include <utility>
 
 #include "dataflow/error.h"

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Options, endpoints and keys; and calls that are wrong.
 #include <array>
-#include <filesystem>
 #include <limits>
-#include <tuple>
 
 #include "tests/feeders/remote/producer/producer_fixture.h"
 #include "tests/support/patience.h"

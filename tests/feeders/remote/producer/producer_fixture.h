@@ -5,9 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <vector>
 #include <zmq.hpp>

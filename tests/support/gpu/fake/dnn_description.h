@@ -4,7 +4,6 @@
 
 #include <cudnn.h>
 
-#include <cstdint>
 #include <cstring>
 #include <map>
 #include <memory>

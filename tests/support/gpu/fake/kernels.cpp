@@ -9,7 +9,6 @@
 #include <mutex>
 #include <string>
 #include <typeinfo>
-#include <utility>
 #include <variant>
 
 #include "tests/support/gpu/accesses.h"

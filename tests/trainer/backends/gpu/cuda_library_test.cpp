@@ -2,9 +2,6 @@
 // Tests libpenstock_cuda.so itself, in everything that needs no GPU.
 #include <gtest/gtest.h>
 
-#include <string>
-#include <string_view>
-
 #include "dataflow/error.h"
 #include "tests/support/text_files.h"
 #include "tests/support/thrown_by.h"

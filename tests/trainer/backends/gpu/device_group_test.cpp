@@ -3,7 +3,6 @@
 // and streams and events must order every access, at any timing of the work.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <functional>
 #include <future>
 #include <memory>

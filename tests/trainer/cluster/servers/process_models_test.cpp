@@ -16,7 +16,6 @@
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <string>
 #include <thread>
 #include <vector>

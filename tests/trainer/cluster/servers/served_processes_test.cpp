@@ -13,7 +13,6 @@
 #include <csignal>
 #include <cstdio>
 
-#include "dataflow/error.h"
 #include "tests/support/update_ranks.h"
 #include "trainer/cluster/servers/connection.h"
 #include "trainer/cluster/servers/server.h"

@@ -3,8 +3,6 @@
 // admits, what strangers can do, and when it ends.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "tests/support/server_script.h"
 
 namespace penstock {

@@ -3,7 +3,6 @@
 // shape of an H200 (132 multiprocessors), so sums have the same order on every device.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include "trainer/backends/gpu/kernel_calls.h"
