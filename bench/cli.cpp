@@ -16,7 +16,6 @@
 #include <iostream>
 #include <mutex>
 #include <thread>
-#include <utility>
 
 #include "bench/config/job_file.h"
 #include "bench/document/terminal.h"

@@ -5,7 +5,6 @@
 #include <time.h>
 
 #include <cerrno>
-#include <utility>
 
 namespace penstock {
 namespace {

@@ -5,18 +5,14 @@
 
 #include <cerrno>
 #include <cmath>
-#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
 
-#include "dataflow/decoder.h"
 #include "dataflow/error.h"
-#include "dataflow/images/normalisation.h"
 #include "dataflow/images/planes.h"
 #include "dataflow/machine/memory_pages.h"
-#include "dataflow/machine/thread_places.h"
 #include "dataflow/stage_timer.h"
 
 namespace penstock {

@@ -5,7 +5,7 @@
 
 Two checks, because the build parses the standard library once for all files (precompiled headers):
   1. a header or source includes the standard header of each standard name that it uses (NAMES below), itself or through the
-     program's own headers, and fmt's if it uses that;
+     program's own headers, and fmt's if it uses that; a source does not repeat what the header of its name includes;
   2. a header compiles alone, for syntax. If the source file of the same name includes it first, the build has compiled it so.
 """
 import concurrent.futures
@@ -77,9 +77,18 @@ def missing_includes(path):
             if header not in included]
 
 
+def repeated_includes(path):
+    """What a source includes although the header of its name, which it includes first, does so."""
+    header = path[:-4] + ".h"
+    if not path.endswith(".cpp") or not has_first_user(header):
+        return []
+    of_source, of_header = (re.findall(r"^#\s*include (\S+)", open(name).read(), flags=re.M) for name in (path, header))
+    return [f"{path}: {name} is already included by {header}" for name in of_source if name in of_header]
+
+
 def has_first_user(path):
     source = path[:-2] + ".cpp"
-    if not os.path.exists(source):
+    if not os.path.exists(source) or not os.path.exists(path):
         return False
     first = re.search(r'^#\s*include\s+["<]([^">]+)', open(source).read(), flags=re.M)
     return first is not None and first.group(1) == path
@@ -112,7 +121,7 @@ def main():
     files = sorted(os.path.join(folder, name) for top in FOLDERS for folder, _, names in os.walk(top)
                    for name in names if name.endswith((".h", ".cpp")))
     headers = [path for path in files if path.endswith(".h")]
-    problems = [problem for path in files for problem in missing_includes(path)]
+    problems = [problem for path in files for problem in [*missing_includes(path), *repeated_includes(path)]]
     alone, skipped = [], 0
     for path in headers:
         folder = os.path.dirname(path)

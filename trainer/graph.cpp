@@ -5,7 +5,6 @@
 
 #include <functional>
 #include <numeric>
-#include <utility>
 
 #include "dataflow/error.h"
 

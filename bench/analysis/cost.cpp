@@ -5,7 +5,6 @@
 #include <array>
 #include <limits>
 
-#include "bench/record/sweep_result.h"
 #include "bench/statistics/series.h"
 
 namespace penstock::analysis {

@@ -7,8 +7,6 @@
 #include <limits>
 #include <utility>
 
-#include "bench/analysis/cost.h"
-
 namespace penstock::analysis {
 namespace {
 

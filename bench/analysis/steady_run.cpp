@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <vector>
 
 #include "bench/record/epoch_edges.h"
 #include "bench/statistics/series.h"

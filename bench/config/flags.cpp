@@ -10,15 +10,12 @@
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <sstream>
 #include <system_error>
-#include <utility>
 
 #include "bench/config/foreign_flags.h"
-#include "bench/config/run_config.h"
 #include "bench/document/terminal.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "bench/config/config_values.h"
 #include "dataflow/entry.h"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/config/run_config.h"
 
-#include <algorithm>
-
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 

@@ -11,8 +11,6 @@
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
-#include "trainer/backend.h"
-#include "trainer/update_strategy.h"
 
 namespace penstock {
 namespace {

@@ -11,12 +11,10 @@
 #include <cctype>
 #include <cmath>
 #include <map>
-#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
 
-#include "bench/dataset/jpeg_file.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/output_file.h"
 

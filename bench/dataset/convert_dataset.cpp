@@ -10,7 +10,6 @@
 #include "bench/dataset/open_dataset.h"
 #include "dataflow/decoder.h"
 #include "dataflow/error.h"
-#include "dataflow/options.h"
 #include "dataflow/source.h"
 #include "dataflow/values/crc32c.h"
 

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <memory>
 #include <numeric>
-#include <string>
 #include <utility>
 
 #include "bench/dataset/open_dataset.h"

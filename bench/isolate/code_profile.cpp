@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <map>
-#include <string_view>
 
 #include "bench/analysis/cost.h"
 #include "bench/isolate/loader_waits.h"

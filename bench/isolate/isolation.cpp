@@ -6,14 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <string>
 #include <string_view>
-#include <vector>
 
-#include "bench/analysis/cost.h"
 #include "bench/config/training_loop.h"
-#include "bench/isolate/delivery.h"
-#include "bench/isolate/isolate_plan.h"
 #include "bench/isolate/verdict.h"
 #include "bench/record/rate_unit.h"
 #include "bench/record/report_text.h"

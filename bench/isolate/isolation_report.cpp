@@ -11,7 +11,6 @@
 
 #include "bench/analysis/cost.h"
 #include "bench/config/training_loop.h"
-#include "bench/document/document.h"
 #include "bench/isolate/isolation_json.h"
 #include "bench/isolate/verdict.h"
 #include "bench/record/rate_unit.h"

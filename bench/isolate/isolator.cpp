@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <span>
 
 #include "bench/config/comparable.h"
 #include "bench/isolate/ladder.h"

@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <memory>
-#include <optional>
-#include <string>
 
 #include "bench/config/flags.h"
 #include "bench/dataset/open_dataset.h"

@@ -7,7 +7,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <sstream>
 
 #include "bench/record/machine.h"

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <vector>
 
 #include "bench/config/comparable.h"
 #include "bench/record/result_json.h"

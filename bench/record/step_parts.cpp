@@ -2,7 +2,6 @@
 #include "bench/record/step_parts.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 #include "bench/record/report_text.h"

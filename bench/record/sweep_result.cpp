@@ -5,9 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "bench/config/comparable.h"
 

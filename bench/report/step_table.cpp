@@ -8,7 +8,6 @@
 #include <numeric>
 
 #include "bench/config/training_loop.h"
-#include "bench/config/training_rules.h"
 #include "bench/record/statistics.h"
 #include "bench/run/observe/progress.h"
 #include "dataflow/datasets/detect_source.h"

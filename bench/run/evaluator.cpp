@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "bench/record/machine.h"
 #include "dataflow/datasets/shard_list.h"

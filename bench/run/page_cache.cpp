@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <string>
 #include <vector>
 
 #include "dataflow/error.h"

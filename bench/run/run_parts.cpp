@@ -7,17 +7,12 @@
 #include <filesystem>
 #include <span>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "bench/config/training_loop.h"
 #include "bench/config/training_rules.h"
 #include "bench/record/machine.h"
 #include "bench/run/checkpoint_keeper.h"
 #include "bench/run/processes/process_run.h"
-#include "bench/run/processes/run_exchange.h"
-#include "bench/run/run_setup.h"
-#include "bench/run/trace/trace.h"
 #include "dataflow/error.h"
 #include "dataflow/host_device.h"
 #include "dataflow/machine/memory_limit.h"

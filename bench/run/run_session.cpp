@@ -15,7 +15,6 @@
 #include <mutex>
 #include <optional>
 #include <set>
-#include <stop_token>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -32,14 +31,11 @@
 #include "bench/record/statistics.h"
 #include "bench/record/wait_cause.h"
 #include "bench/run/checkpoint_keeper.h"
-#include "bench/run/evaluator.h"
 #include "bench/run/leg_plan.h"
 #include "bench/run/processes/process_run.h"
 #include "bench/run/run_outcome.h"
-#include "bench/run/run_parts.h"
 #include "bench/run/run_setup.h"
 #include "bench/run/run_window.h"
-#include "bench/run/runner.h"
 #include "bench/run/step_reporter.h"
 #include "dataflow/clock.h"
 #include "dataflow/error.h"

@@ -9,7 +9,6 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "bench/config/training_loop.h"
 #include "bench/config/training_rules.h"
@@ -18,7 +17,6 @@
 #include "bench/run/step_reporter.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/memory_pages.h"
-#include "trainer/cluster/processes.h"
 
 namespace penstock {
 namespace {

@@ -3,14 +3,11 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 #include <utility>
-#include <vector>
 
 #include "bench/analysis/rank_steps.h"
 #include "bench/record/machine.h"
 #include "bench/run/device_memory.h"
-#include "bench/run/step_reporter.h"
 #include "bench/run/trace/trace.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/memory_limit.h"

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <exception>
 #include <optional>
-#include <stop_token>
 #include <utility>
 
 #include "bench/config/due_points.h"

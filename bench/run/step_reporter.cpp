@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/run/step_reporter.h"
 
-#include <algorithm>
-
 namespace penstock {
 
 StepReporter::StepReporter(const RunConfig& config, RunListener& listener)

@@ -19,7 +19,6 @@
 #include "dataflow/host_device.h"
 #include "dataflow/machine/memory_limit.h"
 #include "feeders/remote/send/frame_memory.h"
-#include "feeders/remote/send/sender.h"
 
 namespace penstock::serve {
 namespace {

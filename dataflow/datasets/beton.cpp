@@ -10,13 +10,9 @@
 #include <limits>
 #include <map>
 #include <memory>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
-#include "dataflow/datasets/choose_column.h"
 #include "dataflow/datasets/dataset_writer.h"
 #include "dataflow/datasets/record_source.h"
 #include "dataflow/datasets/shard_list.h"

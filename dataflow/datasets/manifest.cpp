@@ -9,7 +9,6 @@
 #include <limits>
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "dataflow/datasets/mapped_file.h"
 #include "dataflow/error.h"

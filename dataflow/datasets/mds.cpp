@@ -8,9 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "dataflow/datasets/choose_column.h"
 #include "dataflow/error.h"

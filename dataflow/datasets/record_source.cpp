@@ -4,10 +4,8 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
-#include <functional>
 #include <map>
 #include <mutex>
-#include <string>
 #include <utility>
 #include <vector>
 

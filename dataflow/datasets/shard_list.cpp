@@ -11,8 +11,6 @@
 #include <utility>
 
 #include "dataflow/error.h"
-#include "dataflow/options.h"
-#include "dataflow/source.h"
 
 namespace penstock::datasets {
 namespace {

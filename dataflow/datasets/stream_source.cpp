@@ -15,7 +15,6 @@
 
 #include "dataflow/datasets/record_source.h"
 #include "dataflow/datasets/sample_order.h"
-#include "dataflow/datasets/shard_stream.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/memory_limit.h"
 #include "dataflow/random.h"

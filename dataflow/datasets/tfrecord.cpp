@@ -2,8 +2,6 @@
 #include "dataflow/datasets/tfrecord.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <string>
 
 #include "dataflow/datasets/protobuf.h"
 #include "dataflow/error.h"

@@ -5,7 +5,6 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
-#include <string>
 #include <utility>
 
 #include "dataflow/error.h"

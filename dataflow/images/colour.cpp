@@ -8,7 +8,6 @@
 #include <string>
 
 #include "dataflow/entry.h"
-#include "dataflow/error.h"
 
 namespace penstock {
 namespace {

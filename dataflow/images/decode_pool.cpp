@@ -4,18 +4,13 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <functional>
 #include <map>
 #include <mutex>
-#include <optional>
-#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "dataflow/error.h"
-#include "dataflow/machine/thread_places.h"
 #include "dataflow/machine/workers.h"
 #include "dataflow/random.h"
 #include "dataflow/stage_timer.h"

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/machine/thread_places.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <iterator>
 #include <map>
 #include <set>
-#include <string>
 
 #include "dataflow/error.h"
 #include "dataflow/machine/kernel_file.h"

@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <filesystem>
 #include <functional>
-#include <string>
 
 #include "dataflow/error.h"
 #include "dataflow/net/socket_file.h"

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/values/array_pieces.h"
 
-#include <cstdint>
 #include <limits>
-#include <string_view>
 
 #include "dataflow/error.h"
 

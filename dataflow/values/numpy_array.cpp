@@ -9,8 +9,6 @@
 #include <cstring>
 #include <iterator>
 #include <limits>
-#include <string>
-#include <string_view>
 
 #include "dataflow/error.h"
 

@@ -19,7 +19,6 @@
 #include <chrono>
 #include <cstring>
 #include <string_view>
-#include <utility>
 
 #include "dataflow/error.h"
 

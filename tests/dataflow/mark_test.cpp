@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/mark.h"
-#include "dataflow/trace_log.h"
 
 #include <gtest/gtest.h>
 

@@ -4,16 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <deque>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <span>
 #include <stdexcept>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "dataflow/host_device.h"
 

@@ -11,7 +11,6 @@
 #include <span>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "dataflow/error.h"
 #include "dataflow/host_device.h"

@@ -12,9 +12,6 @@
 #include <future>
 #include <map>
 #include <set>
-#include <stop_token>
-#include <thread>
-#include <vector>
 
 #include "dataflow/error.h"
 #include "dataflow/host_device.h"

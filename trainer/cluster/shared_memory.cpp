@@ -22,7 +22,6 @@
 
 #include "dataflow/error.h"
 #include "dataflow/machine/file_descriptor.h"
-#include "trainer/cluster/exchange_wait.h"
 
 namespace penstock::cluster {
 namespace {

@@ -3,9 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <cstddef>
 #include <limits>
-#include <utility>
 
 #include "dataflow/entry.h"
 #include "dataflow/error.h"

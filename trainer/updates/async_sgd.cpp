@@ -5,19 +5,15 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <exception>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <stop_token>
 #include <thread>
 #include <utility>
 
-#include "dataflow/error.h"
 #include "dataflow/probe.h"
 #include "trainer/cluster/model_store.h"
-#include "trainer/update_strategy.h"
 #include "trainer/updates/arena_copy.h"
 
 namespace penstock::updates {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <string>
 
 #include "bench/report/figures/markup.h"
 #include "bench/report/figures/quantity.h"

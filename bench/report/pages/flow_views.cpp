@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "bench/record/report_text.h"
-#include "bench/report/figures/figures.h"
 #include "bench/report/figures/quantity.h"
 #include "bench/report/pages/run_views.h"
 

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "bench/analysis/cost.h"
-#include "bench/analysis/diagnosis.h"
 #include "bench/record/report_text.h"
 #include "bench/report/figures/quantity.h"
 #include "dataflow/entry.h"

@@ -16,7 +16,6 @@
 #include "bench/report/pages/page.h"
 #include "bench/report/pages/run_views.h"
 #include "bench/report/pages/sweep_costs.h"
-#include "bench/report/report.h"
 
 namespace penstock::report {
 namespace {

@@ -13,7 +13,6 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <utility>
-#include <vector>
 
 #include "bench/analysis/rank_steps.h"
 #include "bench/config/training_loop.h"

@@ -15,7 +15,6 @@
 #include <thread>
 #include <utility>
 
-#include "bench/scaling/exchange/exchange_ways.h"
 #include "dataflow/error.h"
 #include "dataflow/host_device.h"
 #include "dataflow/random.h"

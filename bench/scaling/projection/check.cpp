@@ -7,7 +7,6 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <string>
 #include <utility>
 
 #include "bench/record/statistics.h"

@@ -9,7 +9,6 @@
 #include <memory>
 #include <numeric>
 #include <set>
-#include <span>
 
 #include "bench/record/saved_results.h"
 #include "bench/statistics/series.h"

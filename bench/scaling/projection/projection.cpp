@@ -2,10 +2,6 @@
 #include "bench/scaling/projection/projection.h"
 
 #include <algorithm>
-#include <optional>
-#include <vector>
-
-#include "bench/scaling/projection/topology.h"
 
 namespace penstock::scaling {
 namespace {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 
 namespace penstock::jpeg {
 constexpr std::array<std::uint8_t, 64> kZigzag = {

@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "dataflow/error.h"
-#include "dataflow/machine/file_descriptor.h"
 #include "dataflow/net/shared_memory/unix_name.h"
 
 namespace penstock::net {

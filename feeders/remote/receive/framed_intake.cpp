@@ -4,8 +4,6 @@
 #include <fmt/format.h>
 
 #include <cstddef>
-#include <cstdint>
-#include <string>
 
 #include "dataflow/error.h"
 #include "feeders/remote/wire/framed_texts.h"

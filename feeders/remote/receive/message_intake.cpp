@@ -3,11 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <utility>
-
 #include "dataflow/error.h"
-#include "feeders/remote/receive/framed_intake.h"
-#include "feeders/remote/receive/zmq_message.h"
 
 namespace penstock::remote {
 namespace {

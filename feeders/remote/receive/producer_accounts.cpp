@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "dataflow/error.h"
-#include "feeders/remote/wire/framed_texts.h"
 
 namespace penstock::remote {
 namespace {

@@ -2,10 +2,8 @@
 #include "feeders/remote/receive/receiver_threads.h"
 
 #include <exception>
-#include <mutex>
 #include <system_error>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "dataflow/error.h"

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <climits>
-#include <cstddef>
 #include <utility>
 #include <zmq.hpp>
 

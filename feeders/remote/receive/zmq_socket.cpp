@@ -12,12 +12,10 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <cstddef>
 #include <functional>
 #include <map>
 #include <optional>
 #include <set>
-#include <string>
 #include <utility>
 #include <zmq.hpp>
 
@@ -25,7 +23,6 @@
 #include "dataflow/machine/file_descriptor.h"
 #include "dataflow/machine/workers.h"
 #include "dataflow/net/socket_file.h"
-#include "feeders/remote/receive/zmq_message.h"
 
 namespace penstock::remote {
 namespace {

@@ -15,7 +15,6 @@
 #include "feeders/pixel_options.h"
 #include "feeders/remote/receive/clock_bounds.h"
 #include "feeders/remote/send/frame_memory.h"
-#include "feeders/remote/wire/framed.h"
 #include "feeders/remote/wire/framed_texts.h"
 #include "feeders/remote/wire/zmq_op.h"
 

@@ -9,7 +9,6 @@
 #include <zmq.hpp>
 
 #include "dataflow/error.h"
-#include "feeders/remote/wire/framed.h"
 #include "feeders/remote/wire/framed_texts.h"
 
 namespace penstock::remote {

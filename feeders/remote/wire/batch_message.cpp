@@ -10,7 +10,6 @@
 
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
-#include "dataflow/values/value_tree.h"
 #include "feeders/pixel_options.h"
 #include "feeders/remote/wire/framed.h"
 #include "feeders/remote/wire/zmq_op.h"

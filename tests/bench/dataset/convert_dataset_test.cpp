@@ -5,10 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <string>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include "bench/dataset/check_dataset.h"
 #include "bench/dataset/open_dataset.h"

@@ -4,9 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
-#include <vector>
-
 #include "bench/run/processes/child_process.h"
 #include "dataflow/error.h"
 #include "tests/support/coloured_images.h"

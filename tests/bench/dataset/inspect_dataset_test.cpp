@@ -11,7 +11,6 @@
 #include <jpeglib.h>
 
 #include "bench/dataset/contact_sheet.h"
-#include "bench/dataset/jpeg_file.h"
 #include "bench/dataset/make_dataset.h"
 #include "dataflow/error.h"
 #include "tests/support/temp_folder.h"

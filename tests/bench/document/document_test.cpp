@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <sstream>
-#include <string>
 
 namespace penstock::document {
 namespace {

@@ -3,11 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <string>
-#include <vector>
 
 #include "bench/isolate/ladder.h"
-#include "bench/record/sweep_result.h"
 #include "dataflow/error.h"
 #include "tests/bench/isolate/simulated_machine.h"
 #include "tests/support/npy_file.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ladder that separates producer, network and consumer.
-#include "bench/isolate/ladder.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "dataflow/values/float16.h"
 #include "tests/support/thrown_by.h"

@@ -9,8 +9,6 @@
 #include <functional>
 #include <random>
 #include <sstream>
-#include <string>
-#include <vector>
 
 #include "bench/record/step_parts.h"
 #include "tests/support/thrown_by.h"

@@ -4,10 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <span>
 #include <sstream>
-#include <string>
-#include <vector>
 
 #include "tests/bench/record/sweep_rows.h"
 

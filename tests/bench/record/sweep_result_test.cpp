@@ -3,9 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
-#include <vector>
-
 #include "tests/bench/record/sweep_rows.h"
 
 namespace penstock {

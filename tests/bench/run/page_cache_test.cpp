@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <string>
 
 #include "dataflow/error.h"
 #include "tests/support/coloured_images.h"

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <exception>
 
 #include "bench/run/run_window.h"
 #include "dataflow/error.h"

@@ -6,8 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <span>
-#include <vector>
 
 #include "bench/record/statistics.h"
 #include "dataflow/error.h"

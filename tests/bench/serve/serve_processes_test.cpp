@@ -8,9 +8,7 @@
 #include <fstream>
 #include <map>
 #include <set>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "bench/run/processes/child_process.h"
 #include "bench/serve/serve_processes.h"

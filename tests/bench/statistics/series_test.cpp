@@ -4,10 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdint>
 #include <limits>
 #include <numeric>
-#include <vector>
 
 #include "bench/statistics/distributions.h"
 #include "dataflow/random.h"

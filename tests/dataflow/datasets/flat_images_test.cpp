@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/datasets/flat_images.h"
-#include "dataflow/datasets/image_folder.h"
 
 #include <gtest/gtest.h>
-
-#include <string>
 
 #include "dataflow/error.h"
 #include "tests/support/temp_folder.h"

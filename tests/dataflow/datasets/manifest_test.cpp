@@ -12,7 +12,6 @@
 #include <fstream>
 #include <iostream>
 #include <limits>
-#include <string>
 
 #include "dataflow/error.h"
 #include "dataflow/source.h"

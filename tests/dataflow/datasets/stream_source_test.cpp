@@ -8,7 +8,6 @@
 #include <tuple>
 
 #include "dataflow/datasets/sample_order.h"
-#include "dataflow/datasets/shard_stream.h"
 #include "dataflow/error.h"
 #include "dataflow/values/crc32c.h"
 #include "tests/support/packed_images.h"

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <string>
 
 #include "dataflow/datasets/webdataset.h"
 #include "dataflow/error.h"

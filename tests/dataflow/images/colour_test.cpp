@@ -6,12 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
-#include <vector>
-
-#include "dataflow/error.h"
 
 namespace penstock {
 namespace {

@@ -9,9 +9,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
-#include <functional>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <set>
 #include <string>

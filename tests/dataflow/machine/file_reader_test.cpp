@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <string>
 #include <thread>
 
 #include "dataflow/datasets/source_over.h"

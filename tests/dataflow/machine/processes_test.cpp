@@ -13,9 +13,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
 #include <iterator>
-#include <string>
 
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"

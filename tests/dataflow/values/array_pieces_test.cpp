@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
-#include <string>
 
 #include "dataflow/values/value_tree.h"
 

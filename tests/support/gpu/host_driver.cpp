@@ -6,12 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <mutex>
 #include <stdexcept>
 
 #include "dataflow/error.h"
 #include "tests/support/gpu/host_launch.h"
-#include "tests/support/gpu/host_planner.h"
 
 namespace penstock::gpu {
 

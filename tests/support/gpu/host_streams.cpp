@@ -2,13 +2,10 @@
 #include "tests/support/gpu/host_streams.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <deque>
-#include <memory>
 #include <stdexcept>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "dataflow/error.h"
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include <limits>
-#include <string>
-
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/random.h"

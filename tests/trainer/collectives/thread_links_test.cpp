@@ -4,11 +4,7 @@
 #include <array>
 #include <chrono>
 #include <future>
-#include <memory>
-#include <stop_token>
 #include <string>
-#include <thread>
-#include <vector>
 
 #include "dataflow/error.h"
 #include "tests/support/rank_threads.h"

@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "dataflow/error.h"
 #include "tests/support/update_ranks.h"
 
 namespace penstock {

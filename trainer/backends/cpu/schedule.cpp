@@ -2,7 +2,6 @@
 #include "trainer/backends/cpu/schedule.h"
 
 #include <chrono>
-#include <utility>
 
 namespace penstock::cpu {
 

@@ -8,7 +8,6 @@
 
 #include "dataflow/error.h"
 #include "trainer/backends/gpu/builder.h"
-#include "trainer/backends/gpu/device.h"
 #include "trainer/backends/gpu/group.h"
 #include "trainer/backends/gpu/library.h"
 #include "trainer/collectives/staged.h"

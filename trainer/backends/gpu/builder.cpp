@@ -2,7 +2,6 @@
 #include "trainer/backends/gpu/builder.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "dataflow/error.h"
 #include "dataflow/images/normalisation.h"

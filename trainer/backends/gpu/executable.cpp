@@ -13,7 +13,6 @@
 #include "trainer/backends/compiler/memory_plan.h"
 #include "trainer/backends/gpu/builder.h"
 #include "trainer/backends/gpu/find_plan.h"
-#include "trainer/backends/gpu/plan_book.h"
 #include "trainer/backends/gpu/time_plans.h"
 
 namespace penstock::gpu {

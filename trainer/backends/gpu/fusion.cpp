@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/backends/gpu/fusion.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <optional>
-#include <utility>
 
 #include "trainer/backends/compiler/structure.h"
 #include "trainer/backends/gpu/dnn_patterns.h"

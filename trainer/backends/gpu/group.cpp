@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "dataflow/error.h"
-#include "trainer/backends/gpu/device.h"
 #include "trainer/wire_format.h"
 
 namespace penstock::gpu {

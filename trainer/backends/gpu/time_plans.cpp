@@ -10,7 +10,6 @@
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "dataflow/error.h"
 #include "dataflow/random.h"

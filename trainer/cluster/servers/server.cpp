@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <new>
-#include <utility>
 
 #include "dataflow/error.h"
 #include "dataflow/machine/file_descriptor.h"

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <string>
 
 #include "tests/bench/run/simulated_run.h"
 

@@ -11,8 +11,6 @@
 
 #include <array>
 #include <deque>
-#include <string>
-#include <string_view>
 
 #include "dataflow/error.h"
 

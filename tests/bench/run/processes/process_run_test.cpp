@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <vector>
-
 #include "dataflow/error.h"
 #include "tests/support/processes_in_memory.h"
 #include "tests/support/thrown_by.h"

@@ -7,10 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
-#include <string>
 
 #include "tests/support/thrown_by.h"
-#include "trainer/model.h"
 
 namespace penstock {
 namespace {

@@ -6,11 +6,9 @@
 
 #include <algorithm>
 #include <numeric>
-#include <string>
 
 #include "bench/run/runner.h"
 #include "bench/run/trace/trace.h"
-#include "dataflow/clock.h"
 #include "tests/support/thrown_by.h"
 #include "trainer/backend.h"
 

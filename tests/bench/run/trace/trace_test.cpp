@@ -6,12 +6,9 @@
 
 #include <cmath>
 #include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
-#include <string>
-#include <vector>
 
 #include "bench/run/runner.h"
 #include "dataflow/error.h"

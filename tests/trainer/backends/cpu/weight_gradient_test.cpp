@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
-#include <vector>
 
 #include "dataflow/random.h"
 #include "trainer/backends/cpu/kernels.h"

@@ -4,15 +4,11 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <limits>
 #include <map>
 #include <numeric>
-#include <optional>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "tests/support/gpu/host_planner.h"
 #include "tests/trainer/backends/gpu/step_on_paper.h"

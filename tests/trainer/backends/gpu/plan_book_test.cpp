@@ -5,16 +5,10 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <fstream>
 #include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "dataflow/error.h"
 #include "tests/support/gpu/host_driver.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests the timing of engines and of copies on the host driver's clock.
-#include "trainer/backends/gpu/plan_book.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +10,6 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "dataflow/error.h"
 #include "tests/support/gpu/host_driver.h"

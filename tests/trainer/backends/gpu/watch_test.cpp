@@ -4,10 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <string>
 
 #include "dataflow/machine/sampler.h"
-#include "trainer/backends/gpu/nvml.h"
 
 namespace penstock::gpu {
 namespace {

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <memory>
 #include <mutex>
 
 #include "tests/support/patience.h"

@@ -6,8 +6,6 @@
 
 #include <chrono>
 #include <future>
-#include <stop_token>
-#include <string>
 #include <zmq.hpp>
 
 #include "dataflow/error.h"

@@ -13,7 +13,6 @@
 #include <cstdlib>
 #include <functional>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -25,7 +24,6 @@
 #include "dataflow/host_device.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/uniform_model.h"
-#include "trainer/cluster/processes.h"
 #include "trainer/cluster/servers/message.h"
 #include "trainer/cluster/servers/model_client.h"
 #include "trainer/cluster/servers/process_models.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/backends/gpu/cuda/activity.h"
 
-#include <cupti.h>
 #include <cxxabi.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -13,7 +12,6 @@
 #include <memory>
 #include <mutex>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <utility>
 

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "dataflow/error.h"
 #include "trainer/backends/gpu/cuda/cuda_check.h"

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <initializer_list>
-#include <span>
 #include <utility>
 
 #include "dataflow/error.h"
