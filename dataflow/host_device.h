@@ -72,7 +72,7 @@ struct HostDeviceOptions {
   std::function<void(Nanoseconds late, Nanoseconds spun)> waited{};
 };
 
-class HostDevice final : public Device {
+class HostDevice : public Device {
  public:
   /// `clock` must outlive the device and everything that it made.
   explicit HostDevice(Clock& clock, HostDeviceOptions options = {});

@@ -8,11 +8,28 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "trainer/cluster/processes.h"
 
 namespace penstock {
+
+/// A process that knows which one it is. It exchanges no gradients and must not be aborted.
+class PlayedProcess : public cluster::Processes {
+ public:
+  explicit PlayedProcess(cluster::Launch launch) : launch_(std::move(launch)) {}
+  const cluster::Launch& launch() const noexcept override { return launch_; }
+  std::vector<std::string> all_gather(std::string_view, Nanoseconds, std::string_view) override {
+    return {};
+  }
+  std::unique_ptr<CollectiveGroup> make_group(const Exchange&) override { return nullptr; }
+  void abort(int) override { std::abort(); }
+  void exit_stopped(int) override { std::abort(); }
+
+ private:
+  const cluster::Launch launch_;
+};
 
 class ProcessesInMemory {
  public:
@@ -31,28 +48,24 @@ class ProcessesInMemory {
   }
 
  private:
-  class Member final : public cluster::Processes {
+  class Member final : public PlayedProcess {
    public:
-    Member(ProcessesInMemory& all, std::int32_t rank) : all_(all) {
-      launch_ = {
-          .launcher = "mpirun", .rank = rank, .size = static_cast<std::int32_t>(all.texts_.size())};
-    }
-    const cluster::Launch& launch() const noexcept override { return launch_; }
+    Member(ProcessesInMemory& all, std::int32_t rank)
+        : PlayedProcess({.launcher = "mpirun",
+                         .rank = rank,
+                         .size = static_cast<std::int32_t>(all.texts_.size())}),
+          all_(all) {}
     std::vector<std::string> all_gather(std::string_view text, Nanoseconds,
                                         std::string_view) override {
-      all_.texts_[static_cast<std::size_t>(launch_.rank)] = text;
+      all_.texts_[static_cast<std::size_t>(launch().rank)] = text;
       all_.meeting_.arrive_and_wait();
       std::vector<std::string> texts = all_.texts_;
       all_.meeting_.arrive_and_wait();
       return texts;
     }
-    std::unique_ptr<CollectiveGroup> make_group(const Exchange&) override { return nullptr; }
-    void abort(int) override { std::abort(); }
-    void exit_stopped(int) override { std::abort(); }
 
    private:
     ProcessesInMemory& all_;
-    cluster::Launch launch_;
   };
 
   std::vector<std::string> texts_;

@@ -8,37 +8,33 @@
 #include <vector>
 
 #include "bench/run/run_parts.h"
+#include "tests/support/processes_in_memory.h"
 #include "tests/support/training_fixture.h"
-#include "trainer/cluster/processes.h"
 #include "trainer/collectives/threads.h"
 
 namespace penstock {
 namespace {
 
 /// One process of a run that is prepared but never steps.
-class PreparedProcess final : public cluster::Processes {
+class PreparedProcess final : public PlayedProcess {
  public:
   PreparedProcess(std::int32_t rank, std::int32_t size, Clock& clock)
-      : launch_{.launcher = "the test",
-                .rank = rank,
-                .size = size,
-                .local_rank = rank,
-                .local_size = size},
+      : PlayedProcess({.launcher = "the test",
+                       .rank = rank,
+                       .size = size,
+                       .local_rank = rank,
+                       .local_size = size}),
         clock_(clock) {}
-  const cluster::Launch& launch() const noexcept override { return launch_; }
   /// Rank 0 says that its checkpoint has no bytes.
   std::vector<std::string> all_gather(std::string_view, Nanoseconds, std::string_view) override {
-    return std::vector<std::string>(static_cast<std::size_t>(launch_.size), "0 0");
+    return std::vector<std::string>(static_cast<std::size_t>(launch().size), "0 0");
   }
   std::unique_ptr<CollectiveGroup> make_group(const Exchange& exchange) override {
-    const std::vector<Device*> devices(static_cast<std::size_t>(launch_.size), &exchange.device);
+    const std::vector<Device*> devices(static_cast<std::size_t>(launch().size), &exchange.device);
     return std::make_unique<collectives::ThreadsGroup>(devices, clock_, exchange.abandon);
   }
-  void abort(int) override { std::abort(); }
-  void exit_stopped(int) override { std::abort(); }
 
  private:
-  const cluster::Launch launch_;
   Clock& clock_;
 };
 

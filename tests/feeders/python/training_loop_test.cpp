@@ -162,18 +162,13 @@ class GatedStream final : public Stream {
 };
 
 /// A device whose steps end when the gate opens.
-class GatedDevice final : public Device {
+class GatedDevice final : public HostDevice {
  public:
-  GatedDevice(Clock& clock, const Gate& gate) : memory_(clock), gate_(gate) {}
-  Buffer allocate(std::size_t bytes, MemoryKind kind) override {
-    return memory_.allocate(bytes, kind);
-  }
-  bool takes_any_memory() const noexcept override { return true; }
+  GatedDevice(Clock& clock, const Gate& gate) : HostDevice(clock), gate_(gate) {}
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<GatedStream>(gate_); }
   std::unique_ptr<Event> make_event() override { return std::make_unique<GatedEvent>(gate_); }
 
  private:
-  HostDevice memory_;
   const Gate& gate_;
 };
 

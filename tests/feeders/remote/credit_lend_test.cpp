@@ -250,17 +250,10 @@ TEST_F(CreditLend, CopiesGiveLeasesBackAtOnce) {
 }
 
 /// A device that copies only from its driver's memory.
-class ChoosyDevice final : public Device {
+class ChoosyDevice final : public HostDevice {
  public:
-  explicit ChoosyDevice(Clock& clock) : host_(clock) {}
-  Buffer allocate(std::size_t bytes, MemoryKind kind) override {
-    return host_.allocate(bytes, kind);
-  }
-  std::unique_ptr<Stream> make_stream() override { return host_.make_stream(); }
-  std::unique_ptr<Event> make_event() override { return host_.make_event(); }
-
- private:
-  HostDevice host_;
+  using HostDevice::HostDevice;
+  bool takes_any_memory() const noexcept override { return false; }
 };
 
 TEST_F(CreditLend, MemoryThatADeviceCannotReadIsCopied) {

@@ -47,19 +47,14 @@ class FixedGradients final : public Executable {
 };
 
 /// Its memory holds NaN until it is written, as that of a GPU may.
-class UnwrittenMemory final : public Device {
+class UnwrittenMemory final : public HostDevice {
  public:
-  explicit UnwrittenMemory(Clock& clock) : host_(clock) {}
+  using HostDevice::HostDevice;
   Buffer allocate(std::size_t bytes, MemoryKind kind) override {
-    Buffer memory = host_.allocate(bytes, kind);
+    Buffer memory = HostDevice::allocate(bytes, kind);
     std::ranges::fill(memory.bytes(), std::byte{0xff});
     return memory;
   }
-  std::unique_ptr<Stream> make_stream() override { return host_.make_stream(); }
-  std::unique_ptr<Event> make_event() override { return host_.make_event(); }
-
- private:
-  HostDevice host_;
 };
 
 class UpdateContract : public ::testing::TestWithParam<const UpdateEntry*> {

@@ -243,24 +243,13 @@ class Waits {
 };
 
 /// Host memory, with the number of the rank that uses it.
-class EmulatedDevice final : public Device {
+class EmulatedDevice final : public HostDevice {
  public:
   EmulatedDevice(Clock& clock, HostDeviceOptions options, std::int32_t ordinal)
-      : host_(clock, std::move(options)), ordinal_(ordinal) {}
-
-  Buffer allocate(std::size_t bytes, MemoryKind kind) override {
-    return host_.allocate(bytes, kind);
-  }
-  bool takes_any_memory() const noexcept override { return host_.takes_any_memory(); }
-  std::unique_ptr<MemoryPin> pin(std::span<const std::byte> memory) override {
-    return host_.pin(memory);
-  }
-  std::unique_ptr<Stream> make_stream() override { return host_.make_stream(); }
-  std::unique_ptr<Event> make_event() override { return host_.make_event(); }
+      : HostDevice(clock, std::move(options)), ordinal_(ordinal) {}
   std::int32_t ordinal() const noexcept { return ordinal_; }
 
  private:
-  HostDevice host_;
   const std::int32_t ordinal_;
 };
 

@@ -11,10 +11,10 @@ namespace penstock {
 namespace {
 
 /// Rank 0 of three; the messages of the other ranks are prepared.
-class ScriptedProcesses final : public cluster::Processes {
+class ScriptedProcesses final : public PlayedProcess {
  public:
-  explicit ScriptedProcesses(std::vector<std::string> others) : others_(std::move(others)) {}
-  const cluster::Launch& launch() const noexcept override { return launch_; }
+  explicit ScriptedProcesses(std::vector<std::string> others)
+      : PlayedProcess({.launcher = "mpirun", .rank = 0, .size = 3}), others_(std::move(others)) {}
   std::vector<std::string> all_gather(std::string_view text, Nanoseconds,
                                       std::string_view what) override {
     if (others_.empty()) throw TimeoutError(std::string(what) + ": rank 1 is gone");
@@ -22,29 +22,9 @@ class ScriptedProcesses final : public cluster::Processes {
     texts.insert(texts.end(), others_.begin(), others_.end());
     return texts;
   }
-  std::unique_ptr<CollectiveGroup> make_group(const Exchange&) override { return nullptr; }
-  void abort(int) override { std::abort(); }
-  void exit_stopped(int) override { std::abort(); }
 
  private:
-  const cluster::Launch launch_{.launcher = "mpirun", .rank = 0, .size = 3};
   const std::vector<std::string> others_;
-};
-
-/// A process that only knows which one it is.
-class OneOfSeveral final : public cluster::Processes {
- public:
-  explicit OneOfSeveral(cluster::Launch launch) : launch_(std::move(launch)) {}
-  const cluster::Launch& launch() const noexcept override { return launch_; }
-  std::vector<std::string> all_gather(std::string_view, Nanoseconds, std::string_view) override {
-    return {};
-  }
-  std::unique_ptr<CollectiveGroup> make_group(const Exchange&) override { return nullptr; }
-  void abort(int) override { std::abort(); }
-  void exit_stopped(int) override { std::abort(); }
-
- private:
-  const cluster::Launch launch_;
 };
 
 class JoinRun : public ::testing::Test {
@@ -86,7 +66,7 @@ TEST(Places, UnknownOnesAreRefusedWithTheKnown) {
 TEST(Places, RanksOfAHostThatStartProducersHaveAnAddressEach) {
   const cluster::Launch second{
       .launcher = "mpirun", .rank = 3, .size = 4, .local_rank = 1, .local_size = 2};
-  OneOfSeveral processes(second);
+  PlayedProcess processes(second);
   const RunPeers peers{.processes = &processes};
   EXPECT_EQ(feeder_for_rank(
                 "zmq-consume:endpoint=ipc://feed,producer='serve --endpoint ipc://feed'", peers),
@@ -143,21 +123,17 @@ TEST_F(JoinRun, RefusesWhatSeveralProcessesCannotDoTogether) {
 }
 
 /// Rank 1 of two; rank 0's texts are prepared.
-class BesideRank0 final : public cluster::Processes {
+class BesideRank0 final : public PlayedProcess {
  public:
-  explicit BesideRank0(std::vector<std::string> texts) : texts_(std::move(texts)) {}
-  const cluster::Launch& launch() const noexcept override { return launch_; }
+  explicit BesideRank0(std::vector<std::string> texts)
+      : PlayedProcess({.launcher = "mpirun", .rank = 1, .size = 2}), texts_(std::move(texts)) {}
   std::vector<std::string> all_gather(std::string_view text, Nanoseconds,
                                       std::string_view) override {
     return {texts_.at(next_++), std::string(text)};
   }
-  std::unique_ptr<CollectiveGroup> make_group(const Exchange&) override { return nullptr; }
-  void abort(int) override { std::abort(); }
-  void exit_stopped(int) override { std::abort(); }
   std::size_t taken() const { return next_; }
 
  private:
-  const cluster::Launch launch_{.launcher = "mpirun", .rank = 1, .size = 2};
   const std::vector<std::string> texts_;
   std::size_t next_ = 0;
 };

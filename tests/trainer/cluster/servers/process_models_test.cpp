@@ -22,11 +22,11 @@
 
 #include "dataflow/error.h"
 #include "dataflow/host_device.h"
+#include "tests/support/processes_in_memory.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/uniform_model.h"
 #include "trainer/cluster/servers/message.h"
 #include "trainer/cluster/servers/model_client.h"
-#include "trainer/cluster/servers/process_models.h"
 
 namespace penstock {
 namespace {
@@ -58,24 +58,19 @@ class TextBoard {
 };
 
 /// A process played by a thread. It exchanges texts, but no gradients.
-class ThreadProcesses final : public cluster::Processes {
+class ThreadProcesses final : public PlayedProcess {
  public:
   ThreadProcesses(TextBoard& board, std::int32_t rank, std::int32_t size)
-      : board_(board), launch_{.launcher = "the test", .rank = rank, .size = size} {}
-  const cluster::Launch& launch() const noexcept override { return launch_; }
+      : PlayedProcess({.launcher = "the test", .rank = rank, .size = size}), board_(board) {}
   std::vector<std::string> all_gather(std::string_view text, Nanoseconds,
                                       std::string_view) override {
-    return texts_.emplace_back(board_.gather(texts_.size(), launch_.rank, text));
+    return texts_.emplace_back(board_.gather(texts_.size(), launch().rank, text));
   }
-  std::unique_ptr<CollectiveGroup> make_group(const Exchange&) override { return nullptr; }
-  void abort(int) override { std::abort(); }
-  void exit_stopped(int) override { std::abort(); }
   /// All texts of each call, in order.
   const std::vector<std::vector<std::string>>& texts() const { return texts_; }
 
  private:
   TextBoard& board_;
-  const cluster::Launch launch_;
   std::vector<std::vector<std::string>> texts_;
 };
 
