@@ -18,21 +18,15 @@ class Mpirun : public MpirunFixture {
  protected:
   /// The command of a rank: a short training without computation, marked so that it can be found.
   Words rank(const Words& more) const {
-    Words words{PENSTOCK_PROGRAM,
-                "run",
-                "--variable-update=horovod",
-                "--fake-location=host",
-                "--model=trivial",
-                "--batch-size=4",
-                "--num-warmup-batches=2"};
-    words.insert(words.end(), more.begin(), more.end());
+    Words words =
+        joined({PENSTOCK_PROGRAM, "run", "--variable-update=horovod", "--fake-location=host",
+                "--model=trivial", "--batch-size=4", "--num-warmup-batches=2"},
+               more);
     words.push_back("--cache-dir=" + folder_.path().native());
     return words;
   }
   static Words mpirun(int ranks, const Words& program) {
-    Words words{"mpirun", "-np", std::to_string(ranks)};
-    words.insert(words.end(), program.begin(), program.end());
-    return words;
+    return joined({"mpirun", "-np", std::to_string(ranks)}, program);
   }
 };
 

@@ -28,17 +28,11 @@ constexpr int kWarmUp = 2, kSteps = 12;
 class MpirunUpdates : public MpirunFixture {
  protected:
   Words rank(const std::string& update, const Words& more) const {
-    Words words{PENSTOCK_PROGRAM,
-                "run",
-                "--variable-update=" + update,
-                "--fake-location=cpu",
-                "--model=trivial_cifar10",
-                "--image-size=8",
-                "--batch-size=2",
-                fmt::format("--num-warmup-batches={}", kWarmUp),
-                "--cache-dir=" + folder_.path().native()};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
+    return joined(
+        {PENSTOCK_PROGRAM, "run", "--variable-update=" + update, "--fake-location=cpu",
+         "--model=trivial_cifar10", "--image-size=8", "--batch-size=2",
+         fmt::format("--num-warmup-batches={}", kWarmUp), "--cache-dir=" + folder_.path().native()},
+        more);
   }
   static Json finish(int processes, const Words& words, const std::string& update) {
     const ChildExit exit = exit_of(processes, words);
@@ -147,8 +141,7 @@ class MpirunTraining : public MpirunUpdates {
           "--train-dir=" + folder(name)}) {
       words.push_back(word);
     }
-    words.insert(words.end(), more.begin(), more.end());
-    return finish(processes, words, update);
+    return finish(processes, joined(words, more), update);
   }
   Words data() const {
     return {"--fake-location=queue",
@@ -262,11 +255,7 @@ TEST_F(MpirunTraining, ACheckpointThatDoesNotFitEndsAllRanksByName) {
   const auto refused = [&](const std::string& why, const Words& more) {
     Words words = rank("replicated", data());
     words.push_back("--train-dir=" + folder("a"));
-    words.insert(words.end(), more.begin(), more.end());
-    Words all{"mpirun", "-np", "2"};
-    const Words ranked = rank_of(words);
-    all.insert(all.end(), ranked.begin(), ranked.end());
-    start(all);
+    start(joined({"mpirun", "-np", "2"}, rank_of(joined(words, more))));
     await_end();
     EXPECT_FALSE(lines_with(why).empty()) << why;
     EXPECT_FALSE(lines_with(path).empty()) << why;
@@ -281,13 +270,10 @@ TEST_F(MpirunTraining, ACheckpointThatDoesNotFitEndsAllRanksByName) {
 
 /// The other ranks wait longer than --timeout, because rank 0 is alive.
 TEST_F(MpirunUpdates, AnEvaluationMayTakeLongerThanTheTimeout) {
-  Words words{"mpirun", "-np", "2"};
-  const Words rank =
-      rank_of(training({"--batch-size=4", "--num-batches=4", "--timeout=3s",
-                        "--num-eval-batches=10", "--eval-during-training-every-n-steps=2",
-                        "--eval-batch-size=16", "--device=emulated:img_per_s=40"}));
-  words.insert(words.end(), rank.begin(), rank.end());
-  start(words);
+  start(joined({"mpirun", "-np", "2"},
+               rank_of(training({"--batch-size=4", "--num-batches=4", "--timeout=3s",
+                                 "--num-eval-batches=10", "--eval-during-training-every-n-steps=2",
+                                 "--eval-batch-size=16", "--device=emulated:img_per_s=40"}))));
   ASSERT_TRUE(await_end());
   EXPECT_EQ(exit_.code, 0) << content_of(left_by(0, "err"));
   const Json saved = Json::parse(content_of(result()), nullptr, false);
@@ -303,13 +289,11 @@ TEST_F(MpirunUpdates, HorovodHasOneDeviceInEachProcess) {
 }
 
 TEST_F(MpirunUpdates, APeerThatStandsStillIsNamed) {
-  Words words{"mpirun", "-np", "2"};
-  const Words rank =
+  start(joined(
+      {"mpirun", "-np", "2"},
       rank_of(training({"--model=trivial_cifar10", "--image-size=8", "--batch-size=2",
                         "--num-batches=100000", "--timeout=4s", "--device=emulated:img_per_s=400"},
-                       "async-sgd"));
-  words.insert(words.end(), rank.begin(), rank.end());
-  start(words);
+                       "async-sgd"))));
   ASSERT_TRUE(await_text(steps(), "\"step\":5"));
   const Ranks all = ranks();
   ASSERT_TRUE(all.contains(1));

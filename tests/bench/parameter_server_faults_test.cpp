@@ -197,10 +197,10 @@ class ParameterServerKeys : public ParameterServerProgram {
   }
   ChildProcess& start_worker(int task, const std::string& secret, const std::string& servers,
                              const Words& more = {}) {
-    Words words{"--variable-update=parameter_server", "--device=emulated:img_per_s=400",
-                "--num-batches=5", "--curve-server-key=" + servers,
-                "--curve-secret=" + file(secret + ".key_secret")};
-    words.insert(words.end(), more.begin(), more.end());
+    Words words = joined(
+        {"--variable-update=parameter_server", "--device=emulated:img_per_s=400", "--num-batches=5",
+         "--curve-server-key=" + servers, "--curve-secret=" + file(secret + ".key_secret")},
+        more);
     return start("worker", task, words);
   }
   std::string both() const { return file("one.key") + "," + file("two.key"); }

@@ -13,16 +13,15 @@
 #include <utility>
 #include <vector>
 
-#include "bench/run/processes/child_process.h"
 #include "tests/support/patience.h"
 #include "tests/support/reserved_port.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
+#include "tests/support/words.h"
 
 namespace penstock {
 
 using namespace std::chrono_literals;
-using Words = std::vector<std::string>;
 
 /// A run with this many servers and workers, each a child process.
 class ParameterServerProgram : public ::testing::Test {
@@ -48,12 +47,10 @@ class ParameterServerProgram : public ::testing::Test {
   ChildCommand child(const std::string& job, int task, const Words& more) const {
     Words words = command(job, task);
     if (job == "worker") {
-      const Words training{"--fake-location=gpu", "--model=trivial", "--batch-size=4",
-                           "--num-warmup-batches=2"};
-      words.insert(words.end(), training.begin(), training.end());
+      words = joined(words, {"--fake-location=gpu", "--model=trivial", "--batch-size=4",
+                             "--num-warmup-batches=2"});
     }
-    words.insert(words.end(), more.begin(), more.end());
-    return {.arguments = words, .timeout = 50s};
+    return {.arguments = joined(words, more), .timeout = 50s};
   }
   ChildProcess& start(ChildCommand command) {
     children_.push_back(std::make_unique<ChildProcess>(std::move(command)));

@@ -162,8 +162,7 @@ TEST_F(ParameterServerProgram, AnEpochOfRealDataIsOneHoweverManyWorkersShareIt) 
                    "--num-epochs=1.2",
                    "--piecewise-learning-rate-schedule=0.02;0.5;0.2;1;0",
                    "--json"};
-  Words alone{PENSTOCK_PROGRAM, "run", "--num-gpus=2"};
-  alone.insert(alone.end(), data.begin(), data.end());
+  Words alone = joined({PENSTOCK_PROGRAM, "run", "--num-gpus=2"}, data);
   alone.emplace_back("--batch-size=2");
   const ChildExit& one = start(ChildCommand{.arguments = alone, .timeout = 50s}).wait();
   ASSERT_EQ(one.code, 0) << one.last_words;

@@ -17,11 +17,8 @@ using Json = nlohmann::json;
 class MpirunRankFaults : public MpirunFixture {
  protected:
   /// `first`: what the shell of each rank does before it runs the program.
-  MpirunFixture::Words run_of(int ranks, const Words& program, const std::string& first = "") {
-    Words words{"mpirun", "-np", std::to_string(ranks)};
-    const Words each = rank_of(program, first);
-    words.insert(words.end(), each.begin(), each.end());
-    return words;
+  Words run_of(int ranks, const Words& program, const std::string& first = "") const {
+    return joined({"mpirun", "-np", std::to_string(ranks)}, rank_of(program, first));
   }
 
   /// Checks that all ranks ended, that the only line about a loss contains `line`, and that all

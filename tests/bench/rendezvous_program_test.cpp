@@ -16,11 +16,11 @@
 #include <vector>
 
 #include "bench/record/environment.h"
-#include "bench/run/processes/child_process.h"
 #include "tests/support/patience.h"
 #include "tests/support/reserved_port.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/thrown_by.h"
+#include "tests/support/words.h"
 #include "trainer/cluster/tcp/rendezvous.h"
 
 namespace penstock {
@@ -28,20 +28,17 @@ namespace {
 
 using namespace std::chrono_literals;
 using Json = nlohmann::json;
-using Words = std::vector<std::string>;
 
 class Rendezvous : public ::testing::Test {
  protected:
   static Words penstock(const Words& more) {
-    Words words{PENSTOCK_PROGRAM,      "run",
-                "--fake-location=gpu", "--model=trivial",
-                "--batch-size=8",      "--num-warmup-batches=2"};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
+    return joined({PENSTOCK_PROGRAM, "run", "--fake-location=gpu", "--model=trivial",
+                   "--batch-size=8", "--num-warmup-batches=2"},
+                  more);
   }
   static Words emulated(const Words& more) {
-    Words words{"--device=emulated:img_per_s=400", "--num-batches=10", "--variable-update=horovod"};
-    words.insert(words.end(), more.begin(), more.end());
+    Words words = joined(
+        {"--device=emulated:img_per_s=400", "--num-batches=10", "--variable-update=horovod"}, more);
     return penstock(words);
   }
   /// What torchrun says, if its store had the port below this test's.
@@ -115,10 +112,10 @@ TEST_F(Rendezvous, RanksStartedByHandHaveOneResult) {
 TEST_F(Rendezvous, ASpecOfAlgorithmsGoesOverTcpAndUpdatesTrain) {
   for (const Words& more : {Words{"--all-reduce-spec=xring"}, Words{"--variable-update=async-sgd"},
                             Words{"--variable-update=parameter_server:placement=split"}}) {
-    Words words{"--device=cpu",    "--model=trivial_cifar10", "--image-size=8",
-                "--num-batches=5", "--compute-threads=1",     "--fake-location=cpu",
-                "--json"};
-    words.insert(words.end(), more.begin(), more.end());
+    Words words =
+        joined({"--device=cpu", "--model=trivial_cifar10", "--image-size=8", "--num-batches=5",
+                "--compute-threads=1", "--fake-location=cpu", "--json"},
+               more);
     children_.clear();
     start_all(2, penstock(words));
     expect_codes({0, 0});

@@ -15,12 +15,12 @@
 
 #include "bench/record/saved_results.h"
 #include "bench/report/report.h"
-#include "bench/run/processes/child_process.h"
 #include "feeders/feeder.h"
 #include "tests/support/entry_names.h"
 #include "tests/support/feeder_surroundings.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/thrown_by.h"
+#include "tests/support/words.h"
 #include "trainer/backend.h"
 #include "trainer/optimizer.h"
 #include "trainer/update_strategy.h"
@@ -85,8 +85,7 @@ class OptionValues : public ::testing::TestWithParam<Case> {
   }
   static ChildExit end_of(std::vector<std::string> words, const std::string& more) {
     words.push_back(more);
-    ChildProcess child({.arguments = std::move(words), .timeout = 50s});
-    return child.wait();
+    return penstock::exit_of(std::move(words));
   }
   TempFolder folder_;
 };
@@ -103,8 +102,7 @@ TEST_P(OptionValues, RunAndAreShownInEveryFormat) {
   }
   for (const std::string& value : tested.values) {
     SCOPED_TRACE(value);
-    std::vector<std::string> words = command(text, value);
-    words.insert(words.end(), more.begin(), more.end());
+    Words words = joined(command(text, value), more);
     const std::string out = (folder_.path() / (value + ".json")).string();
     const ChildExit table = end_of(words, "--out=" + out);
     if (table.code != 0) {

@@ -28,18 +28,13 @@ class TwoHosts : public MpirunFixture {
   void start_on_hosts(const Words& program, bool over_tcp) {
     const std::string meeting =
         over_tcp ? "set -- \"$@\" --rendezvous=${OMPI_MCA_btl_tcp_if_include%.*}.1:29501; " : "";
-    Words words{PENSTOCK_HOSTS_SCRIPT,
-                "2",
-                "sh",
-                "-c",
-                "echo $PENSTOCK_HOST_LINK $PENSTOCK_HOSTS > " + (folder_ / "hosts").native() +
-                    "; set -- $PENSTOCK_HOSTS -- \"$@\"; one=$1; two=$2; shift 3; " + meeting +
-                    "exec mpirun -np 4 -H "
-                    "$one:2,$two:2 \"$@\"",
-                "sh"};
-    const Words rank = rank_of(program);
-    words.insert(words.end(), rank.begin(), rank.end());
-    start(words);
+    start(joined({PENSTOCK_HOSTS_SCRIPT, "2", "sh", "-c",
+                  "echo $PENSTOCK_HOST_LINK $PENSTOCK_HOSTS > " + (folder_ / "hosts").native() +
+                      "; set -- $PENSTOCK_HOSTS -- \"$@\"; one=$1; two=$2; shift 3; " + meeting +
+                      "exec mpirun -np 4 -H "
+                      "$one:2,$two:2 \"$@\"",
+                  "sh"},
+                 rank_of(program)));
   }
   std::vector<std::string> hosts() const {
     std::istringstream names(content_of(folder_ / "hosts"));
@@ -141,10 +136,8 @@ TEST_F(TwoHosts, TrainWithServersOnJpegs) {
                                                "/worker.key_secret --curve-server-key " + keys +
                                                "/server.key"
                                          : "";
-    Words words{PENSTOCK_HOSTS_SCRIPT, "2", "sh", "-c", tasks, "sh", serves, trains};
-    const Words worker = training(on_jpegs(), test.update);
-    words.insert(words.end(), worker.begin(), worker.end());
-    start(words);
+    start(joined({PENSTOCK_HOSTS_SCRIPT, "2", "sh", "-c", tasks, "sh", serves, trains},
+                 training(on_jpegs(), test.update)));
     ASSERT_EQ(child_->wait().code, 0) << child_->wait().last_words;
     expect_result_of(2);
   }

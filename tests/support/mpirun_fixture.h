@@ -21,6 +21,7 @@
 #include "bench/scaling/launch/run_ranks.h"
 #include "tests/support/patience.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/words.h"
 
 namespace penstock {
 
@@ -34,7 +35,6 @@ inline bool launcher_is_open_mpi_5() {
 
 class MpirunFixture : public ::testing::Test {
  protected:
-  using Words = std::vector<std::string>;
   using Ranks = std::map<int, pid_t>;
 
   MpirunFixture() {
@@ -58,25 +58,18 @@ class MpirunFixture : public ::testing::Test {
   /// does before that.
   Words rank_of(const Words& program, const std::string& first = "") const {
     const std::string place = (folder_.path() / "rank.").native() + "$OMPI_COMM_WORLD_RANK";
-    Words words{"sh", "-c",
-                first + "trap : TERM; \"$@\" > " + place + ".out 2> " + place +
-                    ".err; code=$?; echo $code > " + place + ".code; exit $code",
-                "sh"};
-    words.insert(words.end(), program.begin(), program.end());
-    return words;
+    return joined({"sh", "-c",
+                   first + "trap : TERM; \"$@\" > " + place + ".out 2> " + place +
+                       ".err; code=$?; echo $code > " + place + ".code; exit $code",
+                   "sh"},
+                  program);
   }
   /// A short training that computes nothing, with a mark by which it can be found.
   Words training(const Words& more, const std::string& update = "horovod") const {
-    Words words{PENSTOCK_PROGRAM,
-                "run",
-                "--variable-update=" + update,
-                "--fake-location=host",
-                "--model=trivial",
-                "--num-warmup-batches=2",
-                "--out=" + result().native(),
-                "--cache-dir=" + folder_.path().native()};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
+    return joined({PENSTOCK_PROGRAM, "run", "--variable-update=" + update, "--fake-location=host",
+                   "--model=trivial", "--num-warmup-batches=2", "--out=" + result().native(),
+                   "--cache-dir=" + folder_.path().native()},
+                  more);
   }
 
   /// Open MPI 5 ends ranks with SIGKILL 0.25 s after SIGTERM, whatever its parameters say. Such a

@@ -4,18 +4,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "bench/run/processes/child_process.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
 #include "tests/support/thrown_by.h"
+#include "tests/support/words.h"
 
 namespace penstock {
 namespace {
-
-ChildExit exit_of(std::vector<std::string> words) {
-  ChildProcess child({.arguments = std::move(words), .timeout = std::chrono::minutes(1)});
-  return child.wait();
-}
 
 /// A git repository with two commits: a script that is fast, and one that is 5 % slower.
 class AbProgram : public ::testing::Test {

@@ -6,11 +6,11 @@
 #include <atomic>
 #include <nlohmann/json.hpp>
 
-#include "bench/run/processes/child_process.h"
 #include "tests/support/patience.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
 #include "tests/support/thrown_by.h"
+#include "tests/support/words.h"
 
 namespace penstock {
 namespace {
@@ -33,8 +33,7 @@ class Program {
 
 ChildExit doctor(std::vector<std::string> words) {
   words.insert(words.begin(), {PENSTOCK_PROGRAM, "doctor"});
-  ChildProcess child({.arguments = std::move(words), .timeout = std::chrono::minutes(1)});
-  return child.wait();
+  return penstock::exit_of(std::move(words), std::chrono::minutes(1));
 }
 
 nlohmann::json finding(const nlohmann::json& json, const std::string& check) {
@@ -132,8 +131,8 @@ TEST(DoctorProgram, ExaminesACommandThatItStartsAndLetsItGoOn) {
 
 TEST(DoctorProgram, EndsTheCommandIfAskedOrInterrupted) {
   const std::vector<std::string> command{"/usr/bin/python3", "-u", "-c", kAsleep};
-  std::vector<std::string> words{"--after=200ms", "--seconds=1s", "--stop-command", "--"};
-  words.insert(words.end(), command.begin(), command.end());
+  std::vector<std::string> words =
+      joined({"--after=200ms", "--seconds=1s", "--stop-command", "--"}, command);
   const ChildExit exit = doctor(words);
   EXPECT_EQ(exit.code, 0) << exit.last_words;
   EXPECT_TRUE(says(exit.last_words, "below it, for")) << "reported before the command ends";

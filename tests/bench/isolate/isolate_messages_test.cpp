@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "bench/run/processes/child_process.h"
 #include "bench/sweep/child_run.h"
 #include "bench/sweep/private_folder.h"
 #include "tests/support/thrown_by.h"
+#include "tests/support/words.h"
 
 namespace penstock {
 namespace {
@@ -22,27 +22,22 @@ class IsolateMessages : public testing::Test {
   std::string endpoint() const { return "ipc://" + (scratch_.path() / "feed").native(); }
 
   void serve(std::vector<std::string> more) {
-    std::vector<std::string> words{
-        PENSTOCK_PROGRAM, "serve",   "--fake-location=host", "--model=lenet",
-        "--batch-size=8", "--hwm=1", "--format=framed",      "--endpoint=" + endpoint()};
-    words.insert(words.end(), more.begin(), more.end());
+    Words words =
+        joined({PENSTOCK_PROGRAM, "serve", "--fake-location=host", "--model=lenet",
+                "--batch-size=8", "--hwm=1", "--format=framed", "--endpoint=" + endpoint()},
+               more);
     producer_.emplace(ChildCommand{.arguments = words, .timeout = 100s});
   }
 
   nlohmann::json isolate(const std::string& device, std::vector<std::string> more = {}) {
     const std::filesystem::path out = scratch_.path() / "out";
-    std::vector<std::string> words{PENSTOCK_PROGRAM,
-                                   "isolate",
-                                   "--fake-location=zmq-consume:hwm=1,endpoint=" + endpoint(),
-                                   "--model=lenet",
-                                   "--batch-size=8",
-                                   "--budget=12s",
-                                   "--num-batches=20",
-                                   "--device=" + device,
-                                   "--out=" + out.native()};
-    words.insert(words.end(), more.begin(), more.end());
-    ChildProcess child({.arguments = words, .timeout = 100s});
-    const ChildExit& exit = child.wait();
+    const ChildExit exit =
+        exit_of(joined({PENSTOCK_PROGRAM, "isolate",
+                        "--fake-location=zmq-consume:hwm=1,endpoint=" + endpoint(), "--model=lenet",
+                        "--batch-size=8", "--budget=12s", "--num-batches=20", "--device=" + device,
+                        "--out=" + out.native()},
+                       more),
+                100s);
     EXPECT_TRUE(exit.code == 0 || exit.code == 7) << exit.last_words;
     std::ifstream file(out / "isolation.json");
     return nlohmann::json::parse(file, nullptr, false);

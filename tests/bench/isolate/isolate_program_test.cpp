@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/record/report_text.h"
-#include "bench/run/processes/child_process.h"
 #include "bench/sweep/child_run.h"
 #include "bench/sweep/private_folder.h"
 #include "tests/support/npy_file.h"
@@ -16,6 +15,7 @@
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
 #include "tests/support/thrown_by.h"
+#include "tests/support/words.h"
 
 namespace penstock {
 namespace {
@@ -27,10 +27,7 @@ class IsolateProgram : public testing::Test {
   std::filesystem::path out() const { return scratch_.path() / "out"; }
 
   ChildExit run(const std::string& verb, const std::vector<std::string>& more) const {
-    std::vector<std::string> words{PENSTOCK_PROGRAM, verb, "--out=" + out().native()};
-    words.insert(words.end(), more.begin(), more.end());
-    ChildProcess child({.arguments = words, .timeout = 50s});
-    return child.wait();
+    return exit_of(joined({PENSTOCK_PROGRAM, verb, "--out=" + out().native()}, more));
   }
   /// Isolates with a device of 2 ms per step.
   ChildExit isolate(std::vector<std::string> more) const {

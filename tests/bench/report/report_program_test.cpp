@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "bench/report/report.h"
-#include "bench/run/processes/child_process.h"
 #include "dataflow/entry.h"
 #include "tests/bench/record/sweep_rows.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/thrown_by.h"
+#include "tests/support/words.h"
 
 namespace penstock {
 namespace {
@@ -24,8 +24,7 @@ class ReportProgram : public testing::Test {
  protected:
   ChildExit penstock(std::vector<std::string> words) const {
     words.insert(words.begin(), PENSTOCK_PROGRAM);
-    ChildProcess child({.arguments = std::move(words), .timeout = 50s});
-    return child.wait();
+    return penstock::exit_of(std::move(words));
   }
 
   std::string path(const std::string& name) const { return (folder_.path() / name).native(); }
@@ -100,8 +99,7 @@ const std::vector<std::string> kShortRun = {"--fake-location=cpu", "--model=null
                                             "--num-batches=2000", "--num-warmup-batches=1"};
 
 TEST_F(ReportProgram, RunsOnLinesAreRepetitions) {
-  std::vector<std::string> words{"run", "--json"};
-  words.insert(words.end(), kShortRun.begin(), kShortRun.end());
+  Words words = joined({"run", "--json"}, kShortRun);
   std::ofstream file(path("runs.jsonl"));
   for (int run = 0; run < 2; ++run) file << penstock(words).output;
   file.close();
@@ -111,8 +109,7 @@ TEST_F(ReportProgram, RunsOnLinesAreRepetitions) {
 }
 
 TEST_F(ReportProgram, ARunPrintsAnyReport) {
-  std::vector<std::string> words{"run", "--format=horovod"};
-  words.insert(words.end(), kShortRun.begin(), kShortRun.end());
+  Words words = joined({"run", "--format=horovod"}, kShortRun);
   const ChildExit exit = penstock(words);
   EXPECT_EQ(exit.code, 0) << exit.last_words;
   EXPECT_TRUE(says(exit.output, "Total img/sec on 1 GPU(s): "));
@@ -141,8 +138,8 @@ TEST_F(ReportProgram, ARunEndsWithPercentilesOfItsSteps) {
 }
 
 TEST_F(ReportProgram, ASweepComparesWithItsBaseline) {
-  std::vector<std::string> words{"sweep", "--repetitions=1", "--out", path("out")};
-  words.insert(words.end(), kShortRun.begin(), kShortRun.end());
+  std::vector<std::string> words =
+      joined({"sweep", "--repetitions=1", "--out", path("out")}, kShortRun);
   words.emplace_back("--num-gpus=1");
   ASSERT_EQ(penstock(words).code, 0);
   words.insert(words.end(), {"--baseline", path("out")});

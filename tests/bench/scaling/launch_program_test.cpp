@@ -7,18 +7,17 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "bench/run/processes/child_process.h"
 #include "tests/support/mpirun_fixture.h"
 #include "tests/support/patience.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
 #include "tests/support/thrown_by.h"
+#include "tests/support/words.h"
 
 namespace penstock {
 namespace {
 
 using namespace std::chrono_literals;
-using Words = std::vector<std::string>;
 
 /// Ranks that mpirun started, with `text` among their arguments.
 std::size_t ranks_with(const std::string& text) {
@@ -35,24 +34,14 @@ class LaunchProgram : public ::testing::Test {
   LaunchProgram() { setenv("OMPI_MCA_btl", "self,vader", 1); }
 
   ChildCommand launch(const Words& more) const {
-    Words words{PENSTOCK_PROGRAM, "launch"};
-    words.insert(words.end(), more.begin(), more.end());
-    return {.arguments = words, .timeout = 50s, .grace = 10s};
+    return {.arguments = joined({PENSTOCK_PROGRAM, "launch"}, more), .timeout = 50s, .grace = 10s};
   }
   /// A short training without computation, marked so that its processes can be found.
   Words run(const Words& more) const {
-    Words words{"-np",
-                "2",
-                "--",
-                "run",
-                "--fake-location=host",
-                "--model=trivial",
-                "--batch-size=4",
-                "--num-warmup-batches=1",
-                "--device=emulated:img_per_s=400",
-                "--cache-dir=" + folder_.path().native()};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
+    return joined({"-np", "2", "--", "run", "--fake-location=host", "--model=trivial",
+                   "--batch-size=4", "--num-warmup-batches=1", "--device=emulated:img_per_s=400",
+                   "--cache-dir=" + folder_.path().native()},
+                  more);
   }
   ChildExit exit_of(const Words& words) const {
     ChildProcess child(launch(words));

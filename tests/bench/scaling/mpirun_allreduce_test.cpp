@@ -17,25 +17,16 @@ using namespace std::chrono_literals;
 class MpirunAllReduce : public MpirunFixture {
  protected:
   static Words measuring(const Words& more) {
-    Words words{PENSTOCK_PROGRAM, "allreduce", "--model=tiny_cnn", "--num-iters=3",
-                "--num-warmup=1"};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
+    return joined(
+        {PENSTOCK_PROGRAM, "allreduce", "--model=tiny_cnn", "--num-iters=3", "--num-warmup=1"},
+        more);
   }
   Words training(const Words& more) const {
-    Words words{PENSTOCK_PROGRAM,
-                "run",
-                "--variable-update=horovod",
-                "--device=cpu",
-                "--model=tiny_cnn",
-                "--fake-location=host",
-                "--batch-size=4",
-                "--num-batches=3",
-                "--compute-threads=1",
-                "--num-warmup-batches=1",
-                "--cache-dir=" + folder_.path().native()};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
+    return joined(
+        {PENSTOCK_PROGRAM, "run", "--variable-update=horovod", "--device=cpu", "--model=tiny_cnn",
+         "--fake-location=host", "--batch-size=4", "--num-batches=3", "--compute-threads=1",
+         "--num-warmup-batches=1", "--cache-dir=" + folder_.path().native()},
+        more);
   }
 };
 
@@ -75,10 +66,9 @@ TEST_F(MpirunAllReduce, HalfTheBytesMoveOn16BitsButForMpi) {
 TEST_F(MpirunAllReduce, RanksThatAreBoundToCoresOfTheirOwnShareNone) {
   if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "one core cannot be divided";
   const auto says_shared = [&](const char* binding, int ranks) {
-    Words words{"mpirun", "--bind-to", binding, "-np", std::to_string(ranks)};
-    for (const std::string& word : measuring({"--algorithm=ring"})) words.push_back(word);
-    ChildProcess child({.arguments = words, .timeout = 50s});
-    const ChildExit& exit = child.wait();
+    const ChildExit exit =
+        penstock::exit_of(joined({"mpirun", "--bind-to", binding, "-np", std::to_string(ranks)},
+                                 measuring({"--algorithm=ring"})));
     EXPECT_EQ(exit.code, 0) << exit.last_words;
     return exit.output.find("ranks share") != std::string::npos;
   };
@@ -89,12 +79,9 @@ TEST_F(MpirunAllReduce, RanksThatAreBoundToCoresOfTheirOwnShareNone) {
 
 TEST_F(MpirunAllReduce, RanksWithOtherFlagsAreNamed) {
   if (launcher_is_open_mpi_5()) GTEST_SKIP() << "mpirun of Open MPI 5.0 crashes if it gets a ':'";
-  Words words{"mpirun", "-np", "1"};
-  for (const std::string& word : measuring({"--algorithm=ring"})) words.push_back(word);
-  words.insert(words.end(), {":", "-np", "1"});
-  for (const std::string& word : measuring({"--algorithm=tree"})) words.push_back(word);
-  ChildProcess child({.arguments = words, .timeout = 50s});
-  const ChildExit& exit = child.wait();
+  const Words first = joined({"mpirun", "-np", "1"}, measuring({"--algorithm=ring"}));
+  const ChildExit exit =
+      penstock::exit_of(joined(joined(first, {":", "-np", "1"}), measuring({"--algorithm=tree"})));
   EXPECT_EQ(exit.code, 2) << exit.last_words;
   EXPECT_TRUE(says(exit.last_words, "--algorithm=tree"));
 }
@@ -102,9 +89,7 @@ TEST_F(MpirunAllReduce, RanksWithOtherFlagsAreNamed) {
 TEST_F(MpirunAllReduce, RunsSayHowTheirRanksExchangeAndTrainAlikeByEachWay) {
   if (match_entry(backend_table(), "cpu") == nullptr) GTEST_SKIP() << "built without oneDNN";
   const auto result_of = [&](const Words& more) {
-    Words words = training({"--json"});
-    words.insert(words.end(), more.begin(), more.end());
-    const ChildExit exit = exit_of(2, words);
+    const ChildExit exit = exit_of(2, joined(training({"--json"}), more));
     EXPECT_EQ(exit.code, 0) << exit.last_words;
     return nlohmann::json::parse(exit.output, nullptr, false);
   };
@@ -147,12 +132,9 @@ class MpirunAllReduceOneWay : public MpirunFixture,
 
 /// Also in MPI_Allreduce itself, which cannot be cancelled.
 TEST_P(MpirunAllReduceOneWay, ARankThatStandsStillEndsAllAfterTheTimeout) {
-  Words words{"mpirun", "-np", "2"};
-  const Words rank =
-      rank_of({PENSTOCK_PROGRAM, "allreduce", "--model=tiny_cnn", "--num-iters=1000000",
-               "--timeout=3s", std::string("--algorithm=") + GetParam()});
-  words.insert(words.end(), rank.begin(), rank.end());
-  start(words);
+  start(joined({"mpirun", "-np", "2"},
+               rank_of({PENSTOCK_PROGRAM, "allreduce", "--model=tiny_cnn", "--num-iters=1000000",
+                        "--timeout=3s", std::string("--algorithm=") + GetParam()})));
   ASSERT_TRUE(await_text(left_by(0, "err"), "take turns"));
   const Ranks all = ranks();
   ASSERT_TRUE(all.contains(1));

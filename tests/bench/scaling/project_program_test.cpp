@@ -5,22 +5,20 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "bench/run/processes/child_process.h"
 #include "bench/sweep/result_folder.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
 #include "tests/support/thrown_by.h"
+#include "tests/support/words.h"
 
 namespace penstock {
 namespace {
 
 using namespace std::chrono_literals;
-using Words = std::vector<std::string>;
 
 ChildExit penstock(Words words) {
   words.insert(words.begin(), PENSTOCK_PROGRAM);
-  ChildProcess child({.arguments = std::move(words), .timeout = 50s});
-  return child.wait();
+  return penstock::exit_of(std::move(words));
 }
 
 TEST(ProjectProgram, ProjectsWhatARunPrinted) {

@@ -11,18 +11,17 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "bench/run/processes/child_process.h"
 #include "bench/sweep/result_folder.h"
 #include "tests/support/patience.h"
 #include "tests/support/reserved_port.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
+#include "tests/support/words.h"
 
 namespace penstock {
 namespace {
 
 using namespace std::chrono_literals;
-using Words = std::vector<std::string>;
 
 ChildExit exit_of(const Words& words) {
   ChildProcess child({.arguments = words, .timeout = 90s, .grace = 10s});
@@ -31,13 +30,10 @@ ChildExit exit_of(const Words& words) {
 
 /// A ladder of runs that end immediately.
 Words scale(const std::filesystem::path& out, const Words& more) {
-  Words words{PENSTOCK_PROGRAM,       "scale",
-              "--model=trivial",      "--fake-location=host",
-              "--num-batches=10",     "--num-warmup-batches=1",
-              "--repetitions=1",      "--device=emulated:img_per_s=400",
-              "--out=" + out.native()};
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
+  return joined({PENSTOCK_PROGRAM, "scale", "--model=trivial", "--fake-location=host",
+                 "--num-batches=10", "--num-warmup-batches=1", "--repetitions=1",
+                 "--device=emulated:img_per_s=400", "--out=" + out.native()},
+                more);
 }
 
 std::size_t lines_of(const std::string& text) {

@@ -13,11 +13,11 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "bench/run/processes/child_process.h"
 #include "bench/sweep/child_run.h"
 #include "bench/sweep/private_folder.h"
 #include "tests/support/text_files.h"
 #include "tests/support/thrown_by.h"
+#include "tests/support/words.h"
 
 namespace penstock {
 namespace {
@@ -39,8 +39,8 @@ class SweepProgram : public testing::Test {
   /// The command of a sweep with very short runs. `more` comes first and replaces defaults.
   std::vector<std::string> arguments(const std::vector<std::string>& more) const {
     // A busy machine may slow down one round, and a repeated round would change the counts.
-    std::vector<std::string> words{PENSTOCK_PROGRAM, "sweep", "--norepeat-outlier"};
-    words.insert(words.end(), more.begin(), more.end());
+    std::vector<std::string> words =
+        joined({PENSTOCK_PROGRAM, "sweep", "--norepeat-outlier"}, more);
     const std::string out_flag = "--out=" + out().native();
     for (const std::string& word :
          {std::string("--device=emulated"), std::string("--model=null"),
@@ -77,8 +77,7 @@ class SweepProgram : public testing::Test {
 TEST_F(SweepProgram, HasAsManyDevicesAsARunAndAnIsolation) {
   std::vector<std::string> words = arguments({"--fake-location=gpu", "--repetitions=1"});
   std::erase(words, "--num-gpus=1");
-  ChildProcess child({.arguments = std::move(words), .timeout = 50s});
-  const ChildExit& exit = child.wait();
+  const ChildExit exit = penstock::exit_of(std::move(words));
   ASSERT_EQ(exit.code, 0) << exit.last_words;
   const nlohmann::json json = nlohmann::json::parse(read_text(out() / "results.json"));
   EXPECT_EQ(json["runs"][0]["config"]["num_gpus"], RunConfig().num_gpus);
@@ -149,8 +148,7 @@ TEST_F(SweepProgram, AFullDiskKeepsEarlierResultsAndTheTable) {
   const std::vector<std::string> command =
       arguments({"--fake-location=gpu", "--num-batches=400", "--repetitions=8"});
   words.insert(words.end(), command.begin(), command.end());
-  ChildProcess child({.arguments = words, .timeout = 50s});
-  const ChildExit& exit = child.wait();
+  const ChildExit exit = penstock::exit_of(words);
   EXPECT_EQ(exit.code, 6) << exit.last_words;
   EXPECT_TRUE(says(exit.last_words, "cannot write"));
   EXPECT_TRUE(says(exit.last_words, "[8/8]")) << "the sweep goes on";

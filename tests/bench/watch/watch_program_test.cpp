@@ -7,18 +7,17 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "bench/run/processes/child_process.h"
 #include "tests/support/patience.h"
 #include "tests/support/python.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
 #include "tests/support/thrown_by.h"
+#include "tests/support/words.h"
 
 namespace penstock {
 namespace {
 
 using namespace std::chrono_literals;
-using Words = std::vector<std::string>;
 using Json = nlohmann::json;
 
 constexpr char kPython[] = "/usr/bin/python3";
@@ -450,11 +449,7 @@ TEST_F(WatchProgram, MistakesAreRefusedBeforeTheCommandStarts) {
   EXPECT_TRUE(says(refusal({"--", "no-such-program"}, 2), "no folder of PATH"));
   EXPECT_TRUE(says(refusal({"--", "/no/such/program"}, 2), "there is no such file"));
   EXPECT_TRUE(says(refusal({"--", script}, 2), "start it with `python3 "));
-  const auto with = [&](const Words& flags) {
-    Words words = flags;
-    words.insert(words.end(), start.begin(), start.end());
-    return words;
-  };
+  const auto with = [&](const Words& flags) { return joined(flags, start); };
   EXPECT_TRUE(says(refusal(with({"--json", "/no/such/folder/x.json"}), 6), "cannot write"));
   EXPECT_TRUE(says(refusal(with({"--json", folder_.path()}), 6), "cannot write"));
   EXPECT_TRUE(says(refusal(with({"--out", script}), 2), script));

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "bench/run/processes/child_process.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
+#include "tests/support/words.h"
 
 namespace penstock {
 namespace {
@@ -20,8 +20,7 @@ namespace {
 nlohmann::json result_of(std::vector<std::string> flags) {
   flags.insert(flags.begin(), {PENSTOCK_PROGRAM, "run", "--json", "--device=emulated:img_per_s=1e5",
                                "--num-warmup-batches=2", "--num-batches=20"});
-  ChildProcess child({.arguments = std::move(flags), .timeout = std::chrono::minutes(1)});
-  const ChildExit& exit = child.wait();
+  const ChildExit exit = penstock::exit_of(std::move(flags), std::chrono::minutes(1));
   EXPECT_EQ(exit.code, 0) << exit.describe();
   return exit.code == 0 ? nlohmann::json::parse(exit.output) : nlohmann::json::object();
 }
@@ -187,8 +186,7 @@ def make():
 
 ChildExit exit_of(std::vector<std::string> words) {
   words.insert(words.begin(), PENSTOCK_PROGRAM);
-  ChildProcess child({.arguments = std::move(words), .timeout = std::chrono::minutes(1)});
-  return child.wait();
+  return penstock::exit_of(std::move(words), std::chrono::minutes(1));
 }
 
 TEST(PythonLoaderProgram, BatchesThatAreNoImagesHaveSamples) {

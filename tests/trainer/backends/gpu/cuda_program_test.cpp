@@ -10,10 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/run/processes/child_process.h"
 #include "tests/support/reserved_port.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
+#include "tests/support/words.h"
 
 namespace penstock {
 namespace {
@@ -24,22 +24,14 @@ class CudaProgram : public testing::Test {
  protected:
   ChildExit run(const std::string& settings, const std::vector<std::string>& words = {},
                 const std::string& libraries = PENSTOCK_FAKE_FOLDER) const {
-    std::vector<std::string> all{"/usr/bin/env",
-                                 "LD_LIBRARY_PATH=" + libraries + ":" PENSTOCK_FAKE_FOLDER,
-                                 "PENSTOCK_FAKE_CUDA=" + settings,
-                                 PENSTOCK_PROGRAM,
-                                 "run",
-                                 "--fake-location=gpu",
-                                 "--device=gpu",
-                                 "--model=tiny_cnn",
-                                 "--batch-size=2",
-                                 "--num-batches=30",
-                                 "--num-warmup-batches=1",
-                                 "--cache-dir=" + folder_.path().native(),
-                                 "--out=" + results_.native()};
-    all.insert(all.end(), words.begin(), words.end());
-    ChildProcess child({.arguments = std::move(all), .timeout = 100s});
-    return child.wait();
+    std::vector<std::string> all =
+        joined({"/usr/bin/env", "LD_LIBRARY_PATH=" + libraries + ":" PENSTOCK_FAKE_FOLDER,
+                "PENSTOCK_FAKE_CUDA=" + settings, PENSTOCK_PROGRAM, "run", "--fake-location=gpu",
+                "--device=gpu", "--model=tiny_cnn", "--batch-size=2", "--num-batches=30",
+                "--num-warmup-batches=1", "--cache-dir=" + folder_.path().native(),
+                "--out=" + results_.native()},
+               words);
+    return penstock::exit_of(std::move(all), 100s);
   }
   nlohmann::json results() const { return nlohmann::json::parse(read_text(results_)); }
 
