@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reserves a port for a test: a process that asks for any port, or connects from any port, gets
-// another one.
+// Ports of this machine. A test reserves one: a process that asks for any port, or connects from
+// any port, gets another one.
 #pragma once
 
 #include <arpa/inet.h>
@@ -15,6 +15,15 @@
 
 namespace penstock {
 
+/// The address of a port of this machine; port 0: any port.
+inline sockaddr_in loopback(int port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+
 /// A TCP port on 127.0.0.1. The port is bound and does not listen: servers that set SO_REUSEADDR,
 /// such as libzmq and sshd, may bind it. Until one does, connections are refused.
 class ReservedPort {
@@ -22,9 +31,7 @@ class ReservedPort {
   ReservedPort() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     const int one = 1;
     setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    sockaddr_in address = loopback(0);
     socklen_t size = sizeof address;
     auto* const any = reinterpret_cast<sockaddr*>(&address);
     EXPECT_EQ(bind(socket_, any, size), 0);

@@ -3,9 +3,7 @@
 // that cuts a connection after so many bytes. Every wait ends within 20 s.
 #pragma once
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -17,17 +15,11 @@
 #include <thread>
 #include <utility>
 
+#include "tests/support/reserved_port.h"
 #include "tests/transport/wire_writers.h"
 
 namespace penstock::transport {
 
-inline sockaddr_in loopback(int port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return address;
-}
 /// Of "tcp://127.0.0.1:4711".
 inline int port_of(const std::string& address) {
   return std::stoi(address.substr(address.rfind(':') + 1));

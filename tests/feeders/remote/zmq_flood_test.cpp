@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A peer that speaks ZeroMQ's protocol directly and fills the consumer's memory: frames of an
 // endless message, which libzmq neither counts nor delivers.
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <chrono>
@@ -16,6 +14,7 @@
 #include "feeders/remote/receive/zmq_socket.h"
 #include "tests/feeders/remote/credit_fixture.h"
 #include "tests/feeders/remote/zmq_fixture.h"
+#include "tests/support/reserved_port.h"
 #include "tests/support/temp_folder.h"
 
 namespace penstock {
@@ -30,10 +29,7 @@ class BarePeer {
     const timeval patience{10, 0};
     setsockopt(socket_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<std::uint16_t>(port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    sockaddr_in address = loopback(port);
     EXPECT_EQ(connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     std::string greeting(64, '\0');
     greeting[0] = '\xff';

@@ -4,15 +4,14 @@
 #include "bench/run/observe/metrics_server.h"
 #include "bench/run/observe/run_metrics.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <array>
 #include <deque>
 
 #include "dataflow/error.h"
+#include "tests/support/reserved_port.h"
 
 namespace penstock {
 namespace {
@@ -20,10 +19,7 @@ namespace {
 class Client {
  public:
   explicit Client(std::uint16_t port) : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    sockaddr_in address = loopback(port);
     EXPECT_EQ(connect(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
   }
   void say(std::string_view text) const {

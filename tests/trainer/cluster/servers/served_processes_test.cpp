@@ -2,10 +2,8 @@
 // Tests parameter servers and workers as processes over TCP: the workers' weights after some steps
 // of a quadratic, against ranks of one process and against the update's definition.
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +11,7 @@
 #include <csignal>
 #include <cstdio>
 
+#include "tests/support/reserved_port.h"
 #include "tests/support/update_ranks.h"
 #include "trainer/cluster/servers/connection.h"
 #include "trainer/cluster/servers/server.h"
@@ -25,17 +24,7 @@ using namespace std::chrono_literals;
 constexpr std::int32_t kSteps = 6;
 
 /// An address without a listener.
-std::string free_address() {
-  const int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  EXPECT_EQ(bind(probe, reinterpret_cast<sockaddr*>(&address), length), 0);
-  EXPECT_EQ(getsockname(probe, reinterpret_cast<sockaddr*>(&address), &length), 0);
-  close(probe);
-  return std::string("127.0.0.1:").append(std::to_string(ntohs(address.sin_port)));
-}
+std::string free_address() { return "127.0.0.1:" + ReservedPort().text(); }
 
 /// The results that a worker leaves for the test.
 struct Leavings {
