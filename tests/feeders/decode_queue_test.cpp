@@ -117,17 +117,12 @@ TEST_F(DecodeQueueTest, HoweverFilesAreReadAndWhereverThreadsRunPixelsAreTheSame
 }
 
 TEST_F(DecodeQueueTest, WrongOptionsAndMissingDataAreRefusedBeforeAnythingStarts) {
-  EXPECT_THROW(make("queue:crop=left", 1), ConfigError);
-  EXPECT_THROW(make("queue:chain=keras", 1), ConfigError);
-  EXPECT_THROW(make("queue:resize=lanczos", 1), ConfigError);
-  EXPECT_THROW(make("queue:color=sepia", 1), ConfigError);
-  EXPECT_THROW(make("queue:source=nowhere", 1), ConfigError);
-  EXPECT_THROW(make("queue:threads=2", 1), ConfigError);
-  EXPECT_THROW(make("queue:io=mmap", 1), ConfigError);
-  EXPECT_THROW(make("queue:io=direct,source=memory", 1), ConfigError);
-  EXPECT_THROW(make("queue:cores=65000", 1), ConfigError);
-  EXPECT_THROW(make("queue:cores=all", 1), ConfigError);
-  EXPECT_THROW(make("queue:numa=999", 1), ConfigError);
+  for (const char* const text :
+       {"queue:crop=left", "queue:chain=keras", "queue:resize=lanczos", "queue:color=sepia",
+        "queue:source=nowhere", "queue:threads=2", "queue:io=mmap", "queue:io=direct,source=memory",
+        "queue:cores=65000", "queue:cores=all", "queue:numa=999"}) {
+    EXPECT_THROW(make(text, 1), ConfigError) << text;
+  }
   EXPECT_NO_THROW(make("queue:center,flip=false,upsampling=plain,source=image-folder", 1));
   spec_.pixel = DType::f32;
   EXPECT_THROW(make("queue", 1), ConfigError);
@@ -287,16 +282,13 @@ TEST_F(DecodeQueueTest, ExtraWorkTakesItsTimeAndLeavesThePixels) {
 }
 
 TEST_F(DecodeQueueTest, WaysToDecodeThatContradictTheSourceAreRefused) {
-  EXPECT_THROW(make("queue:decode=half", 1), ConfigError);
-  EXPECT_THROW(make("queue:decode=raw,crop=random", 1), ConfigError);
-  EXPECT_THROW(make("queue:decode=raw,crop=tf_random", 1), ConfigError);
-  EXPECT_THROW(make("queue:decode=raw,color=tf", 1), ConfigError);
-  EXPECT_THROW(make("queue:decode=raw,source=image-folder", 1), ConfigError);
-  EXPECT_THROW(make("queue:source=memory:pixels=jpeg", 1), ConfigError);
-  EXPECT_THROW(make("queue:readahead=-1", 1), ConfigError);
-  EXPECT_THROW(make("queue:readahead=5000", 1), ConfigError);
-  EXPECT_THROW(make("queue:decode=raw,source=memory:pixels=jpeg", 1), ConfigError);
-  EXPECT_THROW(make("queue:source=memory:size=3", 1), ConfigError);
+  for (const char* const text :
+       {"queue:decode=half", "queue:decode=raw,crop=random", "queue:decode=raw,crop=tf_random",
+        "queue:decode=raw,color=tf", "queue:decode=raw,source=image-folder",
+        "queue:source=memory:pixels=jpeg", "queue:readahead=-1", "queue:readahead=5000",
+        "queue:decode=raw,source=memory:pixels=jpeg", "queue:source=memory:size=3"}) {
+    EXPECT_THROW(make(text, 1), ConfigError) << text;
+  }
 }
 
 TEST_F(DecodeQueueTest, PixelsOfASourceAreCopiedCroppedOrLeftAloneInEvaluation) {
