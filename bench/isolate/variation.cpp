@@ -261,7 +261,8 @@ std::string sentence_of(const VariationFinding& found, double margin) {
       best.change.empty()
           ? fmt::format("None of {} settings is faster than the present one: {} img/s.", tried,
                         rate)
-          : fmt::format("Of {} settings, {} is best: {} img/s.", tried, best.change, rate);
+          : fmt::format("Of {} setting{}, {} is best: {} img/s.", tried, tried == 1 ? "" : "s",
+                        best.change, rate);
   if (found.blocks < statistics::kRoundsForVerdict) {
     text += fmt::format(" Fewer than {} blocks fitted, so this is a guess: raise --vary-budget.",
                         statistics::kRoundsForVerdict);
