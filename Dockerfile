@@ -16,5 +16,7 @@ RUN apt-get update \
     && apt-get install -y --no-install-recommends /tmp/penstock_*.deb \
     && rm -rf /tmp/penstock_*.deb /var/lib/apt/lists/*
 WORKDIR /data
+# OpenShift starts containers as a user without a name, in group 0.
+RUN chmod g+w /data
 ENTRYPOINT ["penstock"]
 CMD ["--help"]

@@ -41,6 +41,10 @@ class LoaderError(Exception):
     """The loader's fault, in one sentence: shown without a traceback."""
 
 
+class SharedMemoryError(Exception):
+    """The loader's workers had too little shared memory, in one sentence. Its cause is the loader's exception."""
+
+
 class HarnessGone(BaseException):
     """Penstock has closed the connection."""
 
@@ -277,6 +281,11 @@ class Batches:
                 batch = next(self.iterator)
             except StopIteration:
                 self.iterator = None  # its workers end before the next epoch begins
+            except Exception as error:
+                problem = shared_memory_problem(error, self.loader)
+                if problem:
+                    raise SharedMemoryError(problem) from error
+                raise
             if self.iterator is None:
                 self.end_epoch()
                 continue
@@ -484,10 +493,11 @@ def counter_of(loader, count):
     return count, function if callable(function) else None
 
 
-def advise(loader, layout):
-    """What is remarkable about the loader's settings on this machine, in sentences."""
+def advise(loader, layout, quota):
+    """What is remarkable about the loader's settings on this machine, in sentences. `quota`: cores that control groups allow; 0: any."""
     notes = []
     workers, cores = getattr(loader, "num_workers", None), len(os.sched_getaffinity(0))
+    cores = min(cores, quota or cores)
     loaders = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     if isinstance(workers, int):
         ahead = getattr(loader, "prefetch_factor", None) or 2
@@ -499,7 +509,7 @@ def advise(loader, layout):
                          "not overlap with training; try num_workers=2 or more")
         elif loaders * workers > cores:
             total = f"{loaders} loaders with {workers} workers each" if loaders > 1 else f"{workers} workers"
-            notes.append(f"{total} share {cores} usable cores; more workers than cores seldom help")
+            notes.append(f"{total} share {cores} usable core{'s' if cores > 1 else ''}; more workers than cores seldom help")
         needed, free = loaders * workers * ahead * layout.pixel_bytes, free_bytes("/dev/shm")
         if workers and 0 < free < needed:
             notes.append(f"/dev/shm has {free >> 20} MiB left, and the workers' batches may take {needed >> 20} MiB: enlarge it, "
@@ -509,6 +519,33 @@ def advise(loader, layout):
             notes.append(f"OpenCV may use {cv2.getNumThreads()} threads in each of {workers} workers on {cores} cores; call "
                          "cv2.setNumThreads(0) in the workers")
     return notes
+
+
+def shared_memory_problem(error, loader):
+    """What to do if a loader's workers ran out of shared memory, as a sentence; empty: the exception says something else."""
+    text = str(error)
+    if not any(words in text for words in ("Bus error", "shared memory", "/torch_")):
+        return ""
+    try:
+        status = os.statvfs("/dev/shm")
+        size = f"/dev/shm has {status.f_blocks * status.f_frsize >> 20} MiB, {status.f_bavail * status.f_frsize >> 20} MiB of it free"
+    except OSError:
+        size = "there is no /dev/shm"
+    needs = ""
+    with contextlib.suppress(Exception):  # the data set may be what fails
+        batches = loader.num_workers * (loader.prefetch_factor or 2) + 1  # the loop has one more
+        need = batches * loader.batch_size * bytes_in(loader.dataset[0])
+        needs = f", and {batches} batches ({loader.num_workers} workers) need about {(need >> 20) + 1} MiB"
+    return (f"the loader's workers have too little shared memory: {size}{needs}; enlarge it (docker run --shm-size=8g; Kubernetes: "
+            "an emptyDir with medium: Memory, mounted at /dev/shm), or lower num_workers, prefetch_factor or the batch size")
+
+
+def bytes_in(value):
+    """Of the arrays in a sample or a batch."""
+    made = array_of(value)
+    if made is not None:
+        return made.nbytes
+    return sum(bytes_in(part) for _, part in parts_of(value) or [])
 
 
 def free_bytes(path):
@@ -661,14 +698,14 @@ class Harness:
         return struct.unpack(kind, data)
 
 
-def feed(harness, loader, arguments, part, profiles, pixels, labels, samples, count):
+def feed(harness, loader, arguments, part, profiles, pixels, labels, samples, count, quota):
     batches = Batches(find_loader(loader), parse_arguments(arguments), part, profiles == "true")
     batch, begins = batches.next()
     layout = layout_of(batch, pixels, labels, samples, counter_of(loader, count))
     workers = batches.times.workers(batches.loader)
     if workers is None and part in ("collate", "samples"):
         raise LoaderError(f"the loader is no DataLoader of PyTorch: its part '{part}' cannot run alone")
-    notes = batches.replaced.notes() + layout.notes + advise(batches.loader, layout)
+    notes = batches.replaced.notes() + layout.notes + advise(batches.loader, layout, int(quota))
     if is_live(loader):
         notes.append("the loader is an object of a process that goes on: each run takes a fresh iterator of it, and differences between "
                      "processes are in no interval")
@@ -715,6 +752,9 @@ def end_of(error):
         if isinstance(error.code, int):  # argparse has printed what it misses
             hint = "; a module that parses arguments when it is imported must do so under if __name__ == '__main__'"
         return {"error": f"the loader called sys.exit({error.code!r}){hint}"}
+    said = ""
+    if isinstance(error, SharedMemoryError):
+        said, error = str(error), error.__cause__
     # The frames of this program tell a user nothing.
     lines = "".join(traceback.format_exception(type(error), error, error.__traceback__)).splitlines()
     own = [i for i, line in enumerate(lines) if '"<penstock>"' in line]
@@ -722,7 +762,7 @@ def end_of(error):
     if isinstance(error, ModuleNotFoundError):
         text += f"\nThe interpreter is {sys.executable}; --python chooses another one."
     text = text.encode("utf-8", "backslashreplace").decode()  # names of files may hold odd bytes
-    return {"error": "the loader raised an exception", "traceback": text[-MOST_TEXT:]}
+    return {"error": said or "the loader raised an exception", "traceback": text[-MOST_TEXT:]}
 
 
 @contextlib.contextmanager

@@ -11,16 +11,20 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string_view>
 
 #include "dataflow/error.h"
+#include "dataflow/machine/kernel_file.h"
 
 namespace penstock::python {
 namespace {
@@ -70,6 +74,12 @@ std::string environment_of(const LoaderCommand& command) {
   return text;
 }
 
+/// Cores that control groups allow, at least 1; 0: any number.
+std::int32_t quota_cores() {
+  const std::optional<double> quota = cpu_quota("self");
+  return quota ? static_cast<std::int32_t>(std::clamp(*quota, 1.0, 1e6)) : 0;
+}
+
 std::string command_of(const LoaderCommand& command, int program, int socket) {
   return "exec " + environment_of(command) + shell_word(command.python) +
          " -u -c 'import sys; program = open(int(sys.argv.pop(1))).read(); exec(compile(program, "
@@ -78,7 +88,7 @@ std::string command_of(const LoaderCommand& command, int program, int socket) {
          " " + shell_word(command.arguments) + " " + shell_word(command.part) +
          (command.profiles ? " true " : " false ") + shell_word(command.pixels) + " " +
          shell_word(command.labels) + " " + shell_word(command.samples) + " " +
-         shell_word(command.count);
+         shell_word(command.count) + " " + std::to_string(quota_cores());
 }
 
 }  // namespace
@@ -213,6 +223,13 @@ void LoaderProcess::fail_ended() {
   if (process_->status().value_or(0) == 127 << 8) {
     throw ConfigError(text + ": '" + command_.python +
                       "' cannot be run; expected a Python interpreter");
+  }
+  if (const int status = process_->status().value_or(0);
+      WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS) {
+    text +=
+        ", a bus error: what it shares is larger than what is left of /dev/shm; enlarge that "
+        "(docker run --shm-size=8g; Kubernetes: an emptyDir with medium: Memory, mounted at "
+        "/dev/shm), or lower num_workers or the batch size";
   }
   throw DataError(text + "; its messages are above");
 }
