@@ -18,9 +18,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstdint>
 #include <cstring>
-#include <optional>
 #include <string_view>
 
 #include "dataflow/error.h"
