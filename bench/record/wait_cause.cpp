@@ -91,7 +91,7 @@ std::vector<LoaderChange> changes_against(const LoaderWaits& waits, double step_
 std::string_view usual_remedy(WaitCause cause) {
   constexpr std::array<std::string_view, 6> kRemedies = {
       "",
-      "more workers, or samples that take less time",
+      "a loader that makes batches faster, or in more workers",
       "batches made in a thread or process of their own, one ahead of the loop",
       "a longer queue of batches, or samples of even size",
       "a beginning of an epoch that costs nothing (look at samplers, shuffling, and what the data "

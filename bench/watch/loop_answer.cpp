@@ -134,7 +134,7 @@ void add_workers(const Loop& loop, const Times& times, double cores, LoopAnswer&
   answer.saves_percent = times.saved_percent(0);
   answer.remedy =
       share_lock             ? "less time under the lock that its workers share"
-      : loading.batches == 0 ? "a loader that makes batches faster, or in more workers"
+      : loading.batches == 0 ? std::string(usual_remedy(WaitCause::work))
       : loading.collate_ms() > kMostly * batch_ms
           ? "a faster collate_fn, or fewer bytes to copy"
           : fmt::format("samples that take {:.1f} ms at most",

@@ -71,9 +71,8 @@ document::Figure pipeline_of(const Row& row, const std::vector<analysis::StageFi
   figure.caption = fmt::format(
       "{}, from source to device. On each arrow: what the stage before it could do if its threads "
       "did nothing else (\"?\": too little was seen of it); arrows are as thick as that, up to "
-      "twice "
-      "the demand. Busy: the share of its threads' time that a stage takes, waits for a processor "
-      "or for storage included; 100 % is all of them, all the time.",
+      "twice the demand. Busy: the share of its threads' time that a stage takes, waits for a "
+      "processor or for storage included; 100 % is all of them, all the time.",
       feeder_label(row.config));
   figure.draw = drawn<pipeline_figure>(std::move(boxes), demand_img_per_s);
   return figure;
