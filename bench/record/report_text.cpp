@@ -305,7 +305,7 @@ std::string cost_text(const statistics::CostEstimate& cost, std::string_view rou
   if (percent.samples == 1) return fmt::format("{} % (one {})", value, round);
   const std::string rounds = count(percent.samples, round);
   if (low == high) return fmt::format("{} % (in each of {})", value, rounds);
-  return fmt::format("{} % ({} to {} in {})", value, low, high, rounds);
+  return fmt::format("{} % ({}..{} in {})", value, low, high, rounds);
 }
 
 std::string undecided_text(const statistics::CostEstimate& cost, std::string_view round) {
