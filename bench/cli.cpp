@@ -173,6 +173,7 @@ class SignalStop {
       if (signal == SIGUSR2) _exit(128 + signal);
       if (received_ != 0) _exit(128 + signal);
       received_ = signal;
+      note_stop_signal(signal);
       stop_.request_stop();
     }
   }

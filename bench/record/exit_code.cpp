@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/record/exit_code.h"
 
+#include <atomic>
+#include <csignal>
 #include <new>
 #include <system_error>
 #include <typeinfo>
@@ -8,6 +10,14 @@
 #include "dataflow/error.h"
 
 namespace penstock {
+namespace {
+
+std::atomic<int> stop_signal{SIGINT};  // one for the process, as signals are
+
+}  // namespace
+
+int exit_code_of_stop() noexcept { return 128 + stop_signal; }
+void note_stop_signal(int signal) noexcept { stop_signal = signal; }
 
 int exit_code_of(const std::exception_ptr& failure) {
   try {

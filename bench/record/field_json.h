@@ -33,7 +33,7 @@ template <>
 inline constexpr int kLastValue<StageRole> = static_cast<int>(StageRole::sends);
 
 template <>
-inline constexpr int kLastValue<Culprit> = static_cast<int>(Culprit::moving);
+inline constexpr int kLastValue<Culprit> = static_cast<int>(Culprit::undecided);
 
 template <typename T>
 concept IsClosedSet = kLastValue<T>

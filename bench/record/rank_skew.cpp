@@ -196,6 +196,9 @@ std::string describe_skew(const RankSkew& skew) {
       fmt::format("{:.2f} ms a step, {:.1f} % of its time (99 % interval {:.2f} to {:.2f} ms)",
                   skew.delay_ms, skew.delay_percent, skew.delay_low_ms, skew.delay_high_ms);
   switch (skew.culprit) {
+    case Culprit::undecided:
+      return "it is not decided whether a rank's input makes the others wait: there are too few "
+             "steps, or they vary too much. Measure more steps";
     case Culprit::none:
       return "no rank's input makes the others wait";
     case Culprit::rank:
@@ -234,7 +237,11 @@ RankSkew find_skew(std::span<const RankWaits> ranks, double step_ms) {
   }
   skew.spread = percentiles_of("spread", spread_ms);
   skew.decided_percent = percent(decided, static_cast<double>(steps.size()));
-  if (ranks.size() < 2 || steps.size() < kFewestSteps || !(step_ms > 0)) return skew;
+  if (ranks.size() < 2 || !(step_ms > 0)) return skew;
+  if (steps.size() < kFewestSteps) {
+    if (decided > 0) skew.culprit = Culprit::undecided;
+    return skew;
+  }
 
   const auto take = [&](Culprit culprit, const statistics::Estimate& delay_ms) {
     skew.culprit = culprit;
@@ -251,6 +258,8 @@ RankSkew find_skew(std::span<const RankWaits> ranks, double step_ms) {
   const statistics::Estimate uneven = statistics::mean_of_series(uneven_ms, kConfidence);
   if (skew.culprit == Culprit::none && is_noticeable(uneven.low, kMoving, step_ms)) {
     take(Culprit::moving, uneven);
+  } else if (skew.culprit == Culprit::none && is_noticeable(uneven.high, kMoving, step_ms)) {
+    skew.culprit = Culprit::undecided;
   } else if (skew.culprit != Culprit::none) {
     skew.culprit_percent = share_of(skew, ranks, steps, step_ms);
   }

@@ -34,7 +34,8 @@ struct RankWaits {
 ///   host's delay.
 /// - `moving`: no rank is, but steps wait for changing ranks: the 99 % interval of the mean time
 ///   between the last batch and the mean of all batches lies above 2 % of a step.
-/// - Anything else, and fewer than two ranks or 20 steps: `none`.
+/// - `undecided`: that interval includes 2 % of a step, or ranks wait in fewer than 20 steps.
+/// - Anything else, and fewer than two ranks: `none`.
 ///
 /// Both must exceed 0.1 ms. The delay of a culprit is what a step would save if that rank or host
 /// were as early as the last one of the others.

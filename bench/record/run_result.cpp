@@ -17,7 +17,7 @@ std::string_view to_string(StageRole role) {
 }
 
 std::string_view to_string(Culprit culprit) {
-  constexpr std::string_view kNames[] = {"none", "rank", "host", "moving"};
+  constexpr std::string_view kNames[] = {"none", "rank", "host", "moving", "undecided"};
   return kNames[static_cast<std::size_t>(culprit)];
 }
 

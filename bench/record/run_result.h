@@ -101,7 +101,7 @@ struct RankResult {
 };
 
 /// Whose input makes the other ranks wait.
-enum class Culprit : std::uint8_t { none, rank, host, moving };
+enum class Culprit : std::uint8_t { none, rank, host, moving, undecided };
 std::string_view to_string(Culprit culprit);
 
 /// How unevenly ranks get their batches (bench/record/rank_skew.h).

@@ -27,7 +27,7 @@ Outcome outcome_of(const RunEnd& end) {
   if (end.stopped) {
     return {.status = Status::partial,
             .reason = fmt::format("stopped after {} steps of the window", end.window_steps),
-            .exit_code = 130};
+            .exit_code = exit_code_of_stop()};
   }
   if (!end.data_ended) return {};
   if (!end.has_window) {

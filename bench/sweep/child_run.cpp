@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "bench/record/exit_code.h"
 #include "bench/record/machine.h"
 #include "bench/record/result_json.h"
 #include "bench/sweep/private_folder.h"
@@ -189,7 +190,7 @@ RunResult result_of(const ChildExit& exit, const RunConfig& config) {
   const Json json = Json::parse(exit.output, nullptr, false);
   if (json.is_discarded() || exit.output_cut) {
     if (exit.cause == ChildExit::Cause::stopped) {
-      RunResult result = failed(config, 130, "stopped before it had a result");
+      RunResult result = failed(config, exit_code_of_stop(), "stopped before it had a result");
       result.status = Status::partial;
       return result;
     }

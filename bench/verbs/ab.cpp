@@ -14,6 +14,7 @@
 #include "bench/ab/versions.h"
 #include "bench/cli.h"
 #include "bench/config/flags.h"
+#include "bench/record/exit_code.h"
 #include "bench/sweep/result_folder.h"
 #include "bench/verbs/user_command.h"
 #include "dataflow/error.h"
@@ -122,7 +123,7 @@ int run(const Invocation& invocation) {
     replace_file(folder / "ab.json", written(arguments, comparison, "json"));
     replace_file(folder / "ab.md", written(arguments, comparison, "markdown"));
   }
-  return invocation.stop.stop_requested() ? 130 : exit_code_of(comparison);
+  return invocation.stop.stop_requested() ? exit_code_of_stop() : exit_code_of(comparison);
 }
 
 }  // namespace

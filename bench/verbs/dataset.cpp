@@ -16,6 +16,7 @@
 #include "bench/dataset/coverage.h"
 #include "bench/dataset/inspect_dataset.h"
 #include "bench/dataset/make_dataset.h"
+#include "bench/record/exit_code.h"
 #include "bench/record/machine.h"
 #include "bench/run/observe/progress_line.h"
 #include "dataflow/datasets/manifest.h"
@@ -64,7 +65,7 @@ int make(const Invocation& invocation) {
   line.clear();
   if (made.outcome == dataset::MadeDataset::Outcome::stopped) {
     fmt::print(stderr, "penstock: stopped; nothing of {} was kept\n", order.directory);
-    return 130;
+    return exit_code_of_stop();
   }
   if (brief) return 0;
   if (made.outcome == dataset::MadeDataset::Outcome::already_there) {
@@ -101,7 +102,7 @@ int inspect(const Invocation& invocation) {
   if (!sheet.empty() && !invocation.stop.stop_requested()) {
     dataset::write_contact_sheet(inventory, sheet, invocation.stop);
   }
-  if (invocation.stop.stop_requested()) return 130;
+  if (invocation.stop.stop_requested()) return exit_code_of_stop();
   if (json) {
     fmt::print("{}\n", dataset::to_json(inventory).dump(2));
   } else {
@@ -157,7 +158,7 @@ int check_word(const Invocation& invocation) {
   print_result(checked, order);
   if (checked.stopped) {
     fmt::print(stderr, "penstock: stopped; the remaining samples were not checked\n");
-    return 130;
+    return exit_code_of_stop();
   }
   return checked.bad > 0 ? 1 : 0;
 }
@@ -241,7 +242,7 @@ int convert_word(const Invocation& invocation) {
   line.clear();
   if (converted.stopped) {
     fmt::print(stderr, "penstock: stopped; nothing of {} was kept\n", order.out);
-    return 130;
+    return exit_code_of_stop();
   }
   print_result(order, writer, converted);
   return 0;
@@ -267,7 +268,7 @@ int index_word(const Invocation& invocation) {
       datasets::write_manifest(directory, out, invocation.stop);
   if (!written) {
     fmt::print(stderr, "penstock: stopped; nothing was written\n");
-    return 130;
+    return exit_code_of_stop();
   }
   if (!written->note.empty()) fmt::print("note: {}\n", written->note);
   fmt::print(

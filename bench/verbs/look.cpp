@@ -17,6 +17,7 @@
 #include "bench/dataset/contact_sheet.h"
 #include "bench/dataset/default_dataset.h"
 #include "bench/look/batch_survey.h"
+#include "bench/record/exit_code.h"
 #include "bench/run/run_setup.h"
 #include "dataflow/batch_ring.h"
 #include "dataflow/host_device.h"
@@ -188,7 +189,7 @@ int run(const Invocation& invocation) {
     }
   }
   if (seen.failure) std::rethrow_exception(seen.failure);
-  if (invocation.stop.stop_requested()) return 130;
+  if (invocation.stop.stop_requested()) return exit_code_of_stop();
   if (seen.survey.batches() == 0) {
     throw DataError("the data of {} ended before the first batch", config.fake_location);
   }

@@ -213,7 +213,7 @@ class ProcessOne(Container):
             text = outer.communicate(timeout=TIMEOUT_S)[0]
             self.assertEqual(outer.returncode, code, text)
             result = json.loads((self.folder / "result.json").read_text())
-            self.assertEqual(result["status"], "partial", text)
+            self.assertEqual((result["status"], result["exit_code"]), ("partial", code), text)
             self.assertGreater(len(result["step_ms"]), 0)
             (self.folder / "result.json").unlink()
 

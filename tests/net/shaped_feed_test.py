@@ -5,15 +5,14 @@
 Usage: hosts.sh 2 shaped_feed_test.py PENSTOCK TRANSPORT_PEER, with PENSTOCK_LINK_RATE=200mbit.
 """
 import json
-import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 import time
 
-HERE = pathlib.Path(__file__).resolve().parent
-HOSTS = str(HERE / "hosts.sh")
+import hosts
+
 LINK_BITS_PER_S = 200e6
 BATCH = 4
 IMAGE_BYTES = 224 * 224 * 3
@@ -31,15 +30,13 @@ class Pair:
 
     def __init__(self, folder, penstock, peer):
         self.folder, self.penstock, self.peer = pathlib.Path(folder), penstock, peer
-        self.consuming, self.producing = os.environ["PENSTOCK_HOSTS"].split()
-        addresses = subprocess.run([HOSTS, "on", self.consuming, "ip", "-4", "-o", "addr", "show", "eth0"],
-                                   capture_output=True, text=True, timeout=10, check=True).stdout
-        self.endpoint = f"tcp://{addresses.split()[3].split('/')[0]}:5555"
+        self.consuming, self.producing = hosts.names()
+        self.endpoint = f"tcp://{hosts.address(self.consuming)}:5555"
         self.children = []
 
     def start(self, host, name, command):
         with open(self.folder / f"{name}.out", "wb") as out, open(self.folder / f"{name}.err", "wb") as err:
-            child = subprocess.Popen([HOSTS, "on", host, *command], stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+            child = subprocess.Popen(hosts.on(host, command), stdin=subprocess.DEVNULL, stdout=out, stderr=err)
         self.children.append(child)
         return child
 
@@ -68,8 +65,7 @@ class Pair:
             time.sleep(0.02)
 
     def link(self, state):
-        subprocess.run(["ip", "link", "set", os.environ["PENSTOCK_HOST_LINK"] + self.producing, state], timeout=10,
-                       check=True)
+        hosts.set_link(self.producing, state)
 
     def expect(self, child, code, name):
         found = child.wait(LIMIT_S)

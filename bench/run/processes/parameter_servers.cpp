@@ -11,6 +11,7 @@
 #include "bench/config/exchange_rules.h"
 #include "bench/config/training_rules.h"
 #include "bench/record/environment.h"
+#include "bench/record/exit_code.h"
 #include "bench/run/processes/run_exchange.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
@@ -21,7 +22,7 @@
 namespace penstock {
 namespace {
 
-constexpr int kTimedOut = 5, kStopped = 130;
+constexpr int kTimedOut = 5;
 
 void set_job(ClusterArguments& arguments, const std::string& text) {
   if (text == "controller") {
@@ -156,7 +157,7 @@ int serve_job(const ClusterArguments& arguments, const RunConfig& config, std::s
   if (served.refused > 0) say(fmt::format("refused {} connections", served.refused));
   if (served.rejected > 0) say(fmt::format("dropped {} messages", served.rejected));
   if (!served.failure.empty()) say(served.failure);
-  if (served.stopped) return kStopped;
+  if (served.stopped) return exit_code_of_stop();
   return served.failure.empty() ? 0 : kTimedOut;
 }
 

@@ -33,8 +33,6 @@ using Json = nlohmann::json;
 /// Timeout for making data and for compiling.
 constexpr Nanoseconds kPreparing = std::chrono::minutes(10);
 
-constexpr int kStopped = 130;  ///< exit code
-
 constexpr std::string_view kPlaces[] = {"{rank}", "{local_rank}", "{host}"};
 
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
@@ -183,7 +181,7 @@ int run_rank(const RunPeers& peers, const RunConfig& config, const std::stop_tok
     code = body(peers);
   } catch (const std::exception& error) {
     fmt::print(stderr, "penstock: rank {}: {}\n", processes.launch().rank, failure_text(error));
-    code = stop.stop_requested() ? kStopped : exit_code_of(std::current_exception());
+    code = stop.stop_requested() ? exit_code_of_stop() : exit_code_of(std::current_exception());
   }
   std::fflush(stdout);
   if (code != 0 && peers.watch != nullptr) peers.watch->leave();
@@ -210,7 +208,7 @@ int run_launched(const RunConfig& config, const std::optional<cluster::Launch>& 
     watch.follow(*processes);
   } catch (const std::exception& error) {  // a rank was lost or hangs
     fmt::print(stderr, "penstock: rank {}: {}\n", launch->rank, failure_text(error));
-    if (stop.stop_requested()) processes->exit_stopped(kStopped);
+    if (stop.stop_requested()) processes->exit_stopped(exit_code_of_stop());
     processes->abort(exit_code_of(std::current_exception()));
   }
   return run_rank({.processes = processes.get(), .watch = &watch}, config, stop, body);

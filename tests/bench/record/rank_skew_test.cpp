@@ -153,12 +153,12 @@ TEST(RankSkew, AStallOfAnotherRankHidesNobody) {
   EXPECT_NEAR(skew.delay_ms, 4, 0.4) << "without the stall, a step takes 14 ms in place of 10 ms";
 }
 
-TEST(RankSkew, ABurstNamesNobody) {
+TEST(RankSkew, ABurstDecidesNothing) {
   Training training;
   training.delay_ms = [](std::size_t rank, std::size_t step) {
     return rank == 0 && step > 90 && step < 100 ? 30 : 0;
   };
-  EXPECT_EQ(skew_of(training, 7).culprit, Culprit::none);
+  EXPECT_EQ(skew_of(training, 7).culprit, Culprit::undecided);
 }
 
 /// The record of one rank, whose steps of 10 ms wait for `wait_ms`.
@@ -200,11 +200,12 @@ TEST(JoinedRanks, AreThoseOfTheWholeJobIfARecordHasThem) {
   EXPECT_TRUE(document::is_empty(ranks_section(std::vector<RunResult>(2))));
 }
 
-TEST(RankSkew, SaysNothingOfOneRankOrAFewSteps) {
+TEST(RankSkew, OneRankMakesNoOtherWaitAndAFewStepsDecideNothing) {
   EXPECT_EQ(find_skew({}, 10).culprit, Culprit::none);
   const std::vector<RankWaits> few{{0, "a", std::vector<double>(19, 0.0)},
                                    {1, "b", std::vector<double>(19, 50.0)}};
-  EXPECT_EQ(find_skew(few, 10).culprit, Culprit::none);
+  EXPECT_EQ(find_skew(few, 10).culprit, Culprit::undecided);
+  EXPECT_TRUE(says(sentence_of(find_skew(few, 10)), "It is not decided whether"));
   EXPECT_EQ(find_skew(few, 10).spread.p50, 50);
   EXPECT_EQ(find_skew(std::span(few).first(1), 10).decided_percent, 0);
 }

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,6 +32,24 @@ constexpr Nanoseconds kRetry = 50ms, kConnecting = 2s;
 constexpr Nanoseconds kBehindRank0 = 5s;
 constexpr Nanoseconds kSending = 5s;
 constexpr std::size_t kMostStrangers = 256;
+
+/// Of rank 0: one for each other rank at the meeting, in the exchange and for signs of life.
+constexpr rlim_t kFilesOfRank = 3, kOtherFiles = 256;
+
+/// Shells often let a process open 1,024 files, and let it ask for more.
+void allow_open_files(std::int32_t ranks) {
+  const rlim_t needed = kFilesOfRank * static_cast<rlim_t>(ranks) + kOtherFiles;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
+  if (limit.rlim_max < needed) {
+    throw Unavailable(
+        "{} ranks that meet over TCP need {} open files, and this process may open {}; allow more "
+        "with `ulimit -Hn`, or give each process several devices (--num-gpus)",
+        ranks, needed, limit.rlim_max);
+  }
+  limit.rlim_cur = needed;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
 
 Hello hello_of(const cluster::Launch& launch) {
   const cluster::HostFacts facts = cluster::read_host_facts();
@@ -378,6 +397,7 @@ Hello parse_hello(const std::string& said) {
 
 Meeting meet(const cluster::Launch& launch, Clock& clock, Nanoseconds patience,
              const std::stop_token& stop) {
+  allow_open_files(launch.size);
   if (launch.rank == 0) return Host(launch, clock, patience).run(stop);
   return Guest(launch, clock, patience).run(stop);
 }

@@ -2,6 +2,7 @@
 // Ranks that meet over TCP, as threads of the test. What ends a process is tested with processes:
 // tests/bench/rendezvous_program_test.cpp.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <functional>
@@ -76,6 +77,45 @@ TEST_F(TcpProcesses, TellEachOtherTextsAndCountThoseOfTheHost) {
     }
   });
   EXPECT_EQ(reasons, std::vector<std::string>(3));
+}
+
+/// The files that this process may open, until the end of a test.
+class FileLimit {
+ public:
+  FileLimit() { getrlimit(RLIMIT_NOFILE, &before_); }
+  ~FileLimit() { setrlimit(RLIMIT_NOFILE, &before_); }
+  FileLimit(const FileLimit&) = delete;
+  FileLimit& operator=(const FileLimit&) = delete;
+  rlim_t most() const { return before_.rlim_max; }
+  void set(rlim_t files) const {
+    const rlimit limit{.rlim_cur = files, .rlim_max = before_.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  }
+
+ private:
+  rlimit before_{};
+};
+
+/// Each rank has a thread of its own and two of Penstock, and all files are of one process.
+TEST_F(TcpProcesses, MeetAlthoughTheShellAllowsFewFiles) {
+  constexpr std::int32_t kRanks = 128;
+  const FileLimit limit;
+  if (limit.most() < 2000) GTEST_SKIP() << "this process may open only " << limit.most() << " files";
+  limit.set(100);
+  std::vector<Launch> launches;
+  for (std::int32_t rank = 0; rank < kRanks; ++rank) launches.push_back(launch(rank, kRanks));
+  const auto reasons = join(launches, [&](Processes& processes) {
+    EXPECT_EQ(processes.all_gather("x", 20s, "telling"), std::vector<std::string>(kRanks, "x"));
+  });
+  EXPECT_EQ(reasons, std::vector<std::string>(kRanks));
+}
+
+TEST_F(TcpProcesses, MoreRanksThanOpenFilesAreRefused) {
+  const FileLimit limit;
+  constexpr std::int32_t kRanks = 500'000'000;
+  for (const std::string& reason : join({launch(0, kRanks), launch(1, kRanks)})) {
+    EXPECT_TRUE(says(reason, "500000000 ranks that meet over TCP need 1500000256 open files"));
+  }
 }
 
 TEST_F(TcpProcesses, MeetAndExchangeOverIPv6) {
