@@ -2,7 +2,6 @@
 #include "trainer/cluster/tcp/tcp_links.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,43 +25,70 @@ using namespace std::chrono_literals;
 using liveness::Frame;
 using liveness::FrameSocket;
 
-constexpr Nanoseconds kConnecting = 2s, kRetry = 20ms;
+constexpr Nanoseconds kConnecting = 2s, kRetry = 20ms, kLook = 1ms;
 
 // ---- the connections --------------------------------------------------------
 
-/// Connects every two ranks: a rank goes to the lower ranks, in their order, and waits for the
-/// higher ones. So it waits only for ranks that wait for fewer than itself.
+/// Connects two ranks when they first exchange: the higher one goes to the lower one. An algorithm
+/// sends to a few ranks only, and a connection between every two of 512 would be 130,816. Every
+/// rank that waits lets others come, so no wait depends on the order of exchanges.
 class Mesh {
  public:
   Mesh(cluster::Processes& processes, const std::string& own_address, Clock& clock,
        Nanoseconds patience)
       : launch_(processes.launch()),
         clock_(clock),
-        deadline_(clock.now() + patience),
+        patience_(patience),
         listener_(liveness::FrameListener::tcp(launch_.local_size == launch_.size, 0,
-                                               own_address.starts_with('['))),
-        sockets_(static_cast<std::size_t>(launch_.size)) {
+                                               own_address.starts_with('['))) {
     const std::string text = fmt::format("{} {}:{} {}", liveness::random_key(), own_address,
                                          listener_.port(), listener_.address());
     for (const std::string& each :
          processes.all_gather(text, patience, "telling each other where ranks listen")) {
       const std::size_t space = each.find(' ');
       if (key_.empty()) key_ = each.substr(0, space);  // rank 0's
-      addresses_.push_back(each.substr(space + 1));
+      peers_.emplace_back().addresses = each.substr(space + 1);
     }
   }
 
-  std::vector<FrameSocket> connect() && {
-    for (std::int32_t rank = 0; rank < launch_.rank; ++rank) go_to(rank);
-    while (const std::int32_t missing = first_missing()) {
-      expect_time(missing);
-      receive_higher();
+  /// The connection to `rank`; null: not yet, call it again. Throws TimeoutError if `rank` cannot
+  /// be reached for some time; for a rank that is reached and does not answer, the caller has a
+  /// timeout.
+  FrameSocket* to(std::int32_t rank) {
+    Peer& peer = peers_[static_cast<std::size_t>(rank)];
+    if (!peer.met && rank < launch_.rank) go_to(rank, peer);
+    return peer.met ? &peer.socket : nullptr;
+  }
+
+  /// Lets higher ranks come. Cheap enough for a loop that waits.
+  void let_come() {
+    const Time now = clock_.now();
+    if (now < next_look_) return;
+    next_look_ = now + kLook;
+    for (FrameSocket socket = listener_.accept(); socket.is_open(); socket = listener_.accept()) {
+      strangers_.push_back(std::move(socket));
     }
-    return std::move(sockets_);
+    for (FrameSocket& stranger : strangers_) {
+      const std::optional<Frame> first = stranger.receive();
+      if (!first) continue;
+      FrameSocket socket = std::move(stranger);
+      if (!is_ours(*first, Frame::Kind::hello) || first->rank <= launch_.rank) continue;
+      socket.send(frame(Frame::Kind::here));
+      Peer& peer = peers_[static_cast<std::size_t>(first->rank)];
+      peer.socket = std::move(socket);
+      peer.met = true;
+    }
+    strangers_.remove_if([](const FrameSocket& each) { return !each.is_open(); });
   }
 
  private:
-  FrameSocket& socket(std::int32_t rank) { return sockets_[static_cast<std::size_t>(rank)]; }
+  struct Peer {
+    std::string addresses{};
+    FrameSocket socket{};
+    bool met = false;                // they have said hello
+    std::optional<Time> deadline{};  // from the first attempt on
+    Time next = Time::min();         // attempt
+  };
 
   Frame frame(Frame::Kind kind) const {
     Frame frame;
@@ -78,67 +104,36 @@ class Mesh {
            frame.rank < launch_.size;
   }
 
-  void expect_time(std::int32_t rank) const {
-    if (clock_.now() < deadline_) return;
-    throw TimeoutError(
-        "rank {} and rank {} do not reach each other ({} listens at {}); see that no firewall is "
-        "between their hosts",
-        launch_.rank, rank, rank, addresses_[static_cast<std::size_t>(rank)]);
-  }
-
-  void go_to(std::int32_t rank) {
-    while (true) {
-      expect_time(rank);
-      FrameSocket peer =
-          FrameSocket::connect(addresses_[static_cast<std::size_t>(rank)], kConnecting);
-      peer.send(frame(Frame::Kind::hello));
-      while (peer.is_open() && clock_.now() < deadline_) {
-        pollfd file{peer.file(), POLLIN, 0};
-        poll(&file, 1, milliseconds_until(deadline_));
-        const std::optional<Frame> answer = peer.receive();
-        if (!answer) continue;
-        if (!is_ours(*answer, Frame::Kind::here) || answer->rank != rank) break;
-        socket(rank) = std::move(peer);
-        return;
-      }
-      clock_.sleep_until(clock_.now() + kRetry);
+  void go_to(std::int32_t rank, Peer& peer) {
+    if (peer.socket.is_open()) {
+      const std::optional<Frame> answer = peer.socket.receive();
+      if (!answer) return;
+      peer.met = is_ours(*answer, Frame::Kind::here) && answer->rank == rank;
+      if (!peer.met) peer.socket = FrameSocket();
+      return;
     }
-  }
-
-  /// The first higher rank that has not come; 0: none.
-  std::int32_t first_missing() {
-    for (std::int32_t rank = launch_.rank + 1; rank < launch_.size; ++rank) {
-      if (!socket(rank).is_open()) return rank;
+    const Time now = clock_.now();
+    if (!peer.deadline) peer.deadline = now + patience_;
+    if (now < peer.next) return;
+    peer.next = now + kRetry;
+    if (now >= *peer.deadline) {
+      throw TimeoutError(
+          "rank {} and rank {} do not reach each other ({} listens at {}); see that no firewall is "
+          "between their hosts",
+          launch_.rank, rank, rank, peer.addresses);
     }
-    return 0;
-  }
-
-  void receive_higher() {
-    std::vector<pollfd> files{{listener_.file(), POLLIN, 0}};
-    for (const FrameSocket& stranger : strangers_) files.push_back({stranger.file(), POLLIN, 0});
-    poll(files.data(), files.size(), milliseconds_until(deadline_));
-    if (FrameSocket stranger = listener_.accept(); stranger.is_open()) {
-      strangers_.push_back(std::move(stranger));
-    }
-    for (FrameSocket& stranger : strangers_) {
-      const std::optional<Frame> first = stranger.receive();
-      if (!first) continue;
-      FrameSocket peer = std::move(stranger);
-      if (!is_ours(*first, Frame::Kind::hello) || first->rank <= launch_.rank) continue;
-      peer.send(frame(Frame::Kind::here));
-      socket(first->rank) = std::move(peer);
-    }
-    strangers_.remove_if([](const FrameSocket& each) { return !each.is_open(); });
+    peer.socket = FrameSocket::connect(peer.addresses, kConnecting);
+    peer.socket.send(frame(Frame::Kind::hello));
   }
 
   const cluster::Launch launch_;
   Clock& clock_;
-  const Time deadline_;
+  const Nanoseconds patience_;
   liveness::FrameListener listener_;
   std::string key_;
-  std::vector<std::string> addresses_;  // by rank
-  std::vector<FrameSocket> sockets_;    // by rank
+  std::vector<Peer> peers_;  // by rank
   std::list<FrameSocket> strangers_;
+  Time next_look_ = Time::min();
 };
 
 // ---- the links --------------------------------------------------------------
@@ -232,9 +227,8 @@ class Transfer {
 
 class TcpLink final : public collectives::Link {
  public:
-  TcpLink(std::vector<FrameSocket>& sockets, World world, const cluster::ExchangeWait& wait,
-          Clock& clock)
-      : sockets_(sockets), world_(world), wait_(wait), clock_(clock) {}
+  TcpLink(Mesh& mesh, World world, const cluster::ExchangeWait& wait, Clock& clock)
+      : mesh_(mesh), world_(world), wait_(wait), clock_(clock) {}
 
   World world() const noexcept override { return world_; }
   void send(std::int32_t to, std::span<const std::byte> bytes) override {
@@ -246,13 +240,19 @@ class TcpLink final : public collectives::Link {
   void send_receive(std::int32_t to, std::span<const std::byte> sent, std::int32_t from,
                     std::span<std::byte> received) override {
     Transfer transfer(clock_, world_.rank);
-    transfer.send(sockets_[static_cast<std::size_t>(to)], to, sent);
-    transfer.receive(sockets_[static_cast<std::size_t>(from)], from, received);
-    wait_.until([&] { return transfer.done(); });
+    FrameSocket *target = nullptr, *source = nullptr;
+    wait_.until([&] {
+      mesh_.let_come();
+      if (target == nullptr && (target = mesh_.to(to)) != nullptr) transfer.send(*target, to, sent);
+      if (source == nullptr && (source = mesh_.to(from)) != nullptr) {
+        transfer.receive(*source, from, received);
+      }
+      return transfer.done() && target != nullptr && source != nullptr;
+    });
   }
 
  private:
-  std::vector<FrameSocket>& sockets_;
+  Mesh& mesh_;
   const World world_;
   const cluster::ExchangeWait wait_;
   Clock& clock_;
@@ -260,16 +260,16 @@ class TcpLink final : public collectives::Link {
 
 class TcpLinkGroup final : public CollectiveGroup {
  public:
-  TcpLinkGroup(const cluster::Processes::Exchange& exchange, std::vector<FrameSocket> sockets,
+  TcpLinkGroup(const cluster::Processes::Exchange& exchange, std::unique_ptr<Mesh> mesh,
                const cluster::Launch& launch, Clock& clock)
       : exchange_(exchange),
-        sockets_(std::move(sockets)),
+        mesh_(std::move(mesh)),
         world_{launch.rank, launch.size},
         wait_(exchange, launch, clock),
         clock_(clock) {}
   std::unique_ptr<Collective> join(std::int32_t) override {
     return std::make_unique<collectives::LinkCollective>(
-        std::make_unique<TcpLink>(sockets_, world_, wait_, clock_), exchange_.device,
+        std::make_unique<TcpLink>(*mesh_, world_, wait_, clock_), exchange_.device,
         exchange_.choice);
   }
   std::string how() const override {
@@ -278,7 +278,7 @@ class TcpLinkGroup final : public CollectiveGroup {
 
  private:
   const cluster::Processes::Exchange exchange_;
-  std::vector<FrameSocket> sockets_;  // by rank
+  const std::unique_ptr<Mesh> mesh_;
   const World world_;
   const cluster::ExchangeWait wait_;
   Clock& clock_;
@@ -293,7 +293,8 @@ std::unique_ptr<CollectiveGroup> make_link_group(cluster::Processes& processes,
   // In watched runs the exchange's own timeout is infinite.
   const Nanoseconds patience = std::min(exchange.patience, cluster::Processes::kRendezvous);
   return std::make_unique<TcpLinkGroup>(
-      exchange, Mesh(processes, own_address, clock, patience).connect(), processes.launch(), clock);
+      exchange, std::make_unique<Mesh>(processes, own_address, clock, patience), processes.launch(),
+      clock);
 }
 
 }  // namespace penstock::tcp

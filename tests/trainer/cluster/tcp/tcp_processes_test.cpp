@@ -100,7 +100,8 @@ class FileLimit {
 TEST_F(TcpProcesses, MeetAlthoughTheShellAllowsFewFiles) {
   constexpr std::int32_t kRanks = 128;
   const FileLimit limit;
-  if (limit.most() < 2000) GTEST_SKIP() << "this process may open only " << limit.most() << " files";
+  if (limit.most() < 2000)
+    GTEST_SKIP() << "this process may open only " << limit.most() << " files";
   limit.set(100);
   std::vector<Launch> launches;
   for (std::int32_t rank = 0; rank < kRanks; ++rank) launches.push_back(launch(rank, kRanks));
