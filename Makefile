@@ -1,4 +1,4 @@
-# The user's commands: `make run`, `make run-cpu` and `make test`. CI runs `make test` and `make sanitize`. Each target builds what
+# The user's commands: `make demo`, `make run`, `make run-cpu` and `make test`. CI runs `make test` and `make sanitize`. Each target builds what
 # it needs first. Root installs missing Debian packages; other users get a message that names them. The other targets: see below.
 SHELL := /bin/bash
 BUILD ?= build
@@ -14,7 +14,12 @@ SOURCES = $(shell git ls-files '*.h' '*.cpp' '*.cu' '*.cuh')
 # $(call install,packages): installs those packages that are missing, if the user is root.
 install = @cmake/install_packages.sh $(1)
 
-.PHONY: run run-cpu test sanitize fuzz coverage deb wheel package-test interop lint configure clean
+.PHONY: demo run run-cpu test sanitize fuzz coverage deb wheel package-test interop lint configure clean
+
+# The way from a clone to the first answer: builds the program alone, and finds the planted fault of a small loader.
+demo: configure
+	cmake --build $(BUILD) --target penstock
+	$(BUILD)/penstock demo
 
 # Builds what `cmake --install $(BUILD)` installs. The GPU library is built only if this machine has a GPU. Two emulated devices
 # take more images than a few cores decode.
