@@ -2,7 +2,7 @@
 // Shows what `penstock doctor` found, as a document and as JSON. Pure functions.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <vector>
 
 #include "bench/doctor/findings.h"

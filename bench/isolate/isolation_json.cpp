@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/isolate/isolation_json.h"
 
+#include <nlohmann/json.hpp>
+
 #include "bench/isolate/answer.h"
 #include "bench/record/rate_unit.h"
 #include "bench/record/report_text.h"

@@ -3,7 +3,7 @@
 // follows the findings.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "bench/isolate/isolation.h"
 

@@ -5,6 +5,7 @@
 #include <fmt/ostream.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "bench/analysis/cost.h"
 #include "bench/isolate/isolation_json.h"

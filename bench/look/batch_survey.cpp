@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 

@@ -3,7 +3,7 @@
 // sweep reads. For a sweep: results.json, from which the flat formats are made.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "bench/record/run_result.h"
 #include "bench/record/sweep_result.h"

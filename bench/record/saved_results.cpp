@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <nlohmann/json.hpp>
 
 #include "bench/config/comparable.h"
 #include "bench/record/result_json.h"

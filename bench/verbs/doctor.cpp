@@ -6,6 +6,7 @@
 
 #include <iostream>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
 #include <stop_token>

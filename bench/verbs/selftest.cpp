@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "bench/cli.h"
 #include "bench/config/flags.h"

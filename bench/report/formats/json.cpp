@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // results.json: all data, with every step time. Lists of numbers are on one line.
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "bench/record/result_json.h"

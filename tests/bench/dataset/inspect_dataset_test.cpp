@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include <jpeglib.h>
+#include <nlohmann/json.hpp>
 
 #include "bench/dataset/contact_sheet.h"
 #include "bench/dataset/make_dataset.h"

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "dataflow/values/float16.h"
 #include "tests/support/thrown_by.h"

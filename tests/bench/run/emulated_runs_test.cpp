@@ -3,6 +3,7 @@
 // replay of a recorded run, and accelerator utilisation.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <span>
 
 #include "bench/record/result_json.h"
