@@ -48,6 +48,16 @@ class Checks:
             print(f"{kind}.schema.json accepts what it must refuse")
             self.failed = True
 
+    def refuse_every_fault(self, kind, record):
+        for key, value in record.items():
+            if key == "environment":  # an optional one
+                continue
+            without = {name: other for name, other in record.items() if name != key}
+            wrong = {**record, key: 1 if isinstance(value, dict) else {}}
+            if self.schemas[kind].is_valid(without) or self.schemas[kind].is_valid(wrong):
+                print(f"{kind}.schema.json accepts a record without {key}, or with one of another type")
+                self.failed = True
+
     def isolation(self, name):
         record = json.loads((self.folder / name / "isolation.json").read_text())
         self.check("isolation", f"isolate of {name}", record)
@@ -63,6 +73,11 @@ def check_all(checks):
     run = json.loads(call("run", *EMULATED, *STEPS, "--fake-location", "cpu", "--json"))
     check("results", "run --json", run)
     checks.refuse("results", run)
+    checks.refuse_every_fault("results", run)
+    ranks = subprocess.run([sys.executable, checks.source / "tests" / "support" / "start_ranks.py", "2", checks.program, "run", *EMULATED, *STEPS,
+                            "--fake-location", "cpu", "--variable-update", "horovod", "--json"], text=True, stdout=subprocess.PIPE,
+                           timeout=LIMIT_S, check=True).stdout
+    check("results", "run --json of two ranks", json.loads(ranks))
     call("sweep", *EMULATED, *STEPS, "--fake-location", "gpu,cpu", "--num-gpus", "1", "--repetitions", "1", "--out", "sweep")
     check("results", "a sweep", json.loads((folder / "sweep" / "results.json").read_text()))
     call("dataset", "make", "--brief", "--data-dir", "data", "--images", "24", "--val-images", "3")

@@ -8,13 +8,13 @@
 #include <cmath>
 #include <fstream>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "bench/record/result_json.h"
 #include "bench/report/report.h"
 #include "dataflow/error.h"
 #include "tests/bench/record/sweep_rows.h"
-#include "tests/support/json_schema.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/thrown_by.h"
 
@@ -85,39 +85,6 @@ TEST(SavedResults, ASweepIsReadBackWhole) {
   EXPECT_EQ(back.rows[2].unavailable, "not built");
   EXPECT_EQ(back.varied, sweep.varied);
   EXPECT_TRUE(std::isnan(back.rows[1].repetitions[0].result.losses[1]));
-}
-
-/// Results after a trip through text, in which numbers that are not finite are null.
-Json as_read(const Json& json) { return Json::parse(json.dump()); }
-
-TEST(ResultsSchema, DescribesSweepsAndRuns) {
-  const SchemaCheck schema(results_schema());
-  EXPECT_EQ(schema.mismatch(as_read(to_json(make_sweep()))), "");
-  RunResult run = make_sweep().rows[1].repetitions[0].result;
-  EXPECT_EQ(schema.mismatch(as_read(to_json(run))), "");
-  run.ranks = {{.rank = 1, .host = "host", .img_per_s = 100, .window_s = 1.5}};
-  run.rank_skew = RankSkew{.culprit = Culprit::moving};
-  run.buckets = {{25, 1.5, 0.5}};
-  run.facts["unknown"] = std::nan("");
-  Json json = as_read(to_json(run));
-  EXPECT_EQ(schema.mismatch(json), "");
-  json["environment"] = to_json(Environment{});
-  EXPECT_EQ(schema.mismatch(json), "");
-}
-
-TEST(ResultsSchema, DemandsEveryKeyAndKnowsNoOther) {
-  const SchemaCheck schema(results_schema());
-  const Json run = as_read(to_json(make_sweep().rows[1].repetitions[0].result));
-  for (const auto& [name, value] : run.items()) {
-    Json other = run;
-    other.erase(name);
-    EXPECT_TRUE(says(schema.mismatch(other), "no " + name)) << name;
-    other[name] = value.is_object() ? Json(1) : Json::object();
-    EXPECT_NE(schema.mismatch(other), "") << name;
-  }
-  Json more = run;
-  more["queues"][0]["colour"] = 1;
-  EXPECT_TRUE(says(schema.mismatch(more), "colour: not in the schema"));
 }
 
 TEST(ResultsSchema, SaysWhatEachKeyMeans) {

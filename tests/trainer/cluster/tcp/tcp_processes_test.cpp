@@ -96,7 +96,7 @@ class FileLimit {
   rlimit before_{};
 };
 
-/// Each rank has a thread of its own and two of Penstock, and all files are of one process.
+/// All files are of one process here.
 TEST_F(TcpProcesses, MeetAlthoughTheShellAllowsFewFiles) {
   constexpr std::int32_t kRanks = 128;
   const FileLimit limit;
