@@ -207,7 +207,7 @@ def records(program):
     yield from keys("project --format json", program.output("project", "emulated.json", "--format", "json"))
     yield from columns("project --format csv", program.output("project", "emulated.json", "--format", "csv"))
     yield from keys("dataset inspect --json", program.output("dataset", "inspect", "--data-dir", "data/train", "--json"))
-    yield from keys("allreduce --json", program.output("allreduce", "--model", "lenet", "--num-iters", "1", "--json"))
+    yield from keys("allreduce --json", program.output("allreduce", "--model", "lenet", "--num-iters", "5", "--json"))
 
 
 def exit_codes(program):
