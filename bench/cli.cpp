@@ -13,8 +13,10 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "bench/config/job_file.h"
@@ -212,7 +214,14 @@ int call(const VerbEntry& verb, Invocation invocation) {
   }
 }
 
-int run_verb(const char* program, std::vector<std::string> arguments) {
+/// Where the program is, which need not be what it was called.
+std::string path_of(const char* called) {
+  std::error_code none;
+  const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", none);
+  return none ? called : path.native();
+}
+
+int run_verb(const char* called, std::vector<std::string> arguments) {
   SignalStop signals;
   try {
     if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "--help-all" ||
@@ -233,9 +242,9 @@ int run_verb(const char* program, std::vector<std::string> arguments) {
     }
     const VerbEntry& verb = find_entry(verb_table(), arguments[0]);
     arguments.erase(arguments.begin());
-    const int code =
-        call(verb, {program, std::move(arguments), signals.token(), [&] { signals.leave(); },
-                    [&](SignalHandler handler) { signals.redirect(std::move(handler)); }});
+    const int code = call(
+        verb, {path_of(called), std::move(arguments), signals.token(), [&] { signals.leave(); },
+               [&](SignalHandler handler) { signals.redirect(std::move(handler)); }});
     std::fflush(stdout);
     return signals.received() != 0 ? 128 + signals.received() : code;
   } catch (const std::exception& error) {

@@ -66,6 +66,19 @@ void adopt_any_model(RunConfig& config, Runner::Components& components,
       stated, batches.images, batches.outline));
 }
 
+/// Images that the default model cannot take: on an emulated device the stand-in replaces it, too.
+void adopt_any_for_small(RunConfig& config, Runner::Components& components,
+                         const ImageShape& image) {
+  if (config.model != RunConfig().model) return;
+  const BackendEntry* const backend =
+      match_entry(backend_table(), parse_component(config.device).name);
+  if (backend == nullptr || !backend->emulates) return;
+  const ModelEntry& model = find_entry(model_table(), config.model);
+  if (std::min(image.height, image.width) >= model.min_side) return;
+  config.model = kAnyModel;
+  components.model = find_components(config).model;
+}
+
 /// Adopts a size that the feeder's batches have.
 void adopt(std::int32_t& size, std::int32_t yielded, const char* flag) {
   if (size == 0) size = yielded;
@@ -105,8 +118,10 @@ RunConfig ask_for_batches(RunConfig config, Runner::Components& components, bool
   adopt(config.batch_size, batches.images, "--batch-size");
   if (!batches.outline.empty()) {
     adopt_any_model(config, components, batches);
-  } else if (batches.image.height == batches.image.width) {
-    adopt(config.image_size, batches.image.height, "--image-size");
+  } else {
+    adopt_any_for_small(config, components, batches.image);
+    const bool square = batches.image.height == batches.image.width;
+    if (square) adopt(config.image_size, batches.image.height, "--image-size");
   }
   for (const auto& option : batches.options) {
     if (!options.given(option.first)) text.values.push_back(option);

@@ -185,7 +185,7 @@ std::vector<Arguments> plans_of(const Arguments& arguments) {
 }
 
 /// Resolves and checks everything that can be checked before anything starts.
-void complete(Arguments& arguments, const std::stop_token& stop) {
+void complete(Arguments& arguments, const Invocation& invocation) {
   scaling::ScalePlan& plan = arguments.plan;
   if (!plan.config.train_dir.empty()) {
     throw ConfigError(
@@ -196,7 +196,7 @@ void complete(Arguments& arguments, const std::stop_token& stop) {
   plan.hosts = hosts_of(arguments);
   plan.ranks = ranks_of(arguments);
   plan.as_root = geteuid() == 0;
-  plan.program = scaling::this_program().native();
+  plan.program = invocation.program;
   if (!arguments.remote_dir.empty() && plan.hosts.empty()) {
     throw ConfigError(
         "-r (--remote-dir) copies the program to hosts, and there are none; give "
@@ -206,7 +206,7 @@ void complete(Arguments& arguments, const std::stop_token& stop) {
   scaling::expect_mpirun();
   scaling::expect_known(plan.hosts, plan.agent);
   plan.shared_machine =
-      scaling::shared_machine(scaling::names_of_machines(plan.hosts, plan.agent, stop));
+      scaling::shared_machine(scaling::names_of_machines(plan.hosts, plan.agent, invocation.stop));
 }
 
 /// Runs the ladder of one model, and prints it. Returns false if something failed.
@@ -250,13 +250,13 @@ int run(const Invocation& invocation) {
   const std::string chosen = choose_devices(std::span(&plan.config, 1), words);
   if (!chosen.empty()) fmt::print(stderr, "penstock: {}\n", chosen);
   say_unused_flags(std::span(&plan.config, 1), words);
-  complete(arguments, invocation.stop);
+  complete(arguments, invocation);
   const FolderLock lock = lock_results(arguments.out);
   if (!arguments.remote_dir.empty()) {
     fmt::print(stderr, "penstock scale: copying the program to {} machine{}\n", plan.hosts.size(),
                plan.hosts.size() == 1 ? "" : "s");
-    plan.program =
-        scaling::copy_program(plan.hosts, arguments.remote_dir, plan.agent, invocation.stop);
+    plan.program = scaling::copy_program(plan.program, plan.hosts, arguments.remote_dir, plan.agent,
+                                         invocation.stop);
   }
   bool good = true;
   for (const Arguments& one : plans_of(arguments)) {

@@ -207,6 +207,28 @@ TEST_F(CommandLineProgram, ARunSaysWhatDiffersFromTheDefaultsAndAllIfAsked) {
   EXPECT_TRUE(says(all, " --weight-decay=4e-05"));
 }
 
+/// As the command of a Python package does, whose folder need not be in the path.
+TEST_F(CommandLineProgram, ItsChildrenAreThisProgramWhateverNameItWasGiven) {
+  const std::string said = output_of(
+      "PATH=/usr/bin:/bin; exec -a penstock $penstock sweep --fake-location gpu --num-gpus 1 "
+      "--device emulated:img_per_s=4000 --model trivial --batch-size 8 --num-batches 5 "
+      "--repetitions 1 --rest 0s 2>&1");
+  EXPECT_FALSE(says(said, "failed"));
+}
+
+TEST_F(CommandLineProgram, TheStandInTrainsOnImagesThatAreTooSmallForTheDefaultModel) {
+  write("small.py", R"(
+def make():
+    while True:
+        yield memoryview(bytes(8 * 28 * 28)).cast("B", (8, 1, 28, 28)), list(range(8))
+)");
+  const std::string run = "$penstock run --loader small.py:make --num-batches 5 --json --device ";
+  EXPECT_TRUE(says(output_of(run + "emulated:samples_per_s=4000"), "\"model\":\"any\""));
+  const ChildExit refused = shell(run + "cpu");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_TRUE(says(refused.last_words, "cannot take images of 28x28"));
+}
+
 TEST_F(CommandLineProgram, SelftestPrintsALineForEachBlockWhereNoTerminalIs) {
   const std::string text =
       output_of("$penstock selftest --budget 2s --pairs 5 --out out 2>&1 >/dev/null || true");

@@ -43,15 +43,13 @@ void copy_file(const Host& host, const std::string& agent, const std::filesystem
 
 }  // namespace
 
-std::filesystem::path this_program() { return std::filesystem::read_symlink("/proc/self/exe"); }
-
-std::string copy_program(std::span<const Host> hosts, const std::string& folder,
-                         const std::string& agent, const std::stop_token& stop) {
+std::string copy_program(const std::filesystem::path& program, std::span<const Host> hosts,
+                         const std::string& folder, const std::string& agent,
+                         const std::stop_token& stop) {
   if (!folder.starts_with('/')) {
     throw ConfigError(fmt::format(
         "--remote-dir is '{}'; expected an absolute path, the same on all machines", folder));
   }
-  const std::filesystem::path program = this_program();
   const std::filesystem::path library = gpu::find_driver_library(program);
   const std::filesystem::path copy = std::filesystem::path(folder) / program.filename();
   for (const Host& host : hosts) {

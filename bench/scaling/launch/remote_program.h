@@ -11,14 +11,13 @@
 
 namespace penstock::scaling {
 
-/// Copies this program, and its GPU library if it lies beside it, into `folder` of each machine.
-/// Creates the folder if necessary. Then asks the copy for its version. Returns the path of the
-/// copy. `agent` takes a machine's name and a command, as ssh does. Throws ConfigError if `folder`
-/// is not an absolute path, and Error with the machine's name if copying or starting fails.
-std::string copy_program(std::span<const Host> hosts, const std::string& folder,
-                         const std::string& agent, const std::stop_token& stop);
-
-/// The executable file of this process.
-std::filesystem::path this_program();
+/// Copies `program`, this one, and its GPU library if it lies beside it, into `folder` of each
+/// machine. Creates the folder if necessary. Then asks the copy for its version. Returns the path
+/// of the copy. `agent` takes a machine's name and a command, as ssh does. Throws ConfigError if
+/// `folder` is not an absolute path, and Error with the machine's name if copying or starting
+/// fails.
+std::string copy_program(const std::filesystem::path& program, std::span<const Host> hosts,
+                         const std::string& folder, const std::string& agent,
+                         const std::stop_token& stop);
 
 }  // namespace penstock::scaling

@@ -175,7 +175,7 @@ TEST(Scale, RungsThatDoNotFitAreRefusedBeforeAnyRuns) {
 }
 
 TEST(Scale, FolderOnHostsIsAnAbsolutePath) {
-  EXPECT_THROW(scaling::copy_program({}, "here", "ssh", {}), ConfigError);
+  EXPECT_THROW(scaling::copy_program({}, {}, "here", "ssh", {}), ConfigError);
 }
 
 }  // namespace

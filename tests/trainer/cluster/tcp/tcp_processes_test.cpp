@@ -59,6 +59,11 @@ class TcpProcesses : public ::testing::Test {
     return reasons;
   }
 
+  static std::unique_ptr<CollectiveGroup> group_of(Processes& processes, Device& device,
+                                                   collectives::ExchangeMethod method) {
+    return processes.make_group({device, 20s, {}, {}, {.method = method}});
+  }
+
   SteadyClock clock_;
   std::stop_source stop_;
   ReservedPort port_;
@@ -79,40 +84,24 @@ TEST_F(TcpProcesses, TellEachOtherTextsAndCountThoseOfTheHost) {
   EXPECT_EQ(reasons, std::vector<std::string>(3));
 }
 
-/// The files that this process may open, until the end of a test.
-class FileLimit {
- public:
-  FileLimit() { getrlimit(RLIMIT_NOFILE, &before_); }
-  ~FileLimit() { setrlimit(RLIMIT_NOFILE, &before_); }
-  FileLimit(const FileLimit&) = delete;
-  FileLimit& operator=(const FileLimit&) = delete;
-  rlim_t most() const { return before_.rlim_max; }
-  void set(rlim_t files) const {
-    const rlimit limit{.rlim_cur = files, .rlim_max = before_.rlim_max};
-    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
-  }
-
- private:
-  rlimit before_{};
-};
-
 /// All files are of one process here.
 TEST_F(TcpProcesses, MeetAlthoughTheShellAllowsFewFiles) {
   constexpr std::int32_t kRanks = 128;
-  const FileLimit limit;
-  if (limit.most() < 2000)
-    GTEST_SKIP() << "this process may open only " << limit.most() << " files";
-  limit.set(100);
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  if (before.rlim_max < 2000) GTEST_SKIP() << "only " << before.rlim_max << " files may be open";
+  const rlimit few{.rlim_cur = 100, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
   std::vector<Launch> launches;
   for (std::int32_t rank = 0; rank < kRanks; ++rank) launches.push_back(launch(rank, kRanks));
   const auto reasons = join(launches, [&](Processes& processes) {
     EXPECT_EQ(processes.all_gather("x", 20s, "telling"), std::vector<std::string>(kRanks, "x"));
   });
   EXPECT_EQ(reasons, std::vector<std::string>(kRanks));
+  setrlimit(RLIMIT_NOFILE, &before);
 }
 
 TEST_F(TcpProcesses, MoreRanksThanOpenFilesAreRefused) {
-  const FileLimit limit;
   constexpr std::int32_t kRanks = 500'000'000;
   for (const std::string& reason : join({launch(0, kRanks), launch(1, kRanks)})) {
     EXPECT_TRUE(says(reason, "500000000 ranks that meet over TCP need 1500000256 open files"));
@@ -125,12 +114,7 @@ TEST_F(TcpProcesses, MeetAndExchangeOverIPv6) {
   const auto reasons = join({first, second}, [&](Processes& processes) {
     HostDevice device(clock_);
     const auto stream = device.make_stream();
-    const auto group =
-        processes.make_group({.device = device,
-                              .patience = 20s,
-                              .stopping = {},
-                              .abandon = {},
-                              .choice = {.method = collectives::ExchangeMethod::links}});
+    const auto group = group_of(processes, device, collectives::ExchangeMethod::links);
     std::vector<float> values(1000, 2);
     group->join(processes.launch().rank)->all_reduce_sum({values.data(), values.size()}, *stream);
     EXPECT_EQ(values, std::vector<float>(1000, 4));
@@ -146,24 +130,15 @@ TEST_F(TcpProcesses, ExchangeOverLinksAndInSharedMemory) {
     const auto reasons = join({launch(0, 2), launch(1, 2)}, [&](Processes& processes) {
       HostDevice device(clock_);
       const auto stream = device.make_stream();
-      const auto group = processes.make_group({.device = device,
-                                               .patience = 20s,
-                                               .stopping = {},
-                                               .abandon = {},
-                                               .choice = {.method = method}});
+      const auto group = group_of(processes, device, method);
       const auto collective = group->join(processes.launch().rank);
       for (const std::size_t count : {1U, 5000U, 3'000'000U}) {
         std::vector<float> values(count, static_cast<float>(processes.launch().rank + 1));
         collective->all_reduce_sum({values.data(), count}, *stream);
         EXPECT_EQ(values, std::vector<float>(count, 3));
       }
-      EXPECT_THROW(
-          processes.make_group({.device = device,
-                                .patience = 20s,
-                                .stopping = {},
-                                .abandon = {},
-                                .choice = {.method = collectives::ExchangeMethod::mpi_blocking}}),
-          Unavailable);
+      EXPECT_THROW(group_of(processes, device, collectives::ExchangeMethod::mpi_blocking),
+                   Unavailable);
     });
     EXPECT_EQ(reasons, std::vector<std::string>(2));
   }
