@@ -5,8 +5,19 @@
 #
 # The preset `dev` builds without them (CMAKE_DISABLE_PRECOMPILE_HEADERS), so it finds missing #includes. The test
 # `headers_alone` finds most of them in every build.
+# GCC 13 and newer use precompiled headers only with these settings, which -O3 makes and -O1 does not.
+include(CheckCXXCompilerFlag)
+set(PENSTOCK_O1 -O1)
+check_cxx_compiler_flag("-munroll-only-small-loops -mvzeroupper" PENSTOCK_HAS_X86_SETTINGS)
+if(PENSTOCK_HAS_X86_SETTINGS)
+  list(APPEND PENSTOCK_O1 -munroll-only-small-loops -mvzeroupper)
+endif()
+
 function(penstock_optimise target level)
-  set_source_files_properties(${ARGN} TARGET_DIRECTORY ${target} PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:${level}>)
+  if(level STREQUAL "-O1")
+    set(level ${PENSTOCK_O1})
+  endif()
+  set_source_files_properties(${ARGN} TARGET_DIRECTORY ${target} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:${level}>")
 endfunction()
 
 set(PENSTOCK_PRECOMPILED
