@@ -119,6 +119,13 @@ TEST(SweepCosts, AreNotSplitWhereRunsDidNotRecordWhatTheDeviceWaitedFor) {
   EXPECT_TRUE(report::splits_of(sweep, rows_by_cost(sweep)).empty());
 }
 
+TEST(SweepPage, NamesTheOnlyFeederThatFallsShort) {
+  SweepResult sweep = make_sweep();
+  std::erase_if(sweep.rows,
+                [](const Row& row) { return row.config.fake_location == "zmq-consume"; });
+  EXPECT_TRUE(says(report::answer_of(sweep).front(), "img/s (57 %) with queue."));
+}
+
 TEST(SweepPage, SaysTheAnswerFirstThenOneSentenceForEachRow) {
   const std::string page = page_of(make_sweep());
   EXPECT_TRUE(in_order(
