@@ -151,7 +151,7 @@ class SignalStop {
   }
   std::stop_token token() const { return stop_.get_token(); }
   int received() const { return received_; }
-  [[noreturn]] void leave() const { _exit(128 + received_); }
+  [[noreturn]] void leave() const { _exit(exit_code_of_stop()); }
   void redirect(SignalHandler handler) {
     const std::lock_guard lock(mutex_);
     handler_ = std::move(handler);
@@ -174,8 +174,8 @@ class SignalStop {
       if (signal == SIGUSR1) continue;
       if (signal == SIGUSR2) _exit(128 + signal);
       if (received_ != 0) _exit(128 + signal);
-      received_ = signal;
       note_stop_signal(signal);
+      received_ = signal;
       stop_.request_stop();
     }
   }
@@ -246,12 +246,11 @@ int run_verb(const char* called, std::vector<std::string> arguments) {
         verb, {path_of(called), std::move(arguments), signals.token(), [&] { signals.leave(); },
                [&](SignalHandler handler) { signals.redirect(std::move(handler)); }});
     std::fflush(stdout);
-    return signals.received() != 0 ? 128 + signals.received() : code;
+    return signals.received() != 0 ? exit_code_of_stop() : code;
   } catch (const std::exception& error) {
     std::fflush(stdout);
     print_error(failure_text(error));
-    return signals.received() != 0 ? 128 + signals.received()
-                                   : exit_code_of(std::current_exception());
+    return signals.received() != 0 ? exit_code_of_stop() : exit_code_of(std::current_exception());
   }
 }
 

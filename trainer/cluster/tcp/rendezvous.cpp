@@ -33,21 +33,21 @@ constexpr Nanoseconds kBehindRank0 = 5s;
 constexpr Nanoseconds kSending = 5s;
 constexpr std::size_t kMostStrangers = 256;
 
-/// Of rank 0: one for each other rank at the meeting, in the exchange and for signs of life.
-constexpr rlim_t kFilesOfRank = 3, kOtherFiles = 256;
-
-/// Shells often let a process open 1,024 files, and let it ask for more.
+/// Shells often let a process open 1,024 files, and let it ask for more. Rank 0 has two for each
+/// other rank, for the meeting and for signs of life, and a third if all send to it (gather-add).
 void allow_open_files(std::int32_t ranks) {
-  const rlim_t needed = kFilesOfRank * static_cast<rlim_t>(ranks) + kOtherFiles;
+  constexpr rlim_t kOthers = 256;
+  const auto each = static_cast<rlim_t>(ranks);
+  const rlim_t needed = 2 * each + kOthers, most = needed + each;
   rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= most) return;
   if (limit.rlim_max < needed) {
     throw Unavailable(
         "{} ranks that meet over TCP need {} open files, and this process may open {}; allow more "
         "with `ulimit -Hn`, or give each process several devices (--num-gpus)",
         ranks, needed, limit.rlim_max);
   }
-  limit.rlim_cur = needed;
+  limit.rlim_cur = std::min(limit.rlim_max, most);
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 

@@ -104,7 +104,7 @@ TEST_F(TcpProcesses, MeetAlthoughTheShellAllowsFewFiles) {
 TEST_F(TcpProcesses, MoreRanksThanOpenFilesAreRefused) {
   constexpr std::int32_t kRanks = 500'000'000;
   for (const std::string& reason : join({launch(0, kRanks), launch(1, kRanks)})) {
-    EXPECT_TRUE(says(reason, "500000000 ranks that meet over TCP need 1500000256 open files"));
+    EXPECT_TRUE(says(reason, "500000000 ranks that meet over TCP need 1000000256 open files"));
   }
 }
 
