@@ -11,7 +11,7 @@ machine. Lines that begin with a word of NOT_RUN built or installed the program,
 Commands run in WORK_DIRECTORY, where `build` and some source folders are links and `data` is a small version of the data
 set that `make run` makes. A command that several pages show runs once. The commands of a block run in order. Blocks run
 in parallel, but a block waits for earlier blocks that name the same files (example-*, out/*). A command fails if its exit
-code is not 0; `penstock isolate` and `demo` may also answer `undecided`, since the machine may be busy. A command that starts mpirun
+code is not 0; `penstock isolate`, `demo` and `ab` may also answer `undecided`, since the machine may be busy. A command that starts mpirun
 has a second try, as tests with the label `launcher` have (tests/README.md).
 """
 import concurrent.futures
@@ -57,7 +57,7 @@ def call(command, work):
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace",
                               check=False)
         print(f"$ {command}\n{done.stdout}# {time.monotonic() - began:.1f} s, exit code {done.returncode}", flush=True)
-        undecided = done.returncode == UNDECIDED and re.search(r" (isolate|demo)\b", command)
+        undecided = done.returncode == UNDECIDED and re.search(r" (isolate|demo|ab)\b", command)
         if done.returncode == 0 or undecided:
             return ""
         if NO_CPU in done.stdout:

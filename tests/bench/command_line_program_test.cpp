@@ -217,16 +217,12 @@ TEST_F(CommandLineProgram, ItsChildrenAreThisProgramWhateverNameItWasGiven) {
 }
 
 TEST_F(CommandLineProgram, TheStandInTrainsOnImagesThatAreTooSmallForTheDefaultModel) {
-  write("small.py", R"(
-def make():
-    while True:
-        yield memoryview(bytes(8 * 28 * 28)).cast("B", (8, 1, 28, 28)), list(range(8))
-)");
+  write("small.py",
+        "def make():\n"
+        "  while True: yield memoryview(bytes(6272)).cast('B', (8, 1, 28, 28)), [0] * 8\n");
   const std::string run = "$penstock run --loader small.py:make --num-batches 5 --json --device ";
   EXPECT_TRUE(says(output_of(run + "emulated:samples_per_s=4000"), "\"model\":\"any\""));
-  const ChildExit refused = shell(run + "cpu");
-  EXPECT_EQ(refused.code, 2);
-  EXPECT_TRUE(says(refused.last_words, "cannot take images of 28x28"));
+  EXPECT_TRUE(says(shell(run + "cpu").last_words, "cannot take images of 28x28"));
 }
 
 TEST_F(CommandLineProgram, SelftestPrintsALineForEachBlockWhereNoTerminalIs) {

@@ -49,6 +49,9 @@ class Checks:
             self.failed = True
 
     def refuse_every_fault(self, kind, record):
+        if self.schemas[kind].is_valid({**record, "queues": [{**record["queues"][0], "no_such_key": 1}]}):
+            print(f"{kind}.schema.json accepts an unknown key of a queue")
+            self.failed = True
         for key, value in record.items():
             if key == "environment":  # an optional one
                 continue
