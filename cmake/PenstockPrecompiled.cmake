@@ -5,7 +5,8 @@
 #
 # The preset `dev` builds without them (CMAKE_DISABLE_PRECOMPILE_HEADERS), so it finds missing #includes. The test
 # `headers_alone` finds most of them in every build.
-# GCC 13 and newer use precompiled headers only with these settings, which -O3 makes and -O1 does not.
+
+# GCC 14 uses a precompiled header only if these settings, which -O3 makes and -O1 does not, are the same. GCC 12 lacks one of them.
 include(CheckCXXCompilerFlag)
 set(PENSTOCK_O1 -O1)
 check_cxx_compiler_flag("-munroll-only-small-loops -mvzeroupper" PENSTOCK_HAS_X86_SETTINGS)
