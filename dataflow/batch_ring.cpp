@@ -171,30 +171,21 @@ WriteLease BatchRing::acquire(std::stop_token stop) {
 }
 
 WriteLease BatchRing::acquire(std::stop_token stop, const std::function<void()>& meanwhile) {
-  /// Counts the thread as waiting, without the lock, until it is destroyed.
-  class Away {
-   public:
-    Away(BatchRing& ring, std::unique_lock<std::mutex>& lock) : ring_(ring), lock_(lock) {
-      ring_.monitor_.account();
-      ++ring_.levels_.waiting_producers;
-      lock_.unlock();
-    }
-    Away(const Away&) = delete;
-    Away& operator=(const Away&) = delete;
-    ~Away() {
-      lock_.lock();
-      ring_.monitor_.account();
-      --ring_.levels_.waiting_producers;
-    }
-
-   private:
-    BatchRing& ring_;
-    std::unique_lock<std::mutex>& lock_;
-  };
   std::unique_lock lock(mutex_);
   while (!can_acquire() && !closed_ && !stop.stop_requested()) {
-    const Away away(*this, lock);
-    meanwhile();
+    monitor_.account();
+    ++levels_.waiting_producers;
+    lock.unlock();
+    std::exception_ptr failure;
+    try {
+      meanwhile();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    lock.lock();
+    monitor_.account();
+    --levels_.waiting_producers;
+    if (failure) std::rethrow_exception(failure);
   }
   return take_free(stop);
 }

@@ -81,26 +81,12 @@ class Buffer {
   using Release = std::function<void(std::byte*)>;
   Buffer() = default;
   Buffer(std::byte* data, std::size_t bytes, Release release)
-      : data_(data), bytes_(bytes), release_(std::move(release)) {}
-  Buffer(Buffer&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)),
-        bytes_(std::exchange(other.bytes_, 0)),
-        release_(std::move(other.release_)) {}
-  Buffer& operator=(Buffer&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
-    std::swap(release_, other.release_);
-    return *this;
-  }
-  ~Buffer() {
-    if (data_ != nullptr) release_(data_);
-  }
-  std::span<std::byte> bytes() const noexcept { return {data_, bytes_}; }
+      : data_(data, std::move(release)), bytes_(bytes) {}
+  std::span<std::byte> bytes() const noexcept { return {data_.get(), data_ ? bytes_ : 0}; }
 
  private:
-  std::byte* data_ = nullptr;
+  std::unique_ptr<std::byte, Release> data_;
   std::size_t bytes_ = 0;
-  Release release_;
 };
 
 /// Prepares host memory that a device did not allocate, so that the device can copy from it fast.

@@ -15,15 +15,6 @@ namespace {
   throw ConfigError("{} is '{}'; expected {}", what, text, expected);
 }
 
-/// Parses the leading number of `text`. The text after it goes to `unit`.
-double number_and_unit(std::string_view text, std::string_view& unit, bool& ok) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  ok = error == std::errc() && std::isfinite(value);
-  unit = text.substr(static_cast<std::size_t>(end - text.data()));
-  return value;
-}
-
 struct Unit {
   std::string_view name;
   double factor;
@@ -31,13 +22,12 @@ struct Unit {
 
 double with_unit(std::string_view text, std::span<const Unit> units, std::string_view what,
                  std::string_view expected) {
-  std::string_view unit;
-  bool ok = false;
-  const double value = number_and_unit(text, unit, ok);
-  if (ok && value >= 0) {
-    for (const Unit& known : units) {
-      if (known.name == unit) return value * known.factor;
-    }
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string_view unit = text.substr(static_cast<std::size_t>(end - text.data()));
+  const auto known = std::ranges::find(units, unit, &Unit::name);
+  if (error == std::errc() && std::isfinite(value) && value >= 0 && known != units.end()) {
+    return value * known->factor;
   }
   not_a(what, text, expected);
 }
@@ -51,11 +41,9 @@ std::int64_t parse_integer(std::string_view text, std::string_view what) {
 }
 
 double parse_real(std::string_view text, std::string_view what) {
-  std::string_view unit;
-  bool ok = false;
-  const double value = number_and_unit(text, unit, ok);
-  if (!ok || !unit.empty()) not_a(what, text, "a number");
-  return value;
+  const std::optional<double> value = parse_number<double>(text);
+  if (!value || !std::isfinite(*value)) not_a(what, text, "a number");
+  return *value;
 }
 
 bool parse_flag(std::string_view text, std::string_view what) {
@@ -247,24 +235,9 @@ const std::string& Options::text(std::string_view name) const {
 
 bool Options::given(std::string_view name) const { return given_.contains(name); }
 
-std::int64_t Options::integer(std::string_view name) const {
-  return parse_integer(text(name), fmt::format("{}:{}", component_, name));
-}
-double Options::real(std::string_view name) const {
-  return parse_real(text(name), fmt::format("{}:{}", component_, name));
-}
-bool Options::flag(std::string_view name) const {
-  return parse_flag(text(name), fmt::format("{}:{}", component_, name));
-}
-std::uint64_t Options::bytes(std::string_view name) const {
-  return parse_bytes(text(name), fmt::format("{}:{}", component_, name));
-}
 std::size_t Options::choice(std::string_view name, std::initializer_list<OptionValue> words) const {
   return parse_choice(text(name), std::span(words.begin(), words.size()),
                       fmt::format("{}: option '{}'", component_, name));
-}
-Nanoseconds Options::duration(std::string_view name) const {
-  return parse_duration(text(name), fmt::format("{}:{}", component_, name));
 }
 
 }  // namespace penstock

@@ -48,6 +48,17 @@ std::string component_text(const ComponentText& parts);
 /// component before it: "gpu,zmq-consume:hwm=8,bind=true,cpu" has three elements.
 std::vector<std::string> split_component_list(std::string_view text);
 
+// A value of an option or a flag. Each function throws ConfigError that names `what`.
+std::int64_t parse_integer(std::string_view text, std::string_view what);
+double parse_real(std::string_view text, std::string_view what);
+bool parse_flag(std::string_view text, std::string_view what);
+std::uint64_t parse_bytes(std::string_view text, std::string_view what);  ///< "64MiB", "1GB", "512"
+/// "250ms", "1.5s"; a bare number is seconds.
+Nanoseconds parse_duration(std::string_view text, std::string_view what);
+/// The place of `text` among the names of `words`.
+std::size_t parse_choice(std::string_view text, std::span<const OptionValue> words,
+                         std::string_view what);
+
 class Options {
  public:
   /// `given` overrides the fallbacks of `specs`. A bare word means `flag=true` if it names an
@@ -58,31 +69,26 @@ class Options {
 
   // Each throws ConfigError if the text is not a value of that kind. A name that the table lacks is
   // a broken invariant.
-  std::int64_t integer(std::string_view name) const;
-  double real(std::string_view name) const;
-  bool flag(std::string_view name) const;
-  std::uint64_t bytes(std::string_view name) const;   ///< "64MiB", "1GB", "512"
-  Nanoseconds duration(std::string_view name) const;  ///< "250ms", "1.5s"; a bare number is seconds
+  std::int64_t integer(std::string_view name) const { return value(parse_integer, name); }
+  double real(std::string_view name) const { return value(parse_real, name); }
+  bool flag(std::string_view name) const { return value(parse_flag, name); }
+  std::uint64_t bytes(std::string_view name) const { return value(parse_bytes, name); }
+  Nanoseconds duration(std::string_view name) const { return value(parse_duration, name); }
   const std::string& text(std::string_view name) const;
   /// The place among `words` of the word that is given, as parse_choice() finds it.
   std::size_t choice(std::string_view name, std::initializer_list<OptionValue> words) const;
   bool given(std::string_view name) const;  ///< did the user type it?
 
  private:
+  template <typename Value>
+  Value value(Value (*parse)(std::string_view, std::string_view), std::string_view name) const {
+    return parse(text(name), component_ + ":" + std::string(name));
+  }
+
   std::string component_;
   std::map<std::string, std::string, std::less<>> values_;
   std::map<std::string, bool, std::less<>> given_;
 };
-
-// The same conversions for one text. Each throws ConfigError that names `what`.
-std::int64_t parse_integer(std::string_view text, std::string_view what);
-double parse_real(std::string_view text, std::string_view what);
-bool parse_flag(std::string_view text, std::string_view what);
-std::uint64_t parse_bytes(std::string_view text, std::string_view what);
-Nanoseconds parse_duration(std::string_view text, std::string_view what);
-/// The place of `text` among the names of `words`.
-std::size_t parse_choice(std::string_view text, std::span<const OptionValue> words,
-                         std::string_view what);
 
 /// Empty unless the whole text is one decimal number of that type.
 template <typename Number>

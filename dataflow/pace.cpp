@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/pace.h"
 
-#include <cstdio>
 #include <utility>
 
 #include "dataflow/error.h"
@@ -10,9 +9,8 @@ namespace penstock {
 
 double checked_rate(double img_per_s, std::string_view what) {
   if (img_per_s >= kLowestRate && img_per_s <= kHighestRate) return img_per_s;
-  char value[32];
-  std::snprintf(value, sizeof value, "%g", img_per_s);
-  throw ConfigError("{} is {}; expected images per second from 0.001 to 1000000000", what, value);
+  throw ConfigError("{} is {:g}; expected images per second from 0.001 to 1000000000", what,
+                    img_per_s);
 }
 
 void Pace::await(std::int64_t images, std::stop_token stop) {

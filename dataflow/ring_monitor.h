@@ -29,7 +29,6 @@ class LevelHistory {
   void add(std::int64_t level, Nanoseconds duration);
   void clear() { *this = LevelHistory(); }
 
-  Nanoseconds length() const noexcept { return length_; }
   /// Mean levels in `parts` equal parts of the whole length. If an edge is inside a bin, the bin
   /// counts as having its mean level throughout. Empty if nothing was added.
   std::vector<double> means(std::size_t parts) const;

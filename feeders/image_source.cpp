@@ -15,14 +15,6 @@
 namespace penstock {
 namespace {
 
-std::string text_of(const ComponentText& component) {
-  std::string text = component.name;
-  for (const auto& [key, value] : component.values) {
-    text += (text.size() == component.name.size() ? ':' : ',') + key + '=' + value;
-  }
-  return text;
-}
-
 /// Text of a source that turns each image into what the jpeg decoder would give in evaluation.
 ComponentText source_of_pixels(const DecodingFeeder& feeder) {
   const Options& options = feeder.context.options;
@@ -43,7 +35,7 @@ ComponentText source_of_pixels(const DecodingFeeder& feeder) {
   ComponentText text = parse_component(source == "auto" ? "memory" : source);
   ComponentText decoder = decoder_text(feeder, find_entry(decoder_table(), "jpeg"), false);
   std::erase_if(decoder.values, [](const auto& value) { return value.first == "decode"; });
-  text.values.emplace_back("pixels", text_of(decoder));
+  text.values.emplace_back("pixels", component_text(decoder));
   return text;
 }
 
@@ -110,7 +102,7 @@ std::unique_ptr<Source> make_image_source(const FeederContext& context) {
                       context.options);
   }
   const std::unique_ptr<Source> set = read_files(
-      entry.make(datasets::plan_of_first_sample(plan), options), entry.class_folders, context);
+      entry.make(datasets::plan_of_whole_set(plan), options), entry.class_folders, context);
   return datasets::repeat_first_sample(*set, plan);
 }
 

@@ -155,9 +155,12 @@ std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
 /// Writes a JPEG "image" and an int "label" for each sample. No image lies in two pages.
 class BetonWriter final : public DatasetWriter {
  public:
-  explicit BetonWriter(const WriterPlan& plan)
-      : plan_(plan), file_(plan.directory + "/train.beton") {
-    append_header(0);
+  explicit BetonWriter(const WriterPlan& plan) : file_(plan.directory + "/train.beton") {
+    file_.append_number(std::uint16_t{2});  // the version
+    file_.append_number(std::uint16_t{2});  // fields
+    file_.append_number(kPage);
+    file_.append_number(plan.samples);
+    file_.append_number(std::uint64_t{0});  // until finish() knows where the allocations are
     append_field(BetonType::image, "image");
     append_field(BetonType::integer, "label");
     file_.append_zeros(plan.samples * kRowBytes);
@@ -206,13 +209,6 @@ class BetonWriter final : public DatasetWriter {
     std::uint64_t sample, place, bytes;
   };
 
-  void append_header(std::uint64_t allocations) {
-    file_.append_number(std::uint16_t{2});
-    file_.append_number(std::uint16_t{2});
-    file_.append_number(kPage);
-    file_.append_number(plan_.samples);
-    file_.append_number(allocations);
-  }
   void append_field(BetonType type, std::string_view name) {
     file_.append_number(type);
     file_.append(name);
@@ -224,7 +220,6 @@ class BetonWriter final : public DatasetWriter {
     return file_.size() + kPage;
   }
 
-  const WriterPlan plan_;
   ShardFile file_;
   std::vector<std::byte> samples_;
   std::vector<Allocation> allocations_;
@@ -316,9 +311,7 @@ BetonSample parse_beton_row(std::span<const std::byte> row, const BetonField& im
 
 std::optional<JpegSize> find_jpeg_size(std::span<const std::byte> file) noexcept {
   const auto number = [&](std::size_t at, std::size_t width) {
-    unsigned value = 0;
-    for (; width > 0; --width) value = value << 8 | std::to_integer<unsigned>(file[at++]);
-    return value;
+    return static_cast<unsigned>(values::number_of(file.subspan(at, width), true));
   };
   constexpr unsigned kBegin = 0xffd8, kScan = 0xda;
   if (file.size() < 2 || number(0, 2) != kBegin) return std::nullopt;

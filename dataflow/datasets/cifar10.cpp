@@ -165,13 +165,10 @@ std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
     }
     files.add(file.native());
   }
-  std::unique_ptr<RecordFormat> format;
   if (version.pickled) {
-    format = std::make_unique<PickledArrays>();
-  } else {
-    format = std::make_unique<BinaryRecords>();
+    return make_record_source(plan, std::move(files), std::make_unique<PickledArrays>());
   }
-  return make_record_source(plan, std::move(files), std::move(format));
+  return make_record_source(plan, std::move(files), std::make_unique<BinaryRecords>());
 }
 
 // ---- writer -----------------------------------------------------------------

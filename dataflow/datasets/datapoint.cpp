@@ -31,8 +31,7 @@ PixelLayout make_layout(std::int64_t width, std::int64_t height, std::int64_t ch
 }
 
 StoredImage image_of_datapoint(const values::DatapointView& point, bool bgr) {
-  StoredImage image{
-      .content = point.image, .layout = {}, .label = class_of(point.label), .owner = {}};
+  StoredImage image{.content = point.image, .label = class_of(point.label)};
   const std::vector<std::int64_t>& shape = point.shape;
   if (shape.size() == 2 || shape.size() == 3) {
     image.layout =

@@ -19,10 +19,10 @@ namespace penstock::datasets {
 
 /// An image as a record stores it.
 struct StoredImage {
-  std::span<const std::byte> content;
-  PixelLayout layout{};     ///< empty: the image is encoded
-  std::int32_t label = -1;  ///< -1: it is no label of a class
-  values::ValueTree owner;  ///< holds the content if the record does not contain it as is
+  std::span<const std::byte> content{};
+  PixelLayout layout{};       ///< empty: the image is encoded
+  std::int32_t label = -1;    ///< -1: it is no label of a class
+  values::ValueTree owner{};  ///< holds the content if the record does not contain it as is
 };
 
 /// The label of a class, or -1.

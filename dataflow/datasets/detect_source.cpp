@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/datasets/detect_source.h"
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>

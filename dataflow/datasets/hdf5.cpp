@@ -106,13 +106,16 @@ std::unique_lock<std::mutex> lock_library() {
   return lock;
 }
 
-/// An object of the library. A negative number is an error of the call that made it.
+/// A negative result is an error.
+void check(hid_t result, const char* what) {
+  if (result < 0) throw DataError("an HDF5 file whose {} cannot be read", what);
+}
+
+/// An object of the library, by the result of the call that made it.
 template <auto Close>
 class Object {
  public:
-  Object(hid_t id, const char* what) : id_(id) {
-    if (id < 0) throw DataError("an HDF5 file whose {} cannot be read", what);
-  }
+  Object(hid_t id, const char* what) : id_(id) { check(id, what); }
   Object(const Object&) = delete;
   Object& operator=(const Object&) = delete;
   ~Object() { (h5().*Close)(id_); }
@@ -126,10 +129,6 @@ using Set = Object<&Hdf5::H5Dclose>;
 using Space = Object<&Hdf5::H5Sclose>;
 using Type = Object<&Hdf5::H5Tclose>;
 using Properties = Object<&Hdf5::H5Pclose>;
-
-void check(herr_t result, const char* what) {
-  if (result < 0) throw DataError("an HDF5 file whose {} cannot be read", what);
-}
 
 /// Without locks, which some file systems lack.
 hid_t make_access() {

@@ -38,6 +38,15 @@ void refuse_arrays(const std::string& path, const std::string& problem) {
       path, problem);
 }
 
+std::string npy_header(std::string_view type, const std::string& shape) {
+  constexpr std::string_view kFront("\x93NUMPY\x01\x00\x76\x00",
+                                    10);  // ends with the length of the rest
+  std::string header(kFront);
+  header += fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", type, shape);
+  header.resize(kNpyHeaderBytes - 1, ' ');
+  return header + '\n';
+}
+
 PixelLayout layout_of_images(const std::string& path, const values::NumpyArray& images,
                              const Options& options) {
   const std::string& layout = options.text("layout");

@@ -36,6 +36,10 @@ PixelLayout layout_of_images(const std::string& path, const values::NumpyArray& 
 /// Throws ConfigError: the file has a problem that the user has to solve.
 [[noreturn]] void refuse_arrays(const std::string& path, const std::string& problem);
 
+/// The header of a .npy file, with `shape` as "2, 3" or "2,".
+std::string npy_header(std::string_view type, const std::string& shape);
+inline constexpr std::size_t kNpyHeaderBytes = 128;
+
 class ImageArrayFormat : public RecordFormat {
  public:
   /// `layout` is that of the first shard; the others must have the same.

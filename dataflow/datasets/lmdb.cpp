@@ -23,6 +23,7 @@
 #include "dataflow/datasets/record_source.h"
 #include "dataflow/datasets/shard_list.h"
 #include "dataflow/error.h"
+#include "dataflow/values/value_at.h"
 
 namespace penstock::datasets {
 namespace {
@@ -59,11 +60,7 @@ class Tree {
 
  private:
   std::uint64_t number(std::uint64_t at, std::size_t width) const {
-    std::uint64_t value = 0;
-    for (std::size_t i = width; i-- > 0;) {
-      value = value << 8 | std::to_integer<std::uint64_t>(file_[static_cast<std::size_t>(at + i)]);
-    }
-    return value;
+    return values::number_of(file_.subspan(static_cast<std::size_t>(at), width));
   }
   bool lies_within(std::uint64_t at, std::uint64_t count) const noexcept {
     return at <= file_.size() && count <= file_.size() - at;
@@ -199,8 +196,7 @@ enum class Format : std::uint8_t { datum, datapoint };
 
 StoredImage image_of_datum(std::span<const std::byte> value, bool bgr) {
   const Datum datum = parse_datum(value);
-  StoredImage image{
-      .content = datum.data, .layout = {}, .label = class_of(datum.label), .owner = {}};
+  StoredImage image{.content = datum.data, .label = class_of(datum.label)};
   if (datum.has_floats) throw DataError("a Datum of floats; expected bytes");
   if (datum.encoded) return image;
   image.layout = make_layout(datum.width, datum.height, datum.channels, datum.data.size());
@@ -250,7 +246,7 @@ class ImageDatabase final : public RecordFormat {
   /// True for what writers store beside the samples, such as tensorpack's list of keys, `__keys__`,
   /// and other converters' `__len__` and `num-samples`.
   static bool is_bookkeeping(const LmdbEntry& entry) {
-    const std::string_view key(reinterpret_cast<const char*>(entry.key.data()), entry.key.size());
+    const std::string_view key = values::text_of(entry.key);
     constexpr std::string_view kKeys[] = {"num-samples", "num_samples", "length", "len", "keys"};
     return (key.size() > 4 && key.starts_with("__") && key.ends_with("__")) ||
            std::ranges::find(kKeys, key) != std::end(kKeys);

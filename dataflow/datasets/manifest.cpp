@@ -27,32 +27,18 @@ constexpr std::uint64_t kVersionAt = 16, kCrcAt = 20, kClassesAt = 24, kFilesAt 
                         kNameBytesAt = 40, kHeadBytes = 48, kClassBytes = 16;
 constexpr std::uint64_t kMostFiles = (std::uint64_t{1} << 32) - 1;
 
-void check_name(std::string_view name, std::string_view before) {
+/// Takes a name, which comes after the name `before`, from the front of a block.
+std::string_view take_name(std::string_view& block, std::string_view before) {
+  const std::size_t end = block.find('\0');
+  if (end == std::string_view::npos) throw DataError("it has fewer names than files and classes");
+  const std::string_view name = block.substr(0, end);
   if (name.empty() || name.front() == '.' || name.find('/') != std::string_view::npos) {
     throw DataError("it has '{}' as a name", name);
   }
-  if (name <= before) {
-    throw DataError("the name '{}' is not sorted after '{}'", name, before);
-  }
+  if (name <= before) throw DataError("the name '{}' is not sorted after '{}'", name, before);
+  block.remove_prefix(end + 1);
+  return name;
 }
-
-/// Takes names from the front of a block.
-class Names {
- public:
-  explicit Names(std::string_view block) : rest_(block) {}
-  std::string_view take(std::string_view before) {
-    const std::size_t end = rest_.find('\0');
-    if (end == std::string_view::npos) throw DataError("it has fewer names than files and classes");
-    const std::string_view name = rest_.substr(0, end);
-    check_name(name, before);
-    rest_.remove_prefix(end + 1);
-    return name;
-  }
-  std::string_view rest() const noexcept { return rest_; }
-
- private:
-  std::string_view rest_;
-};
 
 /// Checks that the classes and the block of names are complete.
 void check_sizes(std::span<const std::byte> bytes, std::uint64_t classes, std::uint64_t files) {
@@ -135,7 +121,7 @@ std::string command(const std::string& directory, const std::string& path) {
 }  // namespace
 
 Manifest parse_manifest(std::span<const std::byte> bytes) {
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const std::string_view text = values::text_of(bytes);
   if (!text.starts_with(kMagic)) throw DataError("it is no manifest");
   if (bytes.size() < kHeadBytes) throw DataError("it ends after {} bytes", bytes.size());
   if (const auto version = values::value_at<std::uint32_t>(bytes, kVersionAt);
@@ -149,24 +135,24 @@ Manifest parse_manifest(std::span<const std::byte> bytes) {
   if (values::crc32c(bytes.subspan(kClassesAt)) != values::value_at<std::uint32_t>(bytes, kCrcAt)) {
     throw DataError("its checksum does not match its data");
   }
-  Names names(text.substr(kHeadBytes + classes * kClassBytes));
+  std::string_view names = text.substr(kHeadBytes + classes * kClassBytes);
   manifest.classes.reserve(classes);
   std::uint64_t left = manifest.files;
   std::string_view before;
   for (std::uint64_t at = kHeadBytes; manifest.classes.size() < classes; at += kClassBytes) {
-    before = names.take(before);
+    before = take_name(names, before);
     const auto files = values::value_at<std::uint64_t>(bytes, at);
     if (files > left) throw DataError("its classes have more files than it says");
     left -= files;
     manifest.classes.push_back({before, files, values::value_at<std::int64_t>(bytes, at + 8)});
   }
   if (left > 0) throw DataError("its classes have fewer files than it says");
-  manifest.names = names.rest();
+  manifest.names = names;
   for (const ManifestClass& folder : manifest.classes) {
     before = {};
-    for (std::uint64_t i = 0; i < folder.files; ++i) before = names.take(before);
+    for (std::uint64_t i = 0; i < folder.files; ++i) before = take_name(names, before);
   }
-  if (!names.rest().empty()) throw DataError("it has more names than files and classes");
+  if (!names.empty()) throw DataError("it has more names than files and classes");
   return manifest;
 }
 

@@ -13,6 +13,7 @@
 #include "dataflow/datasets/choose_column.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
+#include "dataflow/values/numpy_array.h"
 #include "dataflow/values/value_at.h"
 
 namespace penstock::datasets {
@@ -121,8 +122,8 @@ std::string_view kind_of(const MdsColumn& column) {
 
 struct WholeNumber {
   std::string_view encoding;
-  std::uint32_t bytes;  ///< 0: digits
-  bool negative;        ///< may be negative
+  std::uint8_t bytes;  ///< 0: digits
+  bool negative;       ///< may be negative
 };
 
 constexpr WholeNumber kWholeNumbers[] = {
@@ -132,10 +133,8 @@ constexpr WholeNumber kWholeNumbers[] = {
 };
 
 const WholeNumber* find_whole_number(std::string_view encoding) noexcept {
-  for (const WholeNumber& row : kWholeNumbers) {
-    if (row.encoding == encoding) return &row;
-  }
-  return nullptr;
+  const auto* const row = std::ranges::find(kWholeNumbers, encoding, &WholeNumber::encoding);
+  return row == std::end(kWholeNumbers) ? nullptr : row;
 }
 
 /// True if the column holds whole numbers of its encoding's size: int, int8 to int64, uint8 to
@@ -148,29 +147,12 @@ bool is_label(const MdsColumn& column) noexcept {
 /// The number in a column for which is_label() is true. Throws DataError if it is not a class
 /// label.
 std::int32_t parse_label(std::span<const std::byte> bytes, const MdsColumn& column) {
-  const WholeNumber* const row = find_whole_number(column.encoding);
-  std::int64_t label = -1;
-  switch (column.bytes) {
-    case 0: {
-      const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-      label = parse_number<std::int64_t>(text).value_or(-1);
-      break;
-    }
-    case 1:
-      label = row->negative ? std::int64_t{values::value_at<std::int8_t>(bytes, 0)}
-                            : std::int64_t{values::value_at<std::uint8_t>(bytes, 0)};
-      break;
-    case 2:
-      label = row->negative ? std::int64_t{values::value_at<std::int16_t>(bytes, 0)}
-                            : std::int64_t{values::value_at<std::uint16_t>(bytes, 0)};
-      break;
-    case 4:
-      label = row->negative ? std::int64_t{values::value_at<std::int32_t>(bytes, 0)}
-                            : std::int64_t{values::value_at<std::uint32_t>(bytes, 0)};
-      break;
-    default:  // a uint64 that looks negative here is too large anyway
-      label = values::value_at<std::int64_t>(bytes, 0);
-  }
+  const WholeNumber& row = *find_whole_number(column.encoding);
+  const std::optional<std::int64_t> number =
+      row.bytes == 0
+          ? parse_number<std::int64_t>(values::text_of(bytes))
+          : values::numpy_integer({.kind = row.negative ? 'i' : 'u', .bytes = row.bytes}, bytes);
+  const std::int64_t label = number.value_or(-1);
   if (label < 0 || label > std::numeric_limits<std::int32_t>::max()) {
     throw DataError("its label in column '{}' numbers no class", column.name);
   }

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -41,14 +40,7 @@ struct Described {
   MdsColumns columns;
 };
 
-struct Hash {
-  using is_transparent = void;
-  std::size_t operator()(std::string_view text) const noexcept {
-    return std::hash<std::string_view>()(text);
-  }
-};
-
-using Descriptions = std::unordered_map<std::string, Described, Hash, std::equal_to<>>;  // by path
+using Descriptions = std::unordered_map<std::string, Described>;  // by path
 
 [[noreturn]] void refuse(const std::string& what, const std::string& problem) {
   throw ConfigError(

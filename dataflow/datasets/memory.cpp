@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -19,6 +18,7 @@
 #include "dataflow/datasets/detect_source.h"
 #include "dataflow/datasets/image_folder.h"
 #include "dataflow/datasets/sample_order.h"
+#include "dataflow/datasets/source_over.h"
 #include "dataflow/decoder.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/memory_limit.h"
@@ -87,9 +87,7 @@ class ImagesInTurn final : public Source {
 };
 
 std::string megabytes(std::uint64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f MB", 1e-6 * static_cast<double>(bytes));
-  return text;
+  return fmt::format("{:.1f} MB", 1e-6 * static_cast<double>(bytes));
 }
 
 class MemorySource final : public Source {
@@ -159,11 +157,7 @@ class MemorySource final : public Source {
   std::unique_ptr<Source> open(bool shuffle) const {
     const Options options(from_entry_.name, from_entry_.options, from_);
     if (in_turn_) return std::make_unique<ImagesInTurn>(open_image_folder(plan_, options));
-    DataPlan plan = plan_;
-    plan.rank = 0;
-    plan.ranks = 1;
-    plan.epochs = 1;
-    plan.first_sample = 0;
+    DataPlan plan = plan_of_whole_set(plan_);
     plan.shuffle = shuffle;
     return from_entry_.make(plan, options);
   }

@@ -190,10 +190,8 @@ class DatapointArchives final : public RecordFormat {
     open_stored_image(sample, kind(), [](std::span<const std::byte> record) {
       const auto head = values::value_at<Head>(record, 0);
       if (head.bytes == 0) throw DataError("no datapoint of an image and a label");
-      return StoredImage{.content = record.subspan(sizeof head),
-                         .layout = head.layout,
-                         .label = head.label,
-                         .owner = {}};
+      return StoredImage{
+          .content = record.subspan(sizeof head), .layout = head.layout, .label = head.label};
     });
   }
 
@@ -290,11 +288,7 @@ class NpzWriter final : public ShardedWriter {
     shard.append(kName);
     append_u16(shard, {1, 16});  // zip64's sizes
     shard.append_zeros(16);
-    std::string header =
-        fmt::format("{{'descr': '|O', 'fortran_order': False, 'shape': ({}, 2), }}", plan_.samples);
-    header.resize(128 - 10 - 1, ' ');
-    deflate(shard, fmt::format("\x93NUMPY\x01{}{}{}{}\n", '\0',
-                               static_cast<char>(header.size() + 1), '\0', header));
+    deflate(shard, npy_header("|O", fmt::format("{}, 2", plan_.samples)));
     deflate(shard, values::begin_pickled_datapoints(plan_.samples));
   }
 

@@ -64,21 +64,6 @@ std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
 
 // ---- writer -----------------------------------------------------------------
 
-constexpr std::size_t kHeaderBytes = 128;
-
-/// The header of a .npy file, padded to kHeaderBytes.
-std::string header(std::string_view type, const std::string& shape) {
-  std::string text =
-      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", type, shape);
-  constexpr std::string_view kMagic("\x93NUMPY\x01\x00", 8);
-  constexpr auto kLength = static_cast<std::uint16_t>(kHeaderBytes - kMagic.size() - 2);
-  text.resize(kLength - 1, ' ');
-  std::string bytes(kMagic);
-  bytes += static_cast<char>(kLength & 0xff);
-  bytes += static_cast<char>(kLength >> 8);
-  return fmt::format("{}{}\n", bytes, text);
-}
-
 class RawWriter final : public ShardedWriter {
  public:
   using ShardedWriter::ShardedWriter;
@@ -92,16 +77,16 @@ class RawWriter final : public ShardedWriter {
 
   void write(ShardFile& shard, std::uint64_t, std::span<const std::byte> image,
              std::int32_t label) override {
-    if (labels_.empty()) shard.append_zeros(kHeaderBytes);  // until the labels are counted
+    if (labels_.empty()) shard.append_zeros(kNpyHeaderBytes);  // until the labels are counted
     labels_.push_back(label);
     shard.append(image);
   }
   void end_shard(ShardFile& shard) override {
-    const std::string images = header(
+    const std::string images = npy_header(
         "|u1", fmt::format("{}, {}, {}, 3", labels_.size(), plan_.image_size, plan_.image_size));
     shard.overwrite(0, std::as_bytes(std::span(images)));
     ShardFile labels(fmt::format("{}/{}", plan_.directory, name(shards_++, "labels")));
-    labels.append(header("<i4", fmt::format("{},", labels_.size())));
+    labels.append(npy_header("<i4", fmt::format("{},", labels_.size())));
     labels.append(std::as_bytes(std::span(labels_)));
     labels.close();
     labels_.clear();

@@ -26,12 +26,6 @@ constexpr std::size_t kMaxNames = 1'000'000;
       text, problem);
 }
 
-std::string padded(std::uint64_t value, std::size_t digits) {
-  std::string text = std::to_string(value);
-  if (text.size() < digits) text.insert(0, digits - text.size(), '0');
-  return text;
-}
-
 /// The alternatives of "000..002" or "a,b,c"; empty for other texts.
 std::vector<std::string> alternatives(std::string_view whole, std::string_view inside) {
   std::vector<std::string> found;
@@ -43,7 +37,9 @@ std::vector<std::string> alternatives(std::string_view whole, std::string_view i
     if (!low || !high) refuse_braces(whole, "has a range that is not one of two numbers");
     if (*high < *low) refuse_braces(whole, "has a range that ends before it begins");
     if (*high - *low >= kMaxNames) refuse_braces(whole, "stands for more than a million files");
-    for (std::uint64_t i = *low; i <= *high; ++i) found.push_back(padded(i, low_digits.size()));
+    for (std::uint64_t i = *low; i <= *high; ++i) {
+      found.push_back(fmt::format("{:0{}}", i, low_digits.size()));
+    }
     return found;
   }
   std::size_t begin = 0;
@@ -74,8 +70,8 @@ std::optional<Numbered> parse_numbered(std::string_view name) {
                                      count = parse_number<std::uint64_t>(
                                          name.substr(of + 4, end - of - 4));
   if (!number || !count || *count == 0) return std::nullopt;
-  std::string numbers = padded(0, digits.size());
-  if (*count > 1) numbers = fmt::format("{{{}..{}}}", numbers, padded(*count - 1, digits.size()));
+  std::string numbers(digits.size(), '0');
+  if (*count > 1) numbers = fmt::format("{{{}..{:0{}}}}", numbers, *count - 1, digits.size());
   std::string set(name.substr(0, dash + 1));
   set.append(numbers).append(name.substr(of));
   return Numbered{std::move(set), *number, *count};

@@ -18,14 +18,14 @@ namespace {
 class FileStream final : public ByteStream {
  public:
   FileStream(const std::string& path, std::stop_token stop)
-      : stop_(std::move(stop)), file_(path.c_str()), descriptor_(file_.descriptor()) {
+      : stop_(std::move(stop)), file_(path.c_str()) {
     if (!file_) {
       throw ConfigError(
           "the data file '{}' cannot be read: {}; expected a readable file of samples; check "
           "--data-dir",
           path, file_.problem());
     }
-    ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);
+    ::posix_fadvise(file_.descriptor(), 0, 0, POSIX_FADV_SEQUENTIAL);
   }
 
   std::size_t read(std::span<std::byte> to) override {
@@ -34,7 +34,7 @@ class FileStream final : public ByteStream {
     while (done < to.size()) {
       if (stop_.stop_requested()) throw StreamStopped{};
       const ssize_t count =
-          ::read(descriptor_, to.data() + done, std::min(to.size() - done, kMost));
+          ::read(file_.descriptor(), to.data() + done, std::min(to.size() - done, kMost));
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) throw DataError(std::string("it cannot be read: ") + std::strerror(errno));
       if (count == 0) break;
@@ -45,24 +45,20 @@ class FileStream final : public ByteStream {
   }
 
   std::uint64_t skip(std::uint64_t count) override {
-    const off_t size = ::lseek(descriptor_, 0, SEEK_END);
+    const off_t size = ::lseek(file_.descriptor(), 0, SEEK_END);
     const std::uint64_t left =
         size < 0 ? 0 : static_cast<std::uint64_t>(size) - std::min<std::uint64_t>(size, position_);
     count = std::min(count, left);
     position_ += count;
-    if (::lseek(descriptor_, static_cast<off_t>(position_), SEEK_SET) < 0) {
+    if (::lseek(file_.descriptor(), static_cast<off_t>(position_), SEEK_SET) < 0) {
       throw DataError(std::string("it cannot be read: ") + std::strerror(errno));
     }
     return count;
   }
 
-  std::uint64_t position() const noexcept override { return position_; }
-
  private:
   const std::stop_token stop_;
   const InputFile file_;
-  const int descriptor_;
-  std::uint64_t position_ = 0;
 };
 
 class DecompressedStream final : public ByteStream {
@@ -97,14 +93,11 @@ class DecompressedStream final : public ByteStream {
     return done;
   }
 
-  std::uint64_t position() const noexcept override { return position_; }
-
  private:
   const std::stop_token stop_;
   const std::unique_ptr<ByteStream> file_;
   const std::unique_ptr<Decompressor> decompressor_;
   std::vector<std::byte> skipped_;
-  std::uint64_t position_ = 0;
 };
 
 }  // namespace

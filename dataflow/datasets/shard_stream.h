@@ -28,7 +28,10 @@ class ByteStream {
   /// does.
   virtual std::uint64_t skip(std::uint64_t count) = 0;
   /// The number of bytes read or skipped so far.
-  virtual std::uint64_t position() const noexcept = 0;
+  std::uint64_t position() const noexcept { return position_; }
+
+ protected:
+  std::uint64_t position_ = 0;
 };
 
 /// A stream over bytes in memory, which must outlive it.
@@ -37,7 +40,7 @@ class MemoryStream final : public ByteStream {
   explicit MemoryStream(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
   std::size_t read(std::span<std::byte> to) override {
-    const std::size_t count = std::min(to.size(), bytes_.size() - position_);
+    const std::size_t count = std::min<std::size_t>(to.size(), bytes_.size() - position_);
     if (count > 0) std::memcpy(to.data(), bytes_.data() + position_, count);
     position_ += count;
     return count;
@@ -47,11 +50,9 @@ class MemoryStream final : public ByteStream {
     position_ += count;
     return count;
   }
-  std::uint64_t position() const noexcept override { return position_; }
 
  private:
   const std::span<const std::byte> bytes_;
-  std::size_t position_ = 0;
 };
 
 class Decompressor {

@@ -247,14 +247,14 @@ std::unique_ptr<Source> read_ahead(std::unique_ptr<Source> inner, const ReadAhea
   return std::make_unique<ReadAhead>(std::move(inner), plan);
 }
 
-DataPlan plan_of_first_sample(const DataPlan& plan) {
-  DataPlan first = plan;
-  first.rank = 0;
-  first.ranks = 1;
-  first.epochs = 1;
-  first.shuffle = false;
-  first.first_sample = 0;
-  return first;
+DataPlan plan_of_whole_set(const DataPlan& plan) {
+  DataPlan whole = plan;
+  whole.rank = 0;
+  whole.ranks = 1;
+  whole.epochs = 1;
+  whole.shuffle = false;
+  whole.first_sample = 0;
+  return whole;
 }
 
 std::unique_ptr<Source> repeat_first_sample(Source& set, const DataPlan& plan) {

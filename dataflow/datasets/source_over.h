@@ -35,14 +35,13 @@ struct ReadAheadPlan {
 /// limit by one sample per reader. The readers are threads of the source.
 std::unique_ptr<Source> read_ahead(std::unique_ptr<Source> inner, const ReadAheadPlan& plan);
 
-/// The plan to open a set with of which one sample is repeated: only its first sample, the same for
-/// every rank.
-DataPlan plan_of_first_sample(const DataPlan& plan);
+/// One epoch of the whole set in its order, the same for every rank.
+DataPlan plan_of_whole_set(const DataPlan& plan);
 
 /// Replaces the set by its first sample, which is read once, held in memory, and given for every
 /// request. Only decoding is left as work. Positions advance as in the full set, so that everything
 /// that depends on an image's position (crops, flips, the end of an epoch) varies as usual. `set`
-/// must be opened with plan_of_first_sample(plan), and is not needed afterwards. Throws ConfigError
+/// must be opened with plan_of_whole_set(plan), and is not needed afterwards. Throws ConfigError
 /// if that sample cannot be read.
 std::unique_ptr<Source> repeat_first_sample(Source& set, const DataPlan& plan);
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/datasets/stream_source.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <condition_variable>
-#include <cstdio>
 #include <deque>
 #include <exception>
 #include <mutex>
@@ -13,7 +14,6 @@
 #include <thread>
 #include <utility>
 
-#include "dataflow/datasets/record_source.h"
 #include "dataflow/datasets/sample_order.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/memory_limit.h"
@@ -241,17 +241,15 @@ class StreamSource final : public Source {
   }
 
   SourceFacts facts() const override {
-    char text[160];
-    std::snprintf(text, sizeof text,
-                  "%zu threads read compressed shards sequentially; the shuffle buffer holds %zu "
-                  "samples, at most %.1f MB",
-                  lane_count(), buffer_size(),
-                  1e-6 * static_cast<double>(count_.bytes_of_largest(buffer_size())));
     return {.size = order_->size(),
             .size_over_ranks = order_->size_over_ranks(),
             .classes = count_.greatest_label + 1,
             .files = &shards_.files,
-            .note = text};
+            .note = fmt::format(
+                "{} threads read compressed shards sequentially; the shuffle buffer holds {} "
+                "samples, at most {:.1f} MB",
+                lane_count(), buffer_size(),
+                1e-6 * static_cast<double>(count_.bytes_of_largest(buffer_size())))};
   }
 
  private:
@@ -346,8 +344,6 @@ class StreamSource final : public Source {
   std::vector<std::unique_ptr<Lane>> lanes_;  // last: their threads use the other members
 };
 
-}  // namespace
-
 bool any_is_compressed(const FileList& shards, const StreamFormat& format) {
   for (std::size_t i = 0; i < shards.size(); ++i) {
     std::array<std::byte, 16> front{};
@@ -357,10 +353,16 @@ bool any_is_compressed(const FileList& shards, const StreamFormat& format) {
   return false;
 }
 
-std::unique_ptr<Source> make_stream_source(const DataPlan& plan, FileList shards,
-                                           std::unique_ptr<StreamFormat> format,
-                                           const Options& options) {
-  return std::make_unique<StreamSource>(plan, std::move(shards), std::move(format),
+}  // namespace
+
+std::unique_ptr<Source> make_shard_source(const DataPlan& plan, FileList shards,
+                                          std::unique_ptr<StreamFormat> streams,
+                                          std::unique_ptr<RecordFormat> records,
+                                          const Options& options) {
+  if (!any_is_compressed(shards, *streams)) {
+    return make_record_source(plan, std::move(shards), std::move(records));
+  }
+  return std::make_unique<StreamSource>(plan, std::move(shards), std::move(streams),
                                         StreamLimits(options));
 }
 

@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "dataflow/datasets/record_source.h"
 #include "dataflow/datasets/shard_stream.h"
 #include "dataflow/file_list.h"
 #include "dataflow/source.h"
@@ -32,8 +33,7 @@ struct StreamedSample {
   std::uint64_t offset = 0;  ///< in the decompressed shard
   std::int32_t label = -1;
   std::vector<ObjectBox> boxes;
-  std::string problem;   ///< empty: the sample is whole
-  bool is_last = false;  ///< with `problem`: the rest of the shard cannot be read
+  std::string problem;  ///< empty: the sample is whole
 };
 
 class SampleStream {
@@ -65,14 +65,12 @@ inline constexpr OptionSpec kStreamOptions[] = {
     {"max_record", "256MiB", "largest record in compressed shards; larger ones are refused"},
 };
 
-/// True if some shards are compressed. Throws ConfigError if one cannot be read.
-bool any_is_compressed(const FileList& shards, const StreamFormat& format);
-
-/// `options` has kStreamOptions. Shards may be compressed or not. Throws ConfigError as
-/// make_record_source() does, and if the shuffle buffer may take more than half of the available
-/// memory.
-std::unique_ptr<Source> make_stream_source(const DataPlan& plan, FileList shards,
-                                           std::unique_ptr<StreamFormat> format,
-                                           const Options& options);
+/// The source of shards that may be compressed: if none is, make_record_source() with `records`.
+/// `options` has kStreamOptions. Throws ConfigError as make_record_source() does, if a shard cannot
+/// be read, and if the shuffle buffer may take more than half of the available memory.
+std::unique_ptr<Source> make_shard_source(const DataPlan& plan, FileList shards,
+                                          std::unique_ptr<StreamFormat> streams,
+                                          std::unique_ptr<RecordFormat> records,
+                                          const Options& options);
 
 }  // namespace penstock::datasets

@@ -115,8 +115,7 @@ bool TarReader::next(TarMember& member) {
     if (!header.sum_matches()) throw DataError("a header of the tar does not match its checksum");
     const char type = header.type();
     if (type == 'L') {
-      extension.name = std::string(text_of(read_extension(header.bytes())));
-      extension.has_name = true;
+      extension.name = text_of(read_extension(header.bytes()));
       continue;
     }
     if (type == 'x' || type == 'X') {
@@ -124,13 +123,10 @@ bool TarReader::next(TarMember& member) {
                           [&](std::string_view key, std::string_view value) {
                             if (key == "path") {
                               extension.name = value;
-                              extension.has_name = true;
                             } else if (key == "size") {
-                              const auto size = parse_number<std::uint64_t>(value);
-                              if (!size || *size > kMaxSize)
+                              extension.bytes = parse_number<std::uint64_t>(value);
+                              if (extension.bytes.value_or(kMaxSize + 1) > kMaxSize)
                                 throw DataError("a pax header has an invalid size");
-                              extension.bytes = *size;
-                              extension.has_bytes = true;
                             } else if (key.starts_with("GNU.sparse.")) {
                               throw DataError("the tar has a sparse file, which is unsupported");
                             }
@@ -138,14 +134,14 @@ bool TarReader::next(TarMember& member) {
       continue;
     }
     if (type == 'S') throw DataError("the tar has a sparse file, which is unsupported");
-    std::uint64_t bytes = extension.has_bytes ? extension.bytes : header.bytes();
+    std::uint64_t bytes = extension.bytes ? *extension.bytes : header.bytes();
     if (!header.has_data()) bytes = 0;
     if (bytes > max_bytes_) {
       throw DataError("the tar has a file of {} bytes, and max_record is {}", bytes, max_bytes_);
     }
     unread_ = bytes;
     padding_ = (kBlock - bytes % kBlock) % kBlock;
-    member.name = extension.has_name ? std::move(extension.name) : header.name();
+    member.name = extension.name ? std::move(*extension.name) : header.name();
     const bool is_regular =
         type == '0' || type == '7' || (type == '\0' && !member.name.ends_with('/'));
     if (is_regular) {

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -47,9 +48,8 @@ class TarReader {
   struct Header;
   /// What the headers before a member say of it.
   struct Extension {
-    std::string name;
-    std::uint64_t bytes = 0;
-    bool has_name = false, has_bytes = false;
+    std::optional<std::string> name;
+    std::optional<std::uint64_t> bytes;
   };
 
   bool read_block();

@@ -21,10 +21,6 @@ constexpr std::array<std::string_view, 4> kBoxKeys = {
 constexpr auto kBytes = protozero::pbf_wire_type::length_delimited;
 constexpr auto kNumber = protozero::pbf_wire_type::varint;
 
-std::string_view text_of(Bytes bytes) noexcept {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 /// Calls `use(key, feature)` for each entry of the map in each Features of an Example.
 template <typename Use>
 void for_each_feature(Bytes example, const Use& use) {
@@ -40,7 +36,7 @@ void for_each_feature(Bytes example, const Use& use) {
           if (is_value) feature = bytes_of(entry.get_view());
           if (!is_key && !is_value) entry.skip();
         }
-        use(text_of(key), feature);
+        use(values::text_of(key), feature);
       }
     }
   });

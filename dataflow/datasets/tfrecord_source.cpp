@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "dataflow/datasets/datapoint.h"
-#include "dataflow/datasets/record_source.h"
 #include "dataflow/datasets/shard_list.h"
 #include "dataflow/datasets/shard_stream.h"
 #include "dataflow/datasets/stream_source.h"
@@ -228,7 +227,7 @@ class TfRecordStream final : public SampleStream {
       if (!read_record()) return false;
     } catch (const DataError& error) {  // the start of the next record is unknown
       sample.problem = error.what();
-      sample.is_last = ended_ = true;
+      ended_ = true;
       return true;
     }
     const std::span<const std::byte> data =
@@ -323,14 +322,10 @@ bool is_clearly_tfrecord(std::string_view name) {
 }
 
 std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
-  RecordRules rules(options);
+  const RecordRules rules(options);
   FileList shards = list_shards(plan, is_tfrecord_name, "TFRecord", "train-00000-of-01024");
-  auto streamed = std::make_unique<TfRecordStreamFormat>(rules);
-  if (any_is_compressed(shards, *streamed)) {
-    return make_stream_source(plan, std::move(shards), std::move(streamed), options);
-  }
-  return make_record_source(plan, std::move(shards),
-                            std::make_unique<TfRecordFormat>(std::move(rules), plan.classes));
+  return make_shard_source(plan, std::move(shards), std::make_unique<TfRecordStreamFormat>(rules),
+                           std::make_unique<TfRecordFormat>(rules, plan.classes), options);
 }
 
 }  // namespace

@@ -8,12 +8,12 @@
 #include <limits>
 #include <memory>
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "dataflow/datasets/record_source.h"
 #include "dataflow/datasets/shard_list.h"
 #include "dataflow/datasets/shard_stream.h"
 #include "dataflow/datasets/stream_source.h"
@@ -37,21 +37,19 @@ WebDatasetRules parse_rules(const Options& options) {
   WebDatasetRules rules{.images = {},
                         .label = options.text("label") == "none" ? "" : options.text("label"),
                         .json_key = options.text("json_key")};
-  const std::string& kinds = options.text("images");
-  for (std::size_t begin = 0; begin <= kinds.size();) {
-    const std::size_t end = std::min(kinds.find(';', begin), kinds.size());
-    if (end > begin) rules.images.push_back(kinds.substr(begin, end - begin));
-    begin = end + 1;
+  std::istringstream kinds(options.text("images"));
+  for (std::string kind; std::getline(kinds, kind, ';');) {
+    if (!kind.empty()) rules.images.push_back(kind);
   }
-  for (const std::string& kind : rules.images) {
-    if (kind == rules.label) {
-      throw ConfigError(
-          "webdataset: the kind '{}' is both in images and in label; keep it in one of them", kind);
-    }
+  if (std::ranges::find(rules.images, rules.label) != rules.images.end()) {
+    throw ConfigError(
+        "webdataset: the kind '{}' is both in images and in label; keep it in one of them",
+        rules.label);
   }
   if (rules.images.empty()) {
     throw ConfigError(
-        "webdataset: option 'images' is '{}'; expected kinds of file, such as jpg;png", kinds);
+        "webdataset: option 'images' is '{}'; expected kinds of file, such as jpg;png",
+        options.text("images"));
   }
   return rules;
 }
@@ -144,7 +142,6 @@ class WebDatasetStream final : public SampleStream {
     sample.offset = whole ? found_.image_at : found_.begin;
     sample.label = found_.label;
     sample.problem = std::move(found_.problem);
-    sample.is_last = found_.is_last;
     return true;
   }
 
@@ -176,14 +173,10 @@ bool is_tar_name(std::string_view name) {
 }
 
 std::unique_ptr<Source> make(const DataPlan& plan, const Options& options) {
-  WebDatasetRules rules = parse_rules(options);
+  const WebDatasetRules rules = parse_rules(options);
   FileList shards = list_shards(plan, is_tar_name, "WebDataset", "train-000000.tar");
-  auto streamed = std::make_unique<WebDatasetStreamFormat>(rules);
-  if (any_is_compressed(shards, *streamed)) {
-    return make_stream_source(plan, std::move(shards), std::move(streamed), options);
-  }
-  return make_record_source(plan, std::move(shards),
-                            std::make_unique<WebDatasetFormat>(std::move(rules)));
+  return make_shard_source(plan, std::move(shards), std::make_unique<WebDatasetStreamFormat>(rules),
+                           std::make_unique<WebDatasetFormat>(rules), options);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "dataflow/values/array_pieces.h"
+#include "dataflow/values/value_at.h"
 
 namespace penstock::values {
 namespace {
@@ -18,10 +19,6 @@ constexpr std::string_view kProtocol = "\x80\x04"sv, kBeginList = "]("sv, kEndLi
 
 NumpyArray array_of(std::span<const std::byte> image) {
   return {.type = {.kind = 'u', .bytes = 1}, .shape = {static_cast<std::int64_t>(image.size())}};
-}
-
-std::string_view text_of(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "dataflow/error.h"
+#include "dataflow/values/value_at.h"
 
 namespace penstock::values {
 namespace {
@@ -42,13 +43,7 @@ class Parser {
   }
 
   /// The next bytes as a big-endian number.
-  std::uint64_t number(std::size_t width) {
-    std::uint64_t value = 0;
-    for (const std::byte byte : take(width)) {
-      value = value << 8 | std::to_integer<std::uint64_t>(byte);
-    }
-    return value;
-  }
+  std::uint64_t number(std::size_t width) { return number_of(take(width), true); }
 
   ValueId add(Value value) {
     if (tree_.size() >= limits_.values) {
@@ -57,35 +52,22 @@ class Parser {
     return tree_.add(std::move(value));
   }
   ValueId add_integer(ValueKind kind, std::int64_t integer) {
-    Value value;
-    value.kind = kind;
-    value.integer = integer;
-    return add(std::move(value));
+    return add({.kind = kind, .integer = integer});
   }
-  ValueId add_real(double real) {
-    Value value;
-    value.kind = ValueKind::real;
-    value.real = real;
-    return add(std::move(value));
-  }
+  ValueId add_real(double real) { return add({.kind = ValueKind::real, .real = real}); }
   ValueId add_bytes(ValueKind kind, std::uint64_t count) {
-    Value value;
-    value.kind = kind;
-    value.bytes = take(count);
-    return add(std::move(value));
+    return add({.kind = kind, .bytes = take(count)});
   }
 
   ValueId add_list(std::uint64_t count, std::int32_t depth) {
-    Value list;
-    list.kind = ValueKind::list;
+    Value list{.kind = ValueKind::list};
     for (std::uint64_t i = 0; i < count; ++i) list.items.push_back(read(depth + 1));
     return add(std::move(list));
   }
 
   ValueId add_dict(std::uint64_t count, std::int32_t depth) {
     const std::size_t begin = at_;
-    Value dict;
-    dict.kind = ValueKind::dict;
+    Value dict{.kind = ValueKind::dict};
     for (std::uint64_t i = 0; i < 2 * count; ++i) dict.items.push_back(read(depth + 1));
     at_ = begin;
     if (const Value* const nd = tree_.find(dict, "nd"); nd != nullptr) {
@@ -102,23 +84,18 @@ class Parser {
         name != nullptr ? parse_numpy_type(text_of(*name)) : std::nullopt;
     if (!type) refuse("is an array or a number of no plain type");
     if (data == nullptr || data->kind != ValueKind::bytes) refuse("is an array without data");
-    Value value;
     if (!is_array) {
       if (data->bytes.size() != type->bytes) refuse("is a number of the wrong size");
-      value.kind = ValueKind::integer;
       if (const auto integer = numpy_integer(*type, data->bytes)) {
-        value.integer = *integer;
-      } else if (const auto real = numpy_real(*type, data->bytes)) {
-        value.kind = ValueKind::real;
-        value.real = *real;
-      } else {
-        refuse("is a number beyond 63 bits, or of 16 bits");
+        return {.kind = ValueKind::integer, .integer = *integer};
       }
-      return value;
+      if (const auto real = numpy_real(*type, data->bytes)) {
+        return {.kind = ValueKind::real, .real = *real};
+      }
+      refuse("is a number beyond 63 bits, or of 16 bits");
     }
     if (shape == nullptr || shape->kind != ValueKind::list) refuse("is an array without a shape");
-    value.kind = ValueKind::array;
-    value.array = {.type = *type, .shape = {}, .data = data->bytes};
+    Value value{.kind = ValueKind::array, .array = {.type = *type, .data = data->bytes}};
     for (const ValueId id : shape->items) {
       if (tree_.at(id).kind != ValueKind::integer) refuse("is an array with an invalid shape");
       value.array.shape.push_back(tree_.at(id).integer);

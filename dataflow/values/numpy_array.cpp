@@ -11,18 +11,10 @@
 #include <limits>
 
 #include "dataflow/error.h"
+#include "dataflow/values/value_at.h"
 
 namespace penstock::values {
 namespace {
-
-std::uint64_t word_of(NumpyType type, std::span<const std::byte> data) {
-  std::uint64_t word = 0;
-  for (std::size_t i = 0; i < type.bytes; ++i) {
-    const std::size_t at = type.big_endian ? i : type.bytes - 1 - i;
-    word = word << 8 | std::to_integer<std::uint64_t>(data[at]);
-  }
-  return word;
-}
 
 struct KindRow {
   char kind;
@@ -30,6 +22,8 @@ struct KindRow {
 };
 
 constexpr KindRow kKinds[] = {{'b', "bool"}, {'u', "uint"}, {'i', "int"}, {'f', "float"}};
+constexpr std::string_view kTypes[] = {"b1", "u1", "u2", "u4", "u8", "i1",
+                                       "i2", "i4", "i8", "f2", "f4", "f8"};
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr std::size_t kLongestHeader = 65536;
@@ -140,15 +134,11 @@ class HeaderParser {
 
 /// The dictionary in the header.
 std::string_view npy_header(std::span<const std::byte> file) {
-  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+  const std::string_view text = text_of(file);
   if (!text.starts_with(kMagic)) refuse("it does not begin with \\x93NUMPY");
   const auto number = [&](std::size_t at, std::size_t width) {
     if (file.size() < at + width) refuse("it ends within its header");
-    std::size_t value = 0;
-    for (std::size_t i = width; i-- > 0;) {
-      value = value << 8 | std::to_integer<std::size_t>(file[at + i]);
-    }
-    return value;
+    return static_cast<std::size_t>(number_of(file.subspan(at, width)));
   };
   const std::size_t version = number(6, 1);
   if (version < 1 || version > 3) refuse(fmt::format("it has version {}", version));
@@ -160,48 +150,33 @@ std::string_view npy_header(std::span<const std::byte> file) {
 }
 
 std::span<const std::byte> behind(std::string_view header, std::span<const std::byte> file) {
-  const char* const begin = reinterpret_cast<const char*>(file.data());
-  return file.subspan(static_cast<std::size_t>(header.data() + header.size() - begin));
+  return file.subspan(
+      static_cast<std::size_t>(header.data() + header.size() - text_of(file).data()));
 }
 
 }  // namespace
 
 std::string to_string(NumpyType type) {
-  const auto* const row =
-      std::find_if(std::begin(kKinds), std::end(kKinds),
-                   [&](const KindRow& candidate) { return candidate.kind == type.kind; });
+  const auto* const row = std::ranges::find(kKinds, type.kind, &KindRow::kind);
   std::string text = type.big_endian && type.bytes > 1 ? "big-endian " : "";
   text += row == std::end(kKinds) ? "?" : row->name;
   return type.kind == 'b' ? text : fmt::format("{}{}", text, 8 * type.bytes);
 }
 
 std::optional<NumpyType> parse_numpy_type_or_name(std::string_view text) {
-  for (const char kind : {'b', 'u', 'i', 'f'}) {
-    for (const unsigned bytes : {1U, 2U, 4U, 8U}) {
-      const NumpyType type{.kind = kind, .bytes = static_cast<std::uint8_t>(bytes)};
-      // The short form decides which of these types are supported.
-      const char brief[] = {kind, static_cast<char>('0' + bytes)};
-      if (text == to_string(type) && parse_numpy_type({brief, 2})) return type;
-    }
+  for (const std::string_view known : kTypes) {
+    const std::optional<NumpyType> type = parse_numpy_type(known);
+    if (text == to_string(*type)) return type;
   }
   return parse_numpy_type(text);
 }
 
 std::optional<NumpyType> parse_numpy_type(std::string_view text) {
-  NumpyType type;
-  if (!text.empty() && std::string_view("<>|=").find(text.front()) != std::string_view::npos) {
-    type.big_endian = text.front() == '>';
-    text.remove_prefix(1);
-  }
-  if (text.size() != 2) return std::nullopt;
-  type.kind = text[0];
-  type.bytes = static_cast<std::uint8_t>(text[1] - '0');
-  const bool known =
-      (text[0] == 'b' && text[1] == '1') ||
-      ((text[0] == 'u' || text[0] == 'i') && (text[1] == '1' || text[1] == '2')) ||
-      (text[0] == 'f' && text[1] == '2') ||
-      ((text[0] == 'u' || text[0] == 'i' || text[0] == 'f') && (text[1] == '4' || text[1] == '8'));
-  return known ? std::optional(type) : std::nullopt;
+  const bool big_endian = text.starts_with('>');
+  if (text.find_first_of("<>|=") == 0) text.remove_prefix(1);
+  if (std::ranges::find(kTypes, text) == std::end(kTypes)) return std::nullopt;
+  return NumpyType{
+      .kind = text[0], .bytes = static_cast<std::uint8_t>(text[1] - '0'), .big_endian = big_endian};
 }
 
 std::optional<std::uint64_t> numpy_bytes(NumpyType type, std::span<const std::int64_t> shape) {
@@ -239,7 +214,7 @@ std::vector<std::byte> in_c_order(const NumpyArray& array) {
 
 std::optional<std::int64_t> numpy_integer(NumpyType type, std::span<const std::byte> data) {
   if (type.kind == 'f') return std::nullopt;
-  const std::uint64_t word = word_of(type, data);
+  const std::uint64_t word = number_of(data.first(type.bytes), type.big_endian);
   if (type.kind == 'i') {
     const int spare = 64 - 8 * type.bytes;
     return static_cast<std::int64_t>(word << spare) >> spare;
@@ -252,7 +227,7 @@ std::optional<std::int64_t> numpy_integer(NumpyType type, std::span<const std::b
 
 std::optional<double> numpy_real(NumpyType type, std::span<const std::byte> data) {
   if (type.kind != 'f' || type.bytes < 4) return std::nullopt;
-  const std::uint64_t word = word_of(type, data);
+  const std::uint64_t word = number_of(data.first(type.bytes), type.big_endian);
   if (type.bytes == 8) return std::bit_cast<double>(word);
   return std::bit_cast<float>(static_cast<std::uint32_t>(word));
 }

@@ -32,7 +32,7 @@ std::string to_string(NumpyType type);
 
 struct NumpyArray {
   NumpyType type{};
-  std::vector<std::int64_t> shape;    ///< empty: a single number
+  std::vector<std::int64_t> shape{};  ///< empty: a single number
   bool fortran_order = false;         ///< the first dimension varies fastest; only in .npy files
   std::span<const std::byte> data{};  ///< as many bytes as type and shape need
 };

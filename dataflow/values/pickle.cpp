@@ -5,13 +5,12 @@
 
 #include <bit>
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "dataflow/error.h"
 #include "dataflow/values/pickle_machine.h"
+#include "dataflow/values/value_at.h"
 
 namespace penstock::values {
 namespace {
@@ -58,7 +57,7 @@ class Parser {
         at_ = next_;
         code_ = static_cast<std::uint8_t>(unsigned_of(1));
         if (code_ == '.') break;
-        if (!step()) throw PickleProblem{"is unsupported"};
+        step();
       }
       if (next_ != bytes_.size()) throw PickleProblem{"is followed by more bytes"};
       return machine_.finish();
@@ -70,12 +69,10 @@ class Parser {
  private:
   [[noreturn]] void refuse(const std::string& problem) const {
     const std::string_view name = pickle_opcode_name(code_);
-    char code[8];
-    std::snprintf(code, sizeof code, "0x%02x", code_);
     throw DataError(
-        "a pickle that cannot be read: {} ({}) at byte {} {}; expected plain values and arrays, of "
-        "protocol 2 to 5",
-        name.empty() ? "no opcode" : name, code, at_, problem);
+        "a pickle that cannot be read: {} (0x{:02x}) at byte {} {}; expected plain values and "
+        "arrays, of protocol 2 to 5",
+        name.empty() ? "no opcode" : name, code_, at_, problem);
   }
 
   void check_protocol() const {
@@ -100,14 +97,7 @@ class Parser {
   }
 
   /// The next bytes as a little-endian number.
-  std::uint64_t unsigned_of(std::size_t width) {
-    const std::span<const std::byte> bytes = take(width);
-    std::uint64_t value = 0;
-    for (std::size_t i = width; i-- > 0;) {
-      value = value << 8 | std::to_integer<std::uint64_t>(bytes[i]);
-    }
-    return value;
-  }
+  std::uint64_t unsigned_of(std::size_t width) { return number_of(take(width)); }
 
   /// A two's complement number of any width.
   std::int64_t signed_of(std::uint64_t width) {
@@ -124,128 +114,111 @@ class Parser {
     while (take(1)[0] != std::byte{'\n'}) {
       if (next_ - begin > kLongest) throw PickleProblem{"has a name that is too long"};
     }
-    return {reinterpret_cast<const char*>(bytes_.data()) + begin, next_ - begin - 1};
-  }
-
-  void push_empty(ValueKind kind) {
-    Value value;
-    value.kind = kind;
-    machine_.push(std::move(value));
-  }
-
-  void push_real() {
-    std::uint64_t word = 0;  // big-endian
-    for (const std::byte byte : take(8)) word = word << 8 | std::to_integer<std::uint64_t>(byte);
-    Value value;
-    value.kind = ValueKind::real;
-    value.real = std::bit_cast<double>(word);
-    machine_.push(std::move(value));
+    return text_of(bytes_.subspan(begin, next_ - begin - 1));
   }
 
   void push_bytes(ValueKind kind, std::size_t width) {
     machine_.push_bytes(kind, take(unsigned_of(width)));
   }
 
-  /// False: unknown opcode.
-  bool step() { return step_values() || step_machine(); }
-
-  bool step_values() {
+  void step() {
     switch (code_) {
       case 'N':
-        return machine_.push({}), true;
+        return machine_.push({});
       case 0x88:  // NEWTRUE
       case 0x89:  // NEWFALSE
-        return machine_.push_integer(ValueKind::boolean, code_ == 0x88), true;
+        return machine_.push_integer(ValueKind::boolean, code_ == 0x88);
       case 'J':
-        return machine_.push_integer(ValueKind::integer, signed_of(4)), true;
+        return machine_.push_integer(ValueKind::integer, signed_of(4));
       case 'K':
-        return machine_.push_integer(ValueKind::integer, static_cast<int>(unsigned_of(1))), true;
+        return machine_.push_integer(ValueKind::integer, static_cast<int>(unsigned_of(1)));
       case 'M':
-        return machine_.push_integer(ValueKind::integer, static_cast<int>(unsigned_of(2))), true;
+        return machine_.push_integer(ValueKind::integer, static_cast<int>(unsigned_of(2)));
       case 0x8a:  // LONG1
-        return machine_.push_integer(ValueKind::integer, signed_of(unsigned_of(1))), true;
+        return machine_.push_integer(ValueKind::integer, signed_of(unsigned_of(1)));
       case 0x8b:  // LONG4
-        return machine_.push_integer(ValueKind::integer, signed_of(unsigned_of(4))), true;
+        return machine_.push_integer(ValueKind::integer, signed_of(unsigned_of(4)));
       case 'G':
-        return push_real(), true;
+        return machine_.push(
+            {.kind = ValueKind::real, .real = std::bit_cast<double>(number_of(take(8), true))});
       case 'U':  // SHORT_BINSTRING
       case 'C':  // SHORT_BINBYTES
-        return push_bytes(ValueKind::bytes, 1), true;
+        return push_bytes(ValueKind::bytes, 1);
       case 'T':  // BINSTRING
       case 'B':  // BINBYTES
-        return push_bytes(ValueKind::bytes, 4), true;
+        return push_bytes(ValueKind::bytes, 4);
       case 0x8e:  // BINBYTES8
       case 0x96:  // BYTEARRAY8
-        return push_bytes(ValueKind::bytes, 8), true;
+        return push_bytes(ValueKind::bytes, 8);
       case 0x8c:  // SHORT_BINUNICODE
-        return push_bytes(ValueKind::text, 1), true;
+        return push_bytes(ValueKind::text, 1);
       case 'X':  // BINUNICODE
-        return push_bytes(ValueKind::text, 4), true;
+        return push_bytes(ValueKind::text, 4);
       case 0x8d:  // BINUNICODE8
-        return push_bytes(ValueKind::text, 8), true;
+        return push_bytes(ValueKind::text, 8);
       case ']':
-        return push_empty(ValueKind::list), true;
+        return machine_.push({.kind = ValueKind::list});
       case ')':
-        return push_empty(ValueKind::tuple), true;
+        return machine_.push({.kind = ValueKind::tuple});
       case '}':
-        return push_empty(ValueKind::dict), true;
+        return machine_.push({.kind = ValueKind::dict});
       default:
-        return false;
+        return step_machine();
     }
   }
 
-  bool step_machine() {
+  void step_machine() {
     switch (code_) {
       case kProto:
         if (const std::uint64_t protocol = unsigned_of(1); protocol < 2 || protocol > 5) {
           throw PickleProblem{fmt::format("says protocol {}", protocol)};
         }
-        return true;
+        return;
       case 0x95:  // FRAME: its contents are parsed as if it were not there
         if (unsigned_of(8) > bytes_.size() - next_) throw PickleProblem{"is longer than the input"};
-        return true;
+        return;
       case '(':
-        return machine_.mark(), true;
+        return machine_.mark();
       case '0':
-        return machine_.pop(), true;
+        return machine_.pop();
       case '1':
-        return machine_.pop_to_mark(), true;
+        return machine_.pop_to_mark();
       case 't':
-        return machine_.make_marked_tuple(), true;
+        return machine_.make_marked_tuple();
       case 0x85:
       case 0x86:
       case 0x87:  // TUPLE1 to TUPLE3
-        return machine_.make_tuple(code_ - 0x84U), true;
+        return machine_.make_tuple(code_ - 0x84U);
       case 'a':
-        return machine_.append(), true;
+        return machine_.append();
       case 'e':
-        return machine_.append_marked(), true;
+        return machine_.append_marked();
       case 's':
-        return machine_.set_item(), true;
+        return machine_.set_item();
       case 'u':
-        return machine_.set_marked(), true;
+        return machine_.set_marked();
       case 'q':
-        return machine_.remember(unsigned_of(1)), true;
+        return machine_.remember(unsigned_of(1));
       case 'r':
-        return machine_.remember(unsigned_of(4)), true;
+        return machine_.remember(unsigned_of(4));
       case 0x94:  // MEMOIZE
-        return machine_.remember_next(), true;
+        return machine_.remember_next();
       case 'h':
-        return machine_.recall(unsigned_of(1)), true;
+        return machine_.recall(unsigned_of(1));
       case 'j':
-        return machine_.recall(unsigned_of(4)), true;
+        return machine_.recall(unsigned_of(4));
       case 'c': {
         const std::string_view module = line();
-        return machine_.push_name(module, line()), true;
+        return machine_.push_name(module, line());
       }
       case 0x93:  // STACK_GLOBAL
-        return machine_.push_named_by_stack(), true;
+        return machine_.push_named_by_stack();
       case 'R':
-        return machine_.call(), true;
+        return machine_.call();
       case 'b':
-        return machine_.build(), true;
+        return machine_.build();
       default:
-        return false;
+        throw PickleProblem{"is unsupported"};
     }
   }
 

@@ -26,17 +26,11 @@ ValueId PickleMachine::add(Value value, Role role) {
 void PickleMachine::push(Value value) { stack_.push_back(add(std::move(value))); }
 
 void PickleMachine::push_bytes(ValueKind kind, std::span<const std::byte> bytes) {
-  Value value;
-  value.kind = kind;
-  value.bytes = bytes;
-  push(std::move(value));
+  push({.kind = kind, .bytes = bytes});
 }
 
 void PickleMachine::push_integer(ValueKind kind, std::int64_t integer) {
-  Value value;
-  value.kind = kind;
-  value.integer = integer;
-  push(std::move(value));
+  push({.kind = kind, .integer = integer});
 }
 
 void PickleMachine::push_name(std::string_view module, std::string_view name) {
@@ -130,18 +124,13 @@ void PickleMachine::place(ValueId container, ValueId item) {
 void PickleMachine::make_tuple(std::size_t count) {
   std::vector<ValueId> items(count);
   for (std::size_t i = count; i-- > 0;) items[i] = take();
-  Value value;
-  value.kind = ValueKind::tuple;
-  const ValueId id = add(std::move(value));
-  for (const ValueId item : items) place(id, item);
-  stack_.push_back(id);
+  push_tuple(items);
 }
 
-void PickleMachine::make_marked_tuple() {
-  const std::vector<ValueId> items = take_marked();
-  Value value;
-  value.kind = ValueKind::tuple;
-  const ValueId id = add(std::move(value));
+void PickleMachine::make_marked_tuple() { push_tuple(take_marked()); }
+
+void PickleMachine::push_tuple(std::span<const ValueId> items) {
+  const ValueId id = add({.kind = ValueKind::tuple});
   for (const ValueId item : items) place(id, item);
   stack_.push_back(id);
 }
@@ -227,10 +216,7 @@ void PickleMachine::call() {
       if (arguments.items.empty() || notes_[arguments.items[0]].role != Role::array_class) {
         fail("reconstructs a value that is not an array");
       }
-      Value empty;
-      empty.kind = ValueKind::array;
-      empty.array.shape = {0};
-      push(std::move(empty));
+      push({.kind = ValueKind::array, .array = {.shape = {0}}});
       notes_[stack_.back()].buildable = true;
       return;
     }
@@ -270,7 +256,7 @@ void PickleMachine::make_type(const Value& arguments) {
 
 NumpyArray PickleMachine::make_array(NumpyType type, const Value& shape,
                                      std::span<const std::byte> data, bool fortran_order) {
-  NumpyArray array{.type = type, .shape = {}, .data = data};
+  NumpyArray array{.type = type, .data = data};
   for (const ValueId id : shape.items) {
     if (tree_.at(id).kind != ValueKind::integer) fail("has a dimension that is no whole number");
     array.shape.push_back(tree_.at(id).integer);
@@ -288,27 +274,22 @@ void PickleMachine::make_array_from_buffer(const Value& arguments) {
   const Value& shape = argument(arguments, 2, ValueKind::tuple);
   const std::string_view order = text_of(argument(arguments, 3, ValueKind::text));
   if (order != "C" && order != "F") fail("has an order of elements that is neither C nor F");
-  Value value;
-  value.kind = ValueKind::array;
-  value.array = make_array(type_argument(arguments, 1), shape, data.bytes, order == "F");
-  push(std::move(value));
+  NumpyArray array = make_array(type_argument(arguments, 1), shape, data.bytes, order == "F");
+  push({.kind = ValueKind::array, .array = std::move(array)});
 }
 
 void PickleMachine::make_scalar(const Value& arguments) {
   const NumpyType type = type_argument(arguments, 0);
   const std::span<const std::byte> data = argument(arguments, 1, ValueKind::bytes).bytes;
   if (data.size() != type.bytes) fail("makes a number of the wrong size");
-  Value value;
   if (const std::optional<std::int64_t> integer = numpy_integer(type, data)) {
-    value.kind = type.kind == 'b' ? ValueKind::boolean : ValueKind::integer;
-    value.integer = type.kind == 'b' ? *integer != 0 : *integer;
-  } else if (const std::optional<double> real = numpy_real(type, data)) {
-    value.kind = ValueKind::real;
-    value.real = *real;
-  } else {
-    fail("makes a number beyond 63 bits, or of 16 bits");
+    if (type.kind == 'b') return push_integer(ValueKind::boolean, *integer != 0);
+    return push_integer(ValueKind::integer, *integer);
   }
-  push(std::move(value));
+  if (const std::optional<double> real = numpy_real(type, data)) {
+    return push({.kind = ValueKind::real, .real = *real});
+  }
+  fail("makes a number beyond 63 bits, or of 16 bits");
 }
 
 /// Makes Python 3's bytes of protocol 2, encode('...', 'latin1'), and bytearrays before protocol 5.

@@ -77,6 +77,7 @@ class PickleMachine {
   ValueId top() const;
   std::vector<ValueId> take_marked();
   void place(ValueId container, ValueId item);
+  void push_tuple(std::span<const ValueId> items);
   void extend(ValueKind kind, std::span<const ValueId> items);
   const Value& argument(const Value& arguments, std::size_t index, ValueKind kind) const;
   NumpyType type_argument(const Value& arguments, std::size_t index) const;

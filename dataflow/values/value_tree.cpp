@@ -28,9 +28,7 @@ std::span<const std::byte> ValueTree::keep(std::vector<std::byte> bytes) {
   return kept_.emplace_back(std::move(bytes));
 }
 
-std::string_view text_of(const Value& value) {
-  return {reinterpret_cast<const char*>(value.bytes.data()), value.bytes.size()};
-}
+std::string_view text_of(const Value& value) { return text_of(value.bytes); }
 
 std::optional<std::int64_t> integer_of(const Value& value) {
   if (value.kind == ValueKind::integer) return value.integer;

@@ -35,11 +35,11 @@ struct Value {
   ValueKind kind = ValueKind::none;
   std::int64_t integer = 0;  ///< for booleans: 0 or 1
   double real = 0;
-  std::span<const std::byte> bytes;  ///< for text and bytes
+  std::span<const std::byte> bytes{};  ///< for text and bytes
   /// For lists and tuples; for dicts keys and values in turn; for arrays of objects the list of all
   /// elements.
-  std::vector<ValueId> items;
-  NumpyArray array;  ///< of objects: its kind is kNumpyObject, and it has no data
+  std::vector<ValueId> items{};
+  NumpyArray array{};  ///< of objects: its kind is kNumpyObject, and it has no data
 };
 
 /// The limits at which a parser refuses its input.

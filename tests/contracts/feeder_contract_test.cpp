@@ -9,7 +9,6 @@
 #include <ostream>
 #include <string>
 
-#include "bench/run/runner.h"
 #include "dataflow/host_device.h"
 #include "tests/support/entry_names.h"
 #include "tests/support/feeder_surroundings.h"

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/thrown_by.h"
+
 namespace penstock {
 namespace {
 
@@ -23,12 +25,7 @@ constexpr Table<Plain> kPlainTable{"side", kPlain, {}};
 constexpr Table<Aliased> kAliasedTable{"animal", kAliased, kAbsent};
 
 std::string error_of(std::string_view name) {
-  try {
-    find_entry(kAliasedTable, name);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "found";
+  return thrown_by<Error>([&] { find_entry(kAliasedTable, name); });
 }
 
 TEST(Entry, IsFoundWithoutCaseAndByEitherDash) {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a rank that meets the others over TCP receives: messages out of a stream of bytes, and the
 // hello of another rank in them.
-#include <algorithm>
-
 #include "tests/fuzz/target.h"
 #include "trainer/cluster/tcp/rendezvous.h"
 

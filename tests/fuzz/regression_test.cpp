@@ -15,29 +15,18 @@
 namespace penstock::fuzz {
 namespace {
 
-class FuzzRegression : public testing::TestWithParam<TargetEntry> {
- protected:
-  /// Input files in the order of their names.
-  static std::vector<std::filesystem::path> corpus() {
-    const std::filesystem::path folder =
-        std::filesystem::path(PENSTOCK_FUZZ_CORPUS) / GetParam().name;
-    std::vector<std::filesystem::path> files;
-    for (const auto& entry : std::filesystem::directory_iterator(folder)) files.push_back(entry);
-    std::sort(files.begin(), files.end());
-    return files;
-  }
-};
+class FuzzRegression : public testing::TestWithParam<TargetEntry> {};
 
 TEST_P(FuzzRegression, GoodInputsAreAcceptedAndMutationsAreAcceptedOrRefused) {
   std::vector<Bytes> seeds;
   std::size_t seed_bytes = 0;
-  for (const std::filesystem::path& file : corpus()) {
-    SCOPED_TRACE(file);
-    const std::string text = read_text(file);
+  const auto corpus = std::filesystem::path(PENSTOCK_FUZZ_CORPUS) / GetParam().name;
+  for (const auto& [name, text] : files_below(corpus)) {
+    SCOPED_TRACE(name);
     const auto bytes = std::as_bytes(std::span(text));
     std::size_t accepted = 0;
     ASSERT_NO_THROW(accepted = use_input(GetParam().use, bytes));
-    if (file.filename().string().starts_with("good")) {
+    if (name.starts_with("good")) {
       EXPECT_GT(accepted, 0U);
     }
     seeds.emplace_back(bytes.begin(), bytes.end());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// WebDataset tars: every sample, of the archive as it is and with every checksum set right.
+// WebDataset tars: every sample, of the archive unchanged and with every checksum set right.
 #include "dataflow/datasets/webdataset.h"
 
 #include <cstdint>

@@ -15,13 +15,6 @@
 
 namespace penstock {
 
-/// A sample as a source reports it.
-struct PackedSample {
-  std::int32_t label = 0;
-  std::string content;
-  auto operator<=>(const PackedSample&) const = default;
-};
-
 class PackedImagesTest : public SourceFixture {
  protected:
   static constexpr int kPerClass[] = {4, 7, 10};
@@ -34,8 +27,7 @@ class PackedImagesTest : public SourceFixture {
         random.fill(bytes);
         folder_.write("images/class" + std::to_string(label) + "/" + std::to_string(100 + i),
                       bytes);
-        const auto* text = reinterpret_cast<const char*>(bytes.data());
-        samples_.push_back({label, {text, bytes.size()}});
+        samples_.push_back({label, text_of(bytes)});
       }
     }
     plan_.directory = path("packed");
@@ -53,23 +45,6 @@ class PackedImagesTest : public SourceFixture {
     if (std::system(command.c_str()) != 0) throw std::runtime_error("failed: " + command);
   }
 
-  /// Reads to the end. `errors` receives the messages about unreadable samples.
-  static std::vector<PackedSample> read(Source& source,
-                                        std::vector<std::string>* errors = nullptr) {
-    std::vector<PackedSample> read;
-    for (Sample sample;;) {
-      try {
-        if (!source.next(sample)) return read;
-        source.load(sample);
-        const auto* text = reinterpret_cast<const char*>(sample.content().data());
-        read.push_back({sample.label, {text, sample.content().size()}});
-      } catch (const DataError& error) {
-        if (errors == nullptr) throw;
-        errors->push_back(error.what());
-      }
-    }
-  }
-
   /// Applies `change` to `file` of `packed` and writes it again.
   template <typename Change>
   void edit(const std::string& file, const Change& change) const {
@@ -78,7 +53,7 @@ class PackedImagesTest : public SourceFixture {
     write_text(folder_ / "packed" / file, bytes);
   }
 
-  std::vector<PackedSample> samples_;  ///< in the order of the shards
+  std::vector<GivenImage> samples_;  ///< in the order of the shards
 };
 
 }  // namespace penstock

@@ -5,10 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <span>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "dataflow/error.h"
@@ -21,7 +18,7 @@ namespace penstock {
 
 class PackedSet : public SourceFixture {
  protected:
-  using Images = std::vector<std::pair<std::int32_t, std::vector<std::byte>>>;  // label, bytes
+  using SourceFixture::SourceFixture;
 
   /// Makes three classes of four images of several sizes.
   void SetUp() override {
@@ -29,11 +26,11 @@ class PackedSet : public SourceFixture {
     for (int label = 0; label < 3; ++label) {
       for (int i = 0; i < 4; ++i) {
         const auto seed = static_cast<std::uint64_t>(4 * label + i);
-        std::vector<std::byte> image =
+        const std::vector<std::byte> image =
             encode_jpeg(make_test_image(24 + 7 * i, 20 + 5 * label, 3, seed));
         folder_.write("images/class" + std::to_string(label) + "/" + std::to_string(i) + ".JPEG",
                       image);
-        images_.emplace_back(label, std::move(image));
+        images_.push_back({label, text_of(image)});
       }
     }
     plan_.classes = 12;
@@ -47,32 +44,19 @@ class PackedSet : public SourceFixture {
     plan_.directory = path(name);
   }
 
-  /// All samples of an epoch. A damaged sample has label -1 and the message.
-  static Images all_of(Source& source) {
-    Images images;
-    for (Sample sample; source.next(sample);) {
-      try {
-        source.load(sample);
-        const std::span<const std::byte> content = sample.content();
-        images.emplace_back(sample.label, std::vector(content.begin(), content.end()));
-      } catch (const DataError& error) {
-        const auto* const text = reinterpret_cast<const std::byte*>(error.what());
-        images.emplace_back(-1, std::vector(text, text + std::string_view(error.what()).size()));
-      }
-    }
-    return images;
+  static std::vector<GivenImage> images_of(Source& source) {
+    const std::vector<GivenSample> all = all_of(source);
+    return {all.begin(), all.end()};
   }
-
-  static std::string message_of(const Images::value_type& image) {
-    if (image.first >= 0) return "no damage";
-    return {reinterpret_cast<const char*>(image.second.data()), image.second.size()};
+  static std::string message_of(const GivenImage& image) {
+    return image.label >= 0 ? "no damage" : image.content;
   }
 
   RunResult run(const std::string& source) const {
     return run_of("queue:source=" + source, plan_.directory);
   }
 
-  Images images_;
+  std::vector<GivenImage> images_;
 };
 
 }  // namespace penstock

@@ -10,6 +10,7 @@ namespace {
 
 class BetonTest : public PackedSet {
  protected:
+  BetonTest() : PackedSet("beton") {}
   void SetUp() override {
     PackedSet::SetUp();
     if (!IsSkipped()) pack("beton", "set.beton");
@@ -19,12 +20,6 @@ class BetonTest : public PackedSet {
   datasets::BetonLayout layout() const {
     const std::string bytes = file();
     return datasets::parse_beton_layout(std::as_bytes(std::span(bytes)));
-  }
-  std::string refusal(const std::string& source = "beton") {
-    return SourceFixture::refusal(source);
-  }
-  void expect_refusal(const std::string& problem, const std::string& source = "beton") {
-    EXPECT_TRUE(says(refusal(source), problem));
   }
   /// Replaces the bytes of the file at `at`.
   void overwrite(std::uint64_t at, const std::string& bytes) {
@@ -39,7 +34,7 @@ class BetonTest : public PackedSet {
 TEST_F(BetonTest, GivesWhatWasPacked) {
   const auto opened = open("beton");
   EXPECT_EQ(opened->facts().classes, 3);
-  EXPECT_EQ(all_of(*opened), images_);
+  EXPECT_EQ(images_of(*opened), images_);
   run("beton");
 }
 
@@ -60,7 +55,7 @@ TEST_F(BetonTest, FindsFieldsAmongAnyOthers) {
        {"int:label,rgb:image", "float:f,rgb:x,int:y,bytes:b", "bytes:b,int:y,json:j,rgb:x,array:a",
         "tensor:t,rgb:x,float:f,int:y"}) {
     pack("beton", "set.beton", std::string("fields=") + fields);
-    EXPECT_EQ(all_of(*open("beton")), images_) << fields;
+    EXPECT_EQ(images_of(*open("beton")), images_) << fields;
   }
 }
 
@@ -69,9 +64,9 @@ TEST_F(BetonTest, AsksWhichFieldWhereThereAreSeveral) {
   expect_refusal("has 2 columns of RGB images; there are 'index' (int), 'photo' (RGB image)");
   expect_refusal("beton:image=NAME");
   // Of several number fields, `label` is used; names have at most 16 characters.
-  EXPECT_EQ(all_of(*open("beton:image=photo")), images_);
-  EXPECT_EQ(all_of(*open("beton:image=a_very_long_name_indeed")), images_);
-  EXPECT_EQ(all_of(*open("beton:image=photo,label=index"))[11].first, 11);
+  EXPECT_EQ(images_of(*open("beton:image=photo")), images_);
+  EXPECT_EQ(images_of(*open("beton:image=a_very_long_name_indeed")), images_);
+  EXPECT_EQ(images_of(*open("beton:image=photo,label=index"))[11].label, 11);
   expect_refusal("has no whole numbers in column 'photo'", "beton:image=photo,label=photo");
   expect_refusal("has no column 'cls'", "beton:image=photo,label=cls");
   pack("beton", "set.beton", "fields=int:a,rgb:photo,int:b");
@@ -84,7 +79,7 @@ TEST_F(BetonTest, RawImagesAreRefusedByName) {
   pack("beton", "set.beton", "raw=12");
   expect_refusal("has uncompressed images only (mode raw)");
   pack("beton", "set.beton", "raw=5");
-  const Images found = all_of(*open("beton"));
+  const std::vector<GivenImage> found = images_of(*open("beton"));
   ASSERT_EQ(found.size(), 12U);
   for (std::size_t i = 0; i < 12; ++i) {
     if (i >= 5) {
@@ -116,7 +111,7 @@ TEST_F(BetonTest, DamageCostsItsSampleAlone) {
   };
   for (const auto& damage : damages) {
     overwrite(damage.at, damage.bytes);
-    const Images found = all_of(*open("beton"));
+    const std::vector<GivenImage> found = images_of(*open("beton"));
     ASSERT_EQ(found.size(), 12U);
     for (std::size_t i = 0; i < 12; ++i) {
       EXPECT_TRUE(i == 4 || found[i] == images_[i]) << damage.problem;

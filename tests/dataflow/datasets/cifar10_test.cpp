@@ -3,16 +3,17 @@
 // program.
 #include <gtest/gtest.h>
 
-#include <map>
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "bench/run/processes/child_process.h"
 #include "dataflow/error.h"
 #include "dataflow/random.h"
+#include "dataflow/values/value_at.h"
 #include "tests/support/python.h"
-#include "tests/support/refusals.h"
 #include "tests/support/source_fixture.h"
+#include "tests/support/text_bytes.h"
 #include "tests/support/thrown_by.h"
 
 namespace penstock {
@@ -24,7 +25,7 @@ constexpr std::size_t kPixels = 3072;
 
 class Cifar10Test : public SourceFixture {
  protected:
-  Cifar10Test() { plan_.classes = 10; }
+  Cifar10Test() : SourceFixture("cifar10") { plan_.classes = 10; }
 
   /// Pixels of record `number`, different for each record.
   static Bytes pixels_of(std::uint64_t number) {
@@ -49,9 +50,6 @@ class Cifar10Test : public SourceFixture {
     folder_.write(folder + "test_batch.bin", records(15, 3));
   }
 
-  std::unique_ptr<Source> open(std::string_view text = "cifar10") const {
-    return SourceFixture::open(text);
-  }
   void expect_records(Source& source, std::uint64_t first, std::uint64_t count) const {
     EXPECT_EQ(source.facts().size, count);
     EXPECT_EQ(source.facts().kind, SampleKind::pixels);
@@ -103,11 +101,8 @@ Bytes pickled(const Bytes& pixels, const std::vector<int>& labels) {
       40);
   text +=
       "J\xff\xff\xff\xffJ\xff\xff\xff\xffK" + std::string("\x00tb\x89T", 5) + length(pixels.size());
-  Bytes bytes;
-  for (const char c : text) bytes.push_back(static_cast<std::byte>(c));
-  bytes.insert(bytes.end(), pixels.begin(), pixels.end());
-  for (const char c : {'t', 'b', 'u', '.'}) bytes.push_back(static_cast<std::byte>(c));
-  return bytes;
+  text.append(values::text_of(pixels)).append("tbu.");
+  return bytes_of_text(text);
 }
 
 TEST_F(Cifar10Test, ThePythonVersionHasItsPixelsAndLabels) {
@@ -179,15 +174,13 @@ TEST_F(Cifar10Test, ADamagedRecordIsNamedAndCostsItselfAlone) {
   bytes[1 + kPixels] = std::byte{10};
   bytes.pop_back();
   folder_.write("data_batch_1.bin", bytes);
-  const auto source = open();
-  const std::map<std::uint64_t, std::string> refused = refusals(*source);
-  ASSERT_EQ(refused.size(), 2U);
-  EXPECT_TRUE(says(refused.at(1), "data_batch_1.bin' at byte 3073: its label is 10"));
-  EXPECT_TRUE(says(refused.at(2), "ends after 3072 of 3073 bytes"));
+  const std::vector<GivenSample> all = all_of(*open());
+  ASSERT_EQ(std::ranges::count(all, -1, &GivenSample::label), 2);
+  EXPECT_TRUE(says(all[1].content, "data_batch_1.bin' at byte 3073: its label is 10"));
+  EXPECT_TRUE(says(all[2].content, "ends after 3072 of 3073 bytes"));
 }
 
 TEST_F(Cifar10Test, UnusableFilesAreReportedBeforeTheRun) {
-  const auto refusal = [&](const char* text = "cifar10") { return SourceFixture::refusal(text); };
   EXPECT_TRUE(says(refusal(), "there is no CIFAR-10"));
   write_binary();
   EXPECT_TRUE(says(refusal("cifar10:split=val"), "'split' is 'val'"));

@@ -5,6 +5,7 @@
 
 #include "dataflow/error.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/text_files.h"
 #include "tests/support/thrown_by.h"
 
 namespace penstock {
@@ -22,8 +23,7 @@ class FlatImagesTest : public testing::Test {
   }
   /// "a0 c0 b2": names with labels, in the order of the listing.
   std::string list(const std::string& labels) {
-    const auto* const data = reinterpret_cast<const std::byte*>(labels.data());
-    folder_.write("labels.txt", {data, data + labels.size()});
+    write_text(folder_ / "labels.txt", labels);
     const datasets::ImageFiles files = datasets::list_flat_images(images_);
     std::string text;
     note_ = files.note;

@@ -25,7 +25,7 @@ bool take(Source& source, Sample& sample) {
 /// 3 classes of 5, 7 and 9 files; each file holds its name.
 class ImageFolderTest : public SourceFixture {
  protected:
-  ImageFolderTest() {
+  ImageFolderTest() : SourceFixture("image-folder") {
     for (const auto& [name, count] : {std::pair{"cat", 7}, {"ant", 5}, {"dog", 9}}) {
       for (int i = 0; i < count; ++i) {
         const std::string file = std::string(name) + "/" + std::to_string(i) + kExtensions[i % 4];
@@ -37,26 +37,24 @@ class ImageFolderTest : public SourceFixture {
     folder_.write("labels.json", bytes_of_text("{}"));
     plan_.shuffle = true;
   }
-  std::unique_ptr<Source> open() const { return SourceFixture::open("image-folder"); }
-  std::string refusal() const { return SourceFixture::refusal("image-folder"); }
-  static std::string text_of(const Sample& sample) {
-    return {reinterpret_cast<const char*>(sample.bytes.data()), sample.bytes.size()};
-  }
 
   static constexpr const char* kExtensions[] = {".JPEG", ".jpg", ".JpG", ".png"};
 };
 
-TEST_F(ImageFolderTest, ClassesInByteOrderAreTheLabels) {
+TEST_F(ImageFolderTest, ClassesInByteOrderAreTheLabelsAndItsFilesAreTold) {
   plan_.shuffle = false;
   const auto source = open();
   EXPECT_EQ(source->facts().size, 21U);
+  ASSERT_NE(source->facts().files, nullptr);
+  ASSERT_EQ(source->facts().files->size(), 21U);
   Sample sample;
   std::string before;
   for (std::uint64_t index = 0; index < 21; ++index) {
     ASSERT_TRUE(take(*source, sample));
     EXPECT_EQ(sample.index, index);
     EXPECT_EQ(sample.epoch, 0U);
-    const std::string text = text_of(sample);
+    EXPECT_EQ(source->facts().files->path(index), sample.file);
+    const std::string text = text_of(sample.bytes);
     EXPECT_TRUE(sample.file.ends_with(text)) << sample.file;
     EXPECT_EQ(sample.label, text.starts_with("ant") ? 0 : text.starts_with("cat") ? 1 : 2);
     EXPECT_LT(before, text);
@@ -64,16 +62,6 @@ TEST_F(ImageFolderTest, ClassesInByteOrderAreTheLabels) {
   }
   EXPECT_FALSE(take(*source, sample));
   EXPECT_FALSE(take(*source, sample));
-}
-
-TEST_F(ImageFolderTest, TellsWhichFilesItReads) {
-  plan_.shuffle = false;
-  const auto source = open();
-  ASSERT_NE(source->facts().files, nullptr);
-  ASSERT_EQ(source->facts().files->size(), 21U);
-  Sample sample;
-  for (std::size_t i = 0; take(*source, sample); ++i)
-    EXPECT_EQ(source->facts().files->path(i), sample.file);
 }
 
 TEST_F(ImageFolderTest, EachSampleOnceInEveryEpochOverAllRanks) {
@@ -87,10 +75,9 @@ TEST_F(ImageFolderTest, EachSampleOnceInEveryEpochOverAllRanks) {
       const auto source = open();
       total += source->facts().size;
       EXPECT_EQ(source->facts().size_over_ranks, 21U);
-      Sample sample;
-      while (take(*source, sample)) {
-        EXPECT_TRUE(sample.file.ends_with(text_of(sample)));
-        seen[sample.epoch].insert(sample.index);
+      for (const GivenSample& given : all_of(*source)) {
+        EXPECT_TRUE(given.file.ends_with(given.content));
+        seen[given.epoch].insert(given.index);
       }
     }
     EXPECT_EQ(total, 21U);
@@ -106,9 +93,8 @@ TEST_F(ImageFolderTest, OrderIsAFunctionOfSeedAndEpoch) {
   const auto order = [&](std::uint64_t seed) {
     plan_.seed = seed;
     plan_.epochs = 2;
-    const auto source = open();
     std::vector<std::uint64_t> indices;
-    for (Sample sample; take(*source, sample);) indices.push_back(sample.index);
+    for (const GivenSample& given : all_of(*open())) indices.push_back(given.index);
     return indices;
   };
   const std::vector<std::uint64_t> first = order(1);
@@ -140,13 +126,9 @@ TEST_F(ImageFolderTest, AFileThatCannotBeReadIsNamedAndPassed) {
   for (const auto& [name, reason] : {std::pair{"ant/1.jpg", "empty"},
                                      {"ant/2.JpG", "No such file"},
                                      {"ant/3.png", "not a regular file"}}) {
-    try {
-      take(*source, sample);
-      ADD_FAILURE() << name << " was read";
-    } catch (const DataError& error) {
-      EXPECT_TRUE(says(std::string(error.what()), name)) << error.what();
-      EXPECT_TRUE(says(std::string(error.what()), reason)) << error.what();
-    }
+    const std::string error = thrown_by<DataError>([&] { take(*source, sample); });
+    EXPECT_TRUE(says(error, name));
+    EXPECT_TRUE(says(error, reason));
   }
   ASSERT_TRUE(take(*source, sample));
   EXPECT_EQ(sample.index, 4U);

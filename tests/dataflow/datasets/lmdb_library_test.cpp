@@ -10,6 +10,7 @@
 #include "dataflow/datasets/lmdb.h"
 #include "dataflow/datasets/mapped_file.h"
 #include "dataflow/random.h"
+#include "dataflow/values/value_at.h"
 #include "tests/support/temp_folder.h"
 
 namespace penstock {
@@ -19,9 +20,6 @@ void require(int result) {
   if (result != MDB_SUCCESS) throw std::runtime_error(mdb_strerror(result));
 }
 
-std::string text_of(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
 MDB_val value_of(std::string& text) { return {text.size(), text.data()}; }
 
 class LmdbLibraryTest : public testing::Test {
@@ -69,7 +67,7 @@ class LmdbLibraryTest : public testing::Test {
     datasets::read_lmdb(
         file.bytes(),
         [&](const datasets::LmdbEntry& entry) {
-          pairs.emplace_back(text_of(entry.key), text_of(entry.value));
+          pairs.emplace_back(values::text_of(entry.key), values::text_of(entry.value));
           return true;
         },
         [](std::uint64_t offset) { ADD_FAILURE() << "damage at " << offset; });

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // LMDB databases of images: Caffe's Datum and tensorpack's datapoints.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>
 #include <string>
 
 #include "dataflow/datasets/lmdb.h"
-#include "dataflow/datasets/mapped_file.h"
 #include "dataflow/error.h"
 #include "tests/support/jpeg_writer.h"
 #include "tests/support/lmdb_file.h"
 #include "tests/support/pickles.h"
 #include "tests/support/python.h"
 #include "tests/support/source_fixture.h"
+#include "tests/support/text_bytes.h"
+#include "tests/support/text_files.h"
 #include "tests/support/whole_run.h"
 
 namespace penstock {
@@ -26,23 +28,15 @@ Bytes numbers(std::size_t count, int first = 0) {
   return bytes;
 }
 
-std::string key(int number) {
-  char text[16];
-  std::snprintf(text, sizeof text, "%08d", number);
-  return text;
-}
+std::string key(int number) { return fmt::format("{:08}", number); }
 
 class LmdbSourceTest : public SourceFixture {
  protected:
-  LmdbSourceTest() { plan_.classes = 1000; }
+  LmdbSourceTest() : SourceFixture("lmdb") { plan_.classes = 1000; }
   void write(const std::vector<LmdbPair>& entries) const {
     folder_.write("data.mdb", lmdb_file(entries));
     folder_.write("lock.mdb", {});
   }
-  std::unique_ptr<Source> open(std::string_view text = "lmdb") const {
-    return SourceFixture::open(text);
-  }
-  std::string refusal(std::string_view text = "lmdb") const { return SourceFixture::refusal(text); }
   struct Told {
     std::int32_t label;
     PixelLayout layout;
@@ -106,39 +100,22 @@ TEST_F(LmdbSourceTest, PickledDatapointsAreRead) {
     run_python(R"(
 import pickle, sys, numpy as np
 jpeg = np.frombuffer(bytes(i * 3 % 256 for i in range(5000)), 'u1')
-for i, point in enumerate([[jpeg, 3], [jpeg.tobytes(), np.int64(4)], [jpeg.copy(), np.array(5)]]):
+image = np.asfortranarray(np.array([i * 3 for i in range(24)], 'u1').reshape(2, 4, 3))
+for i, point in enumerate([[jpeg, 3], [jpeg.tobytes(), np.int64(4)], [jpeg.copy(), np.array(5)], [image, 3]]):
     with open('%s/point%d' % (sys.argv[1], i), 'wb') as file:
         pickle.dump(point, file, int(sys.argv[2]))
 )",
                {plan_.directory, std::to_string(protocol)});
-    std::vector<LmdbPair> entries;
-    for (int i = 0; i < 3; ++i) {
-      const datasets::MappedFile file((folder_ / ("point" + std::to_string(i))).string());
-      entries.emplace_back(key(i), Bytes(file.bytes().begin(), file.bytes().end()));
-    }
-    write(entries);
+    SCOPED_TRACE(protocol);
+    const auto point = [&](int i) {
+      return LmdbPair(key(i), bytes_of_text(read_text(path("point" + std::to_string(i)))));
+    };
+    write({point(0), point(1), point(2)});
     const Bytes jpeg = numbers(5000);
     EXPECT_EQ(all(*open(), protocol > 2),
-              (std::vector<Told>{{3, {}, jpeg}, {4, {}, jpeg}, {5, {}, jpeg}}))
-        << protocol;
-  }
-}
-
-TEST_F(LmdbSourceTest, PickledImagesInFortranOrderAreReadAsTheSamePixels) {
-  if (!python_has("numpy")) GTEST_SKIP() << "needs /usr/bin/python3 with NumPy (python3-numpy)";
-  const Bytes pixels = numbers(24);
-  for (int protocol = 2; protocol <= 5; ++protocol) {
-    run_python(R"(
-import pickle, sys, numpy as np
-image = np.asfortranarray(np.array([i * 3 for i in range(24)], 'u1').reshape(2, 4, 3))
-with open(sys.argv[1] + '/point', 'wb') as file:
-    pickle.dump([image, 3], file, int(sys.argv[2]))
-)",
-               {plan_.directory, std::to_string(protocol)});
-    const datasets::MappedFile file((folder_ / "point").string());
-    write({{key(0), Bytes(file.bytes().begin(), file.bytes().end())}});
-    EXPECT_EQ(all(*open(), false), (std::vector<Told>{{3, {4, 2, 3, false, true}, pixels}}))
-        << protocol;
+              (std::vector<Told>{{3, {}, jpeg}, {4, {}, jpeg}, {5, {}, jpeg}}));
+    write({point(3)});  // pixels, in Fortran's order
+    EXPECT_EQ(all(*open(), false), (std::vector<Told>{{3, {4, 2, 3, false, true}, numbers(24)}}));
   }
 }
 

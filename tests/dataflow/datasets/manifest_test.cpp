@@ -14,9 +14,8 @@
 #include <limits>
 
 #include "dataflow/error.h"
-#include "dataflow/source.h"
 #include "tests/support/manifest_bytes.h"
-#include "tests/support/temp_folder.h"
+#include "tests/support/source_fixture.h"
 #include "tests/support/text_files.h"
 #include "tests/support/thrown_by.h"
 
@@ -96,15 +95,8 @@ TEST(Manifest, EveryKindOfDamageIsRefused) {
 
 // ---- the folder -------------------------------------------------------------
 
-struct Told {
-  std::uint64_t index = 0, epoch = 0;
-  std::int32_t label = 0;
-  std::string file;
-  bool operator==(const Told&) const = default;
-};
-
 /// 40 classes of 0, 1, ..., 39 files, last changed long ago.
-class ImageManifestTest : public testing::Test {
+class ImageManifestTest : public SourceFixture {
  protected:
   ImageManifestTest() {
     for (std::size_t label = 0; label < 40; ++label) {
@@ -115,8 +107,9 @@ class ImageManifestTest : public testing::Test {
       }
       age(name);
     }
-    plan_.directory = (folder_ / "images").string();
+    plan_.directory = path("images");
     plan_.epochs = 2;
+    plan_.shuffle = true;
   }
 
   void age(const std::string& name) const {
@@ -124,29 +117,17 @@ class ImageManifestTest : public testing::Test {
                         fs::file_time_type::clock::now() - std::chrono::hours(1));
   }
   std::unique_ptr<Source> open(const std::string& manifest) const {
-    const SourceEntry& entry = find_entry(source_table(), "image-folder");
-    ComponentText text{"image-folder", {}};
-    if (!manifest.empty()) text.values.emplace_back("manifest", manifest);
-    return entry.make(plan_, Options(entry.name, entry.options, text));
+    return SourceFixture::open(manifest.empty() ? "image-folder"
+                                                : "image-folder:manifest=" + manifest);
   }
   std::string refusal(const std::string& manifest) const {
     return thrown_by<ConfigError>([&] { open(manifest); });
   }
-  static std::vector<Told> all_of(Source& source) {
-    std::vector<Told> all;
-    for (Sample sample; source.next(sample);) {
-      all.push_back({sample.index, sample.epoch, sample.label, sample.file});
-    }
-    return all;
-  }
-  std::string saved() const { return (folder_ / "saved").string(); }
-
-  TempFolder folder_;
-  DataPlan plan_;
+  std::string saved() const { return path("saved"); }
 };
 
 TEST_F(ImageManifestTest, GivesTheSamplesOfTheListing) {
-  const std::vector<Told> listed = all_of(*open("off"));
+  const std::vector<GivenSample> listed = all_of(*open("off"));
   ASSERT_EQ(listed.size(), 2 * 780U);
   EXPECT_EQ(open("")->facts().note, "");
   const datasets::WrittenManifest written =
@@ -239,11 +220,10 @@ TEST_F(ImageManifestTest, WrongUsesAreRefused) {
   plan_.directory += "/nothing";
   EXPECT_TRUE(says(refusal(saved()), "does not exist"));
   EXPECT_THROW(datasets::write_manifest(plan_.directory, saved()), ConfigError);
-  plan_.directory = (folder_ / "images").string();
-  EXPECT_TRUE(says(thrown_by<DataError>([&] {
-                     datasets::write_manifest(plan_.directory, (folder_ / "no/folder").string());
-                   }),
-                   "cannot write"));
+  plan_.directory = path("images");
+  EXPECT_TRUE(says(
+      thrown_by<DataError>([&] { datasets::write_manifest(plan_.directory, path("no/folder")); }),
+      "cannot write"));
 }
 
 // ---- its size ---------------------------------------------------------------
@@ -258,12 +238,15 @@ std::uint64_t memory_in_use(const std::string& key) {
   return 0;
 }
 
+using ManifestSize = SourceFixture;
+
 /// PENSTOCK_TEST_FILES=10000000 sets another size; the memory per file is printed.
-TEST(ManifestSize, ManyFilesTakeFewBytesEach) {
+TEST_F(ManifestSize, ManyFilesTakeFewBytesEach) {
   const char* const asked = std::getenv("PENSTOCK_TEST_FILES");
   const std::size_t files = asked == nullptr ? 1'000'000 : std::strtoull(asked, nullptr, 10);
   constexpr std::size_t kClasses = 1000;
-  const TempFolder folder;
+  plan_.classes = kClasses;
+  plan_.shuffle = true;
   {
     std::string names;
     std::vector<std::string> folders;
@@ -272,10 +255,9 @@ TEST(ManifestSize, ManyFilesTakeFewBytesEach) {
       folders.push_back(named("n", 10'000'000 + label));
     }
     for (std::size_t label = 0; label < kClasses; ++label) {
-      const fs::path path = folder / folders[label];
-      fs::create_directory(path);
+      fs::create_directory(folder_ / folders[label]);
       struct stat status {};
-      ASSERT_EQ(::stat(path.c_str(), &status), 0);
+      ASSERT_EQ(::stat(path(folders[label]).c_str(), &status), 0);
       const std::size_t count = files / kClasses + (label < files % kClasses ? 1 : 0);
       manifest.classes.push_back(
           {folders[label], count,
@@ -286,18 +268,14 @@ TEST(ManifestSize, ManyFilesTakeFewBytesEach) {
     }
     manifest.files = files;
     manifest.names = names;
-    write_text(folder / "saved", datasets::manifest_head(manifest) + names);
+    write_text(path("saved"), datasets::manifest_head(manifest) + names);
   }
   malloc_trim(0);
   std::ofstream("/proc/self/clear_refs") << "5";  // resets the peak
   const std::uint64_t resident = memory_in_use("VmRSS:");
   const struct mallinfo2 before = mallinfo2();
   const auto began = std::chrono::steady_clock::now();
-  const DataPlan plan{.directory = folder.path().string(), .epochs = 1, .classes = kClasses};
-  const SourceEntry& entry = find_entry(source_table(), "image-folder");
-  const auto source =
-      entry.make(plan, Options(entry.name, entry.options,
-                               {"image-folder", {{"manifest", (folder / "saved").string()}}}));
+  const auto source = open("image-folder:manifest=" + path("saved"));
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   const struct mallinfo2 after = mallinfo2();
@@ -305,7 +283,7 @@ TEST(ManifestSize, ManyFilesTakeFewBytesEach) {
   const double each = 1.0 / static_cast<double>(files);
   const auto heap = static_cast<double>(after.uordblks + after.hblkhd) -
                     static_cast<double>(before.uordblks + before.hblkhd);
-  const auto mapped = static_cast<double>(fs::file_size(folder / "saved"));
+  const auto mapped = static_cast<double>(fs::file_size(path("saved")));
   std::cout << files << " files: opened in " << seconds << " s; " << each * heap
             << " bytes of memory a file, " << each * mapped << " of the mapped manifest; resident "
             << 1e-6 * static_cast<double>(resident) << " MB before, at most "

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // MDS files that Python wrote, and damaged ones.
-#include "dataflow/datasets/mds.h"
-
 #include "dataflow/error.h"
 #include "dataflow/values/value_at.h"
 #include "tests/support/packed_set.h"
@@ -12,15 +10,12 @@ namespace {
 
 class MdsTest : public PackedSet {
  protected:
+  MdsTest() : PackedSet("mds") {}
   void SetUp() override {
     PackedSet::SetUp();
     if (!IsSkipped()) pack("mds", "set", "shard=5");
   }
 
-  std::string refusal(const std::string& source = "mds") { return SourceFixture::refusal(source); }
-  void expect_refusal(const std::string& problem, const std::string& source = "mds") {
-    EXPECT_TRUE(says(refusal(source), problem));
-  }
   /// The second shard, with the bytes at `at` replaced.
   void overwrite(std::uint64_t at, const std::string& bytes) {
     if (good_.empty()) good_ = read_text(path("set/shard.00001.mds"));
@@ -44,10 +39,10 @@ TEST_F(MdsTest, GivesWhatWasPacked) {
   const auto opened = open("mds");
   EXPECT_EQ(opened->facts().classes, 3);
   EXPECT_EQ(opened->facts().files->size(), 3U);
-  EXPECT_EQ(all_of(*opened), images_);
+  EXPECT_EQ(images_of(*opened), images_);
   run("mds");
   plan_.directory += "/index.json";
-  EXPECT_EQ(all_of(*open("mds")), images_);
+  EXPECT_EQ(images_of(*open("mds")), images_);
 }
 
 TEST_F(MdsTest, FindsColumnsOfAnyEncoding) {
@@ -56,7 +51,7 @@ TEST_F(MdsTest, FindsColumnsOfAnyEncoding) {
         "a:bytes,b:uint16", "a:float32,b:str,c:jpeg,d:uint64,e:bytes", "label:str_int,x:jpeg",
         "cls:int16,jpg:bytes,other:bytes,z:uint32", "image:jpeg,class:int32,index:int64"}) {
     pack("mds", "set", std::string("columns=") + columns);
-    EXPECT_EQ(all_of(*open("mds")), images_) << columns;
+    EXPECT_EQ(images_of(*open("mds")), images_) << columns;
   }
 }
 
@@ -65,9 +60,9 @@ TEST_F(MdsTest, AsksWhichColumnWhereThereAreSeveral) {
   expect_refusal("has 2 columns of JPEG images; there are 'a' (jpeg), 'b' (jpeg), 'c' (bytes)");
   expect_refusal("with mds:image=NAME");
   expect_refusal("has 2 columns of whole numbers", "mds:image=a");
-  EXPECT_EQ(all_of(*open("mds:image=b,label=n")), images_);
-  EXPECT_EQ(all_of(*open("mds:image=c,label=n")), images_);
-  EXPECT_EQ(all_of(*open("mds:image=c,label=index"))[11].first, 11);
+  EXPECT_EQ(images_of(*open("mds:image=b,label=n")), images_);
+  EXPECT_EQ(images_of(*open("mds:image=c,label=n")), images_);
+  EXPECT_EQ(images_of(*open("mds:image=c,label=index"))[11].label, 11);
   expect_refusal("has no JPEG images in column 'n'", "mds:image=n,label=n");
   expect_refusal("has no column 'z'", "mds:image=a,label=z");
 }
@@ -89,7 +84,7 @@ TEST_F(MdsTest, DamageCostsItsSampleAlone) {
   };
   for (const auto& damage : damages) {
     overwrite(damage.at, damage.bytes);
-    const Images found = all_of(*open("mds"));
+    const std::vector<GivenImage> found = images_of(*open("mds"));
     ASSERT_EQ(found.size(), 12U);
     for (std::size_t i = 0; i < 12; ++i) EXPECT_TRUE(i == 6 || found[i] == images_[i]) << i;
     const std::string said = message_of(found[6]);
@@ -99,7 +94,7 @@ TEST_F(MdsTest, DamageCostsItsSampleAlone) {
   }
   // A wrong offset affects the end of one sample and the beginning of the next.
   overwrite(8, std::string(4, '\0'));
-  const Images found = all_of(*open("mds"));
+  const std::vector<GivenImage> found = images_of(*open("mds"));
   ASSERT_EQ(found.size(), 12U);
   for (std::size_t i = 0; i < 12; ++i) {
     EXPECT_TRUE(i == 5 || i == 6 || found[i] == images_[i]) << i;
@@ -129,7 +124,7 @@ TEST_F(MdsTest, CompressedShardsAreRefusedWithTheCommandThatHelps) {
         << said;
     ASSERT_EQ(std::system(command.c_str()), 0);
   }
-  EXPECT_EQ(all_of(*open("mds")), images_);
+  EXPECT_EQ(images_of(*open("mds")), images_);
 }
 
 TEST_F(MdsTest, AnIndexThatMakesNoSenseIsRefused) {

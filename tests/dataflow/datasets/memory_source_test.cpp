@@ -2,7 +2,6 @@
 // The source `memory`. The oracle is the image folder that it was filled from.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -12,31 +11,11 @@
 #include "dataflow/error.h"
 #include "tests/support/jpeg_writer.h"
 #include "tests/support/source_fixture.h"
+#include "tests/support/text_files.h"
 #include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
-
-std::string content_of(const Sample& sample) {
-  return {reinterpret_cast<const char*>(sample.content().data()), sample.content().size()};
-}
-
-/// All samples of a source, to the end.
-struct Told {
-  std::uint64_t index = 0, epoch = 0;
-  std::int32_t label = 0;
-  std::string file, content;
-  bool operator==(const Told&) const = default;
-};
-std::vector<Told> all_of(Source& source) {
-  std::vector<Told> all;
-  for (Sample sample; source.next(sample);) {
-    source.load(sample);
-    all.push_back(
-        {sample.index, sample.epoch, sample.label, std::string(sample.file), content_of(sample)});
-  }
-  return all;
-}
 
 /// 3 classes of 4, 7 and 10 files of 100 bytes; each file holds its name.
 class MemorySourceTest : public SourceFixture {
@@ -44,11 +23,8 @@ class MemorySourceTest : public SourceFixture {
   MemorySourceTest() {
     for (const auto& [name, count] : {std::pair{"ant", 4}, {"cat", 7}, {"dog", 10}}) {
       for (int i = 0; i < count; ++i) {
-        std::string text = std::string(name) + "/" + std::to_string(i) + ".JPEG";
-        const std::string file = text;
-        text.resize(100, ' ');
-        const auto* data = reinterpret_cast<const std::byte*>(text.data());
-        folder_.write(file, {data, data + text.size()});
+        const std::string file = std::string(name) + "/" + std::to_string(i) + ".JPEG";
+        write_text(folder_ / file, file + std::string(100 - file.size(), ' '));
       }
     }
     plan_.epochs = 2;
@@ -80,9 +56,9 @@ TEST_F(MemorySourceTest, ServesWhatItHoldsWhenTheFilesAreGone) {
   const auto memory = open("memory");
   EXPECT_EQ(memory->facts().files, nullptr);
   std::filesystem::remove_all(folder_.path() / "cat");
-  const std::vector<Told> all = all_of(*memory);
+  const std::vector<GivenSample> all = all_of(*memory);
   EXPECT_EQ(all.size(), 2 * 21U);
-  for (const Told& each : all) EXPECT_EQ(each.content.size(), 100U);
+  for (const GivenSample& each : all) EXPECT_EQ(each.content.size(), 100U);
 }
 
 TEST_F(MemorySourceTest, LendsItsBytesWithoutCopies) {
@@ -105,7 +81,7 @@ TEST_F(MemorySourceTest, ALimitTakesWholeSamplesOfAllClassesInTurn) {
     const auto memory = open(limit);
     EXPECT_EQ(memory->facts().size, held) << limit;
     std::map<std::int32_t, std::set<std::uint64_t>> by_class;
-    for (const Told& told : all_of(*memory)) by_class[told.label].insert(told.index);
+    for (const GivenSample& told : all_of(*memory)) by_class[told.label].insert(told.index);
     ASSERT_EQ(by_class.size(), 3U) << limit;
     for (const auto& [label, indices] : by_class) {
       EXPECT_GE(indices.size(), each) << limit << ", class " << label;
@@ -118,12 +94,7 @@ TEST_F(MemorySourceTest, ALimitTakesWholeSamplesOfAllClassesInTurn) {
 }
 
 TEST_F(MemorySourceTest, TooLittleMemoryForAnImageIsRefused) {
-  try {
-    open("memory:limit=99");
-    FAIL() << "took it";
-  } catch (const ConfigError& error) {
-    EXPECT_TRUE(says(std::string(error.what()), "raise memory:limit")) << error.what();
-  }
+  EXPECT_TRUE(says(refusal("memory:limit=99"), "raise memory:limit"));
   plan_.ranks = 4;
   EXPECT_THROW(open("memory:limit=300"), ConfigError) << "three images for four ranks";
   plan_.ranks = 1;
@@ -140,12 +111,7 @@ TEST_F(MemorySourceTest, AFileThatCannotBeReadFailsWhenItsTurnComesInEveryEpoch)
   Sample sample;
   for (const std::uint64_t epoch : {0U, 1U}) {
     ASSERT_TRUE(memory->next(sample));
-    try {
-      memory->next(sample);
-      ADD_FAILURE() << "an empty file was served";
-    } catch (const DataError& error) {
-      EXPECT_TRUE(says(std::string(error.what()), "ant/1.JPEG")) << error.what();
-    }
+    EXPECT_TRUE(says(thrown_by<DataError>([&] { memory->next(sample); }), "ant/1.JPEG"));
     EXPECT_EQ(sample.index, 1U);
     EXPECT_EQ(sample.epoch, epoch);
     for (int i = 2; i < 21; ++i) ASSERT_TRUE(memory->next(sample));
@@ -191,7 +157,7 @@ TEST_F(PixelSourceTest, HoldsWhatTheDecoderMakesWhateverTheThreads) {
       files->load(file);
       EXPECT_EQ(held.index, file.index);
       EXPECT_EQ(held.label, file.label);
-      EXPECT_EQ(content_of(held), decoded(file)) << i;
+      EXPECT_EQ(text_of(held.content()), decoded(file)) << i;
     }
     EXPECT_FALSE(pixels->next(held));
   }

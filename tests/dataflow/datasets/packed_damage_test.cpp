@@ -8,6 +8,7 @@
 #include "dataflow/error.h"
 #include "tests/fuzz/mutation.h"
 #include "tests/support/packed_images.h"
+#include "tests/support/text_bytes.h"
 #include "tests/support/thrown_by.h"
 
 namespace penstock {
@@ -32,10 +33,9 @@ TEST_P(PackedDamageTest, CostsSamplesAndNothingElse) {
   constexpr std::size_t kFiles = 150;
   for (std::size_t i = 0; i < kFiles; ++i) {
     Random random(3, 0, i);
-    const auto* text = reinterpret_cast<const std::byte*>(whole.data());
-    std::vector<std::byte> bytes(text, text + whole.size());
+    std::vector<std::byte> bytes = bytes_of_text(whole);
     for (std::uint64_t changes = 1 + random.below(3); changes > 0; --changes) mutate(bytes, random);
-    write_text(file, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    write_text(file, text_of(bytes));
     std::vector<std::string> errors;
     try {
       const std::size_t given = read(*open(source), &errors).size();

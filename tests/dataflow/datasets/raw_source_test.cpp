@@ -2,7 +2,6 @@
 // Pixels in NumPy files, written by the definition of the format and by NumPy.
 #include <gtest/gtest.h>
 
-#include <map>
 #include <string>
 
 #include "dataflow/datasets/mapped_file.h"
@@ -10,7 +9,6 @@
 #include "dataflow/values/numpy_array.h"
 #include "tests/support/npy_file.h"
 #include "tests/support/python.h"
-#include "tests/support/refusals.h"
 #include "tests/support/source_fixture.h"
 #include "tests/support/thrown_by.h"
 #include "tests/support/whole_run.h"
@@ -33,7 +31,7 @@ std::string header(const std::string& type, const std::string& shape, bool fortr
 
 class RawSourceTest : public SourceFixture {
  protected:
-  RawSourceTest() { plan_.classes = 10; }
+  RawSourceTest() : SourceFixture("raw") { plan_.classes = 10; }
   void write(const std::string& name, const std::string& type, const std::string& shape,
              const Bytes& data) const {
     folder_.write(name, npy_file(header(type, shape), data));
@@ -43,10 +41,6 @@ class RawSourceTest : public SourceFixture {
     for (const int label : labels) data.push_back(static_cast<std::byte>(label));
     write(name, "|i1", "(" + std::to_string(labels.size()) + ",)", data);
   }
-  std::unique_ptr<Source> open(std::string_view text = "raw") const {
-    return SourceFixture::open(text);
-  }
-  std::string refusal(std::string_view text = "raw") const { return SourceFixture::refusal(text); }
 };
 
 TEST_F(RawSourceTest, ImagesAreViewsWithTheirLabels) {
@@ -117,10 +111,11 @@ TEST_F(RawSourceTest, ATruncatedFileIsOneBadSample) {
   write_labels("labels.npy", {1, -1, 3, 4});
   const auto source = open();
   EXPECT_EQ(source->facts().size, 3U);
-  const std::map<std::uint64_t, std::string> refused = refusals(*source);
-  ASSERT_EQ(refused.size(), 2U);
-  EXPECT_TRUE(says(refused.at(1), "images.npy' at byte 140: its label is negative"));
-  EXPECT_TRUE(says(refused.at(2), "5 bytes into an image of 12"));
+  const std::vector<GivenSample> all = all_of(*source);
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_EQ(all[0].label, 1);
+  EXPECT_TRUE(says(all[1].content, "images.npy' at byte 140: its label is negative"));
+  EXPECT_TRUE(says(all[2].content, "5 bytes into an image of 12"));
 }
 
 TEST_F(RawSourceTest, UnusableFilesAreReportedBeforeTheRun) {

@@ -14,7 +14,7 @@
 
 #include "dataflow/datasets/shard_list.h"
 #include "dataflow/error.h"
-#include "tests/support/temp_folder.h"
+#include "tests/support/source_fixture.h"
 #include "tests/support/text_bytes.h"
 #include "tests/support/thrown_by.h"
 
@@ -40,23 +40,21 @@ TEST(Braces, ThatMakeNoSenseAreRefused) {
   }
 }
 
-class ShardList : public testing::Test {
+class ShardList : public SourceFixture {
  protected:
   static bool is_data(std::string_view name) { return name.find(".dat") != std::string_view::npos; }
   FileList list(const std::string& place, bool augment = true) const {
     return datasets::list_shards({.directory = place, .augment = augment}, is_data, "test",
                                  "a.dat");
   }
-  std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
   void write(const std::vector<std::string>& names) {
     for (const std::string& name : names) folder_.write(name, bytes_of_text(name));
   }
-  TempFolder folder_;
 };
 
 TEST_F(ShardList, IsAFoldersFilesInByteOrder) {
   write({"b.dat", "a.dat", "notes.txt", ".hidden.dat", "_tmp.dat", "folder.dat/x"});
-  const FileList shards = list(folder_.path().string());
+  const FileList shards = list(plan_.directory);
   ASSERT_EQ(shards.size(), 2U);
   EXPECT_EQ(shards.path(0), path("a.dat"));
   EXPECT_EQ(shards.path(1), path("b.dat"));
@@ -72,19 +70,18 @@ TEST_F(ShardList, IsWhatBracesNameInTheirOrder) {
 TEST_F(ShardList, MissesNoShardWithoutSayingSo) {
   EXPECT_TRUE(
       says(thrown_by<ConfigError>([&] { list(path("{a,b}.dat")); }), "a.dat' do not exist"));
-  EXPECT_TRUE(
-      says(thrown_by<ConfigError>([&] { list(folder_.path().string()); }), "without such files"));
+  EXPECT_TRUE(says(thrown_by<ConfigError>([&] { list(plan_.directory); }), "without such files"));
   write({"x-00000-of-00007.dat", "x-00002-of-00007.dat"});
-  const std::string gaps = thrown_by<ConfigError>([&] { list(folder_.path().string()); });
+  const std::string gaps = thrown_by<ConfigError>([&] { list(plan_.directory); });
   EXPECT_TRUE(says(gaps, "2 of 7 shards"));
   EXPECT_TRUE(says(gaps, "missing: 1, 3, 4, ..."));
   write({"y-00000-of-00001.dat"});
-  EXPECT_TRUE(says(thrown_by<ConfigError>([&] { list(folder_.path().string()); }),
+  EXPECT_TRUE(says(thrown_by<ConfigError>([&] { list(plan_.directory); }),
                    "more than one set ('x-{00000..00006}-of-00007.dat'"));
 }
 
 TEST_F(ShardList, OfTrainingAndValidationShardsInOneFolderIsTheSetThatThePlanIsFor) {
-  const std::string folder = folder_.path().string();
+  const std::string& folder = plan_.directory;
   write({"train-00000-of-00002.dat", "train-00001-of-00002.dat"});
   EXPECT_EQ(datasets::validation_set(folder), "");
   write({"validation-00000-of-00001.dat"});
@@ -119,26 +116,18 @@ class FourBytes final : public datasets::RecordFormat {
   }
 };
 
-std::string text_of(const Sample& sample) {
-  return {reinterpret_cast<const char*>(sample.content().data()), sample.content().size()};
-}
-
 class RecordSourceTest : public ShardList {
  protected:
   RecordSourceTest() {
     folder_.write("a.dat", bytes_of_text("0aa.1ab.0ac."));
     folder_.write("b.dat", {});
     folder_.write("c.dat", bytes_of_text("2ca.1cb."));
-    plan_.directory = folder_.path().string();
-    plan_.epochs = 1;
     plan_.threads = 3;
-    plan_.shuffle = false;
   }
   std::unique_ptr<Source> open() const {
     return datasets::make_record_source(plan_, list(plan_.directory),
                                         std::make_unique<FourBytes>());
   }
-  DataPlan plan_;
 };
 
 TEST_F(RecordSourceTest, LendsEachRecordWithItsPlaceAndLabel) {
@@ -151,7 +140,8 @@ TEST_F(RecordSourceTest, LendsEachRecordWithItsPlaceAndLabel) {
   for (Sample sample; source->next(sample);) {
     source->load(sample);
     EXPECT_TRUE(sample.bytes.empty());
-    seen += text_of(sample) + std::to_string(sample.label) + "@" + std::to_string(sample.offset) +
+    seen += text_of(sample.content()) + std::to_string(sample.label) + "@" +
+            std::to_string(sample.offset) +
             std::string(sample.file.substr(sample.file.size() - 5, 1)) + " ";
   }
   EXPECT_EQ(seen, "aa0@0a ab1@4a ac0@8a ca2@0c cb1@4c ");
@@ -191,10 +181,7 @@ TEST_F(RecordSourceTest, GivesEachRecordOnceInEveryEpochOverAllRanks) {
     for (plan_.rank = 0, plan_.ranks = ranks; plan_.rank < ranks; ++plan_.rank) {
       const auto source = open();
       EXPECT_EQ(source->facts().size_over_ranks, 5U);
-      for (Sample sample; source->next(sample);) {
-        source->load(sample);
-        seen[sample.epoch].insert(text_of(sample));
-      }
+      for (const GivenSample& given : all_of(*source)) seen[given.epoch].insert(given.content);
     }
     ASSERT_EQ(seen.size(), 2U);
     for (const auto& [epoch, texts] : seen) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data sets as tensorpack's serializers write them: what is written here is read by Python's own
 // packages, and what these write is read here. Damage costs the sample or the file that has it.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -18,6 +18,7 @@
 #include "tests/support/jpeg_writer.h"
 #include "tests/support/python.h"
 #include "tests/support/source_fixture.h"
+#include "tests/support/text_bytes.h"
 #include "tests/support/text_files.h"
 #include "tests/support/whole_run.h"
 
@@ -25,16 +26,6 @@ namespace penstock {
 namespace {
 
 using Bytes = std::vector<std::byte>;
-
-/// A sample as a source gives it.
-struct Told {
-  std::int32_t label = 0;
-  std::string content;
-  PixelLayout layout{};
-  auto operator==(const Told& other) const {
-    return label == other.label && content == other.content && layout == other.layout;
-  }
-};
 
 class SerializedSetsTest : public SourceFixture {
  protected:
@@ -68,7 +59,7 @@ class SerializedSetsTest : public SourceFixture {
                                     .classes = plan_.classes,
                                     .image_size = image_size},
                                    Options(entry.name, entry.options, parts));
-    for (const Told& sample : samples_) {
+    for (const GivenImage& sample : samples_) {
       writer->add(std::as_bytes(std::span(sample.content)), sample.label);
     }
     writer->finish();
@@ -80,38 +71,23 @@ class SerializedSetsTest : public SourceFixture {
   }
 
   /// All samples; errors go to `refused_`.
-  std::vector<Told> read(const std::string& source) {
+  std::vector<GivenImage> read(const std::string& source) {
     refused_.clear();
-    std::vector<Told> told;
-    const auto opened = open(source);
-    for (Sample sample; opened->next(sample);) {
-      try {
-        opened->load(sample);
-        told.push_back({sample.label, text_of(sample.content()), sample.layout});
-      } catch (const DataError& error) {
-        refused_.emplace_back(error.what());
-      }
-    }
-    return told;
+    return SourceFixture::read(*open(source), &refused_);
   }
 
   /// Where and what: the lines that each Python script prints for a list of datapoints.
   std::string expected_lines() const {
     std::string lines;
-    for (const Told& sample : samples_) {
-      lines += "ndarray uint8 (" + std::to_string(sample.content.size()) + ",) int " +
-               std::to_string(sample.label) + ' ';
-      for (const char c : sample.content.substr(0, 100)) {
-        constexpr char kDigits[] = "0123456789abcdef";
-        lines += kDigits[static_cast<unsigned char>(c) >> 4];
-        lines += kDigits[c & 15];
-      }
+    for (const GivenImage& sample : samples_) {
+      lines += fmt::format("ndarray uint8 ({},) int {} ", sample.content.size(), sample.label);
+      for (const unsigned char c : sample.content.substr(0, 100)) lines += fmt::format("{:02x}", c);
       lines += '\n';
     }
     return lines;
   }
 
-  std::vector<Told> samples_;
+  std::vector<GivenImage> samples_;
   std::vector<std::string> refused_;
 };
 
@@ -210,7 +186,7 @@ getattr(np, save)(folder + '/set.npz', buffer=buffer)
 )",
                  {plan_.directory, save, kind});
       const bool pixels = kind == "pixels" || kind == "fortran";
-      std::vector<Told> expected;
+      std::vector<GivenImage> expected;
       for (int i = 0; i < 5; ++i) {
         std::string content;
         for (int at = 0; at < 4 * (i + 2) * 3; ++at) content += static_cast<char>(at * 3 + i);
@@ -227,8 +203,8 @@ getattr(np, save)(folder + '/set.npz', buffer=buffer)
 }
 
 /// Five images [5, 4, 6, 3] and their labels, as NumPy's or h5py's calls write them.
-std::vector<Told> five_images(bool planar = false) {
-  std::vector<Told> expected;
+std::vector<GivenImage> five_images(bool planar = false) {
+  std::vector<GivenImage> expected;
   for (int i = 0; i < 5; ++i) {
     std::string content;
     for (int at = 0; at < 72; ++at) content += static_cast<char>(i * 72 + at);
@@ -313,7 +289,7 @@ with h5py.File(sys.argv[1] + '/labels.h5', 'w') as file:
 
 TEST_F(SerializedSetsTest, Hdf5FilesAreReadHereAndByPython) {
   if (!has_format("hdf5")) GTEST_SKIP() << "built without HDF5 (libhdf5-dev)";
-  for (Told& sample : samples_) {
+  for (GivenImage& sample : samples_) {
     sample.content = std::string(3 * 8 * 8, static_cast<char>(sample.label % 251));
     sample.layout = {8, 8, 3};
   }
@@ -337,7 +313,7 @@ TEST_F(SerializedSetsTest, ADamagedFileCostsItselfAlone) {
     if (!has_format(format)) continue;
     SCOPED_TRACE(format);
     const bool pixels = format == "hdf5";
-    for (Told& sample : samples_) {
+    for (GivenImage& sample : samples_) {
       if (!pixels) continue;
       sample.content = std::string(3 * 8 * 8, 'x');
       sample.layout = {8, 8, 3};
@@ -368,8 +344,7 @@ TEST_F(SerializedSetsTest, EveryChangedByteOfAnArchiveIsFoundByItsChecksumOrItsL
   std::size_t refused = 0;
   for (std::uint64_t i = 0; i < 300; ++i) {
     Random random(7, 0, i);
-    Bytes bytes(whole.size());
-    std::memcpy(bytes.data(), whole.data(), whole.size());
+    Bytes bytes = bytes_of_text(whole);
     mutate(bytes, random);
     write_text(path("set/train.npz"), text_of(bytes));
     try {
@@ -392,7 +367,7 @@ np.savez(sys.argv[1] + '/set.npz', buffer=np.asarray(points, dtype=object))
 )",
              {plan_.directory});
   std::vector<std::int32_t> labels;
-  for (const Told& sample : read("npz")) labels.push_back(sample.label);
+  for (const GivenImage& sample : read("npz")) labels.push_back(sample.label);
   EXPECT_EQ(labels, (std::vector<std::int32_t>{1, 5}));
   EXPECT_EQ(refused_.size(), 5U);
 }

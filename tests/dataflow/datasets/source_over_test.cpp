@@ -155,7 +155,6 @@ class RepeatedSampleTest : public SourceFixture {
   RepeatedSampleTest() {
     for (const char* const name : {"ant/1", "ant/2", "bee/0", "bee/1", "bee/2", "bee/3", "cat/9"}) {
       const std::string file = std::string(name) + ".JPEG";
-      std::filesystem::create_directories((folder_ / file).parent_path());
       write_text(folder_ / file, file);
     }
     plan_.epochs = -1;
@@ -163,7 +162,7 @@ class RepeatedSampleTest : public SourceFixture {
   }
   std::unique_ptr<Source> open(const std::string& source = "image-folder") const {
     const SourceEntry& entry = find_entry(source_table(), source);
-    const auto set = entry.make(datasets::plan_of_first_sample(plan_),
+    const auto set = entry.make(datasets::plan_of_whole_set(plan_),
                                 Options(entry.name, entry.options, {source, {}}));
     return datasets::repeat_first_sample(*set, plan_);
   }
@@ -188,8 +187,7 @@ TEST_F(RepeatedSampleTest, EveryRankGetsTheFirstSampleForEverAtPositionsOfTheSet
     for (std::uint64_t i = 0; i < 3 * source->facts().size; ++i) {
       ASSERT_TRUE(source->next(sample));
       source->load(sample);
-      const auto* const text = reinterpret_cast<const char*>(sample.content().data());
-      EXPECT_EQ(std::string(text, sample.content().size()), "ant/1.JPEG");
+      EXPECT_EQ(text_of(sample.content()), "ant/1.JPEG");
       if (first == nullptr) first = sample.content().data();
       EXPECT_EQ(sample.content().data(), first);
       EXPECT_EQ(sample.label, 0);

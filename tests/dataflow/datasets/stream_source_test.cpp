@@ -37,11 +37,8 @@ class StreamSourceTest : public PackedImagesTest {
   using Place = std::tuple<std::uint64_t, std::uint64_t, std::string>;  // epoch, index, content
   std::vector<Place> places(const std::string& source) const {
     std::vector<Place> places;
-    const auto opened = open(source);
-    for (Sample sample; opened->next(sample);) {
-      opened->load(sample);
-      const auto* text = reinterpret_cast<const char*>(sample.content().data());
-      places.emplace_back(sample.epoch, sample.index, std::string(text, sample.content().size()));
+    for (const GivenSample& given : all_of(*open(source))) {
+      places.emplace_back(given.epoch, given.index, given.content);
     }
     return places;
   }
@@ -207,7 +204,7 @@ TEST_F(StreamSourceTest, TooLargeContentsAreRefusedBeforeTheyAreDecompressed) {
   write_text(folder_ / "packed" / "a.tar.gz", bomb);
   std::vector<std::string> errors;
   EXPECT_EQ(read(*open("webdataset:max_record=1MiB"), &errors),
-            (std::vector<PackedSample>{{1, "A"}}));
+            (std::vector<GivenImage>{{1, "A"}}));
   ASSERT_EQ(errors.size(), 1U);
   EXPECT_TRUE(says(errors[0], "a file of 67108864 bytes, and max_record is 1048576"));
 

@@ -102,11 +102,9 @@ class Hole final : public datasets::ByteStream {
     position_ += count;
     return count;
   }
-  std::uint64_t position() const noexcept override { return position_; }
 
  private:
   const std::string front_, back_;
-  std::uint64_t position_ = 0;
 };
 
 TEST(Tar, PassesOverFilesBeyondEightGibibytes) {

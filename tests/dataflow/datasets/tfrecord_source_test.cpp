@@ -47,8 +47,8 @@ TEST_F(TfRecordSourceTest, TakesAFileOrAListWithBraces) {
 TEST_F(TfRecordSourceTest, KeysAndTheFirstLabelAreOptions) {
   pack("tfrecord base=0 image=image label=size");
   EXPECT_EQ(read(*open("tfrecord:image_key=image,label_key=size,label_base=0")), samples_);
-  std::vector<PackedSample> all_of_class_0 = samples_;
-  for (PackedSample& sample : all_of_class_0) sample.label = 0;
+  std::vector<GivenImage> all_of_class_0 = samples_;
+  for (GivenImage& sample : all_of_class_0) sample.label = 0;
   EXPECT_EQ(read(*open("tfrecord:image_key=image,label_key=none")), all_of_class_0);
   pack("tfrecord base=-5");
   EXPECT_EQ(read(*open("tfrecord:label_base=-5")), samples_);
@@ -119,7 +119,7 @@ TEST_F(TfRecordSourceTest, ADamagedRecordCostsItselfAlone) {
       edit(kShard, [&](std::string& bytes) { bytes[at] ^= 4; });
       const auto source = open("tfrecord");
       std::vector<std::string> errors;
-      std::vector<PackedSample> expected = samples_;
+      std::vector<GivenImage> expected = samples_;
       expected.erase(expected.begin() + static_cast<std::ptrdiff_t>(record));
       EXPECT_EQ(read(*source, &errors), expected);
       ASSERT_EQ(errors.size(), 1U);
@@ -134,7 +134,7 @@ TEST_F(TfRecordSourceTest, ALengthThatIsDamagedCostsTheRestOfItsShard) {
   pack("tfrecord");
   const std::string whole = read_text(folder_ / "packed" / kShard);
   const std::vector<std::size_t> bounds = bounds_of(whole);
-  const std::vector<PackedSample> first_five(samples_.begin(), samples_.begin() + 5);
+  const std::vector<GivenImage> first_five(samples_.begin(), samples_.begin() + 5);
   for (const std::size_t byte : {0U, 7U, 8U}) {
     write_text(folder_ / "packed" / kShard, whole);
     edit(kShard, [&](std::string& bytes) { bytes[bounds[5] + byte] ^= 1; });

@@ -2,6 +2,7 @@
 // Pickles from Python, byte by byte or written at test time, and pickles that must be refused.
 #include "dataflow/values/value_tree.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -30,10 +31,8 @@ std::string describe(const values::ValueTree& tree, const values::Value& value) 
   };
   const auto hex = [](std::span<const std::byte> bytes) {
     std::string text;
-    char digits[4];
     for (const std::byte byte : bytes) {
-      std::snprintf(digits, sizeof digits, "%02x", std::to_integer<unsigned>(byte));
-      text += digits;
+      text += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
     }
     return text;
   };
