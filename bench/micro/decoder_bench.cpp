@@ -96,9 +96,9 @@ BENCHMARK_CAPTURE(JpegDecoder, tf_in_hsv, "jpeg:chain=tf_cnn_benchmarks,color=tf
 BENCHMARK_CAPTURE(JpegDecoder, tensorpack, "jpeg:chain=tensorpack")->Unit(benchmark::kMicrosecond);
 
 /// The resampler alone, for a region of the mean size of a random resized crop of 500x375 pixels.
-void Resample(benchmark::State& state, Resampler::Code code) {
+void Resample(benchmark::State& state, InstructionSet set) {
   constexpr std::int32_t kWidth = 280, kHeight = 270;
-  Resampler resampler(code);
+  Resampler resampler(set);
   const ImageShape shape;
   std::vector<std::byte> row(shape.elements());
   const ImageView view{row.data(), shape, DType::u8, std::ptrdiff_t{3} * shape.width};
@@ -113,8 +113,8 @@ void Resample(benchmark::State& state, Resampler::Code code) {
   }
   state.SetItemsProcessed(state.iterations());
 }
-BENCHMARK_CAPTURE(Resample, best, Resampler::Code::best)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(Resample, portable, Resampler::Code::portable)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(Resample, best, best_instruction_set())->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(Resample, portable, InstructionSet::portable)->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace penstock

@@ -61,7 +61,6 @@ class ColourSteps {
     steps_[size_++] = step;
   }
   std::span<const ColourStep> all() const noexcept { return {steps_.data(), size_}; }
-  std::span<ColourStep> all() noexcept { return {steps_.data(), size_}; }
 
  private:
   std::array<ColourStep, 4> steps_{};

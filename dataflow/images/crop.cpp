@@ -79,8 +79,9 @@ Region tensorpack_centre(ImageSize image, const ImageShape& output, double zoom)
           centre_of_resized(image.height, resized(image.height, output.height), output.height)};
 }
 
-}  // namespace
-
+/// RandomResizedCrop with its default parameters: 8 to 100 % of the area, aspect ratio 3/4 to 4/3,
+/// uniform in its logarithm. After ten failed tries it takes the largest centred part with such a
+/// ratio. The filter stays inside.
 Region random_resized_crop(ImageSize image, Random& random) {
   const std::int64_t width = image.width, height = image.height;
   const double area = static_cast<double>(width) * static_cast<double>(height);
@@ -101,6 +102,9 @@ Region random_resized_crop(ImageSize image, Random& random) {
   return {stretch_of((width - w) / 2, w), stretch_of((height - h) / 2, h)};
 }
 
+/// Resize(256) and CenterCrop(224), scaled to `output`, as one region: the shorter side becomes
+/// 256/224 of the output's. As in the original, the filter reads beyond the region. Unlike the
+/// original, the longer side is not rounded to a whole number of pixels before the crop.
 Region centre_crop(ImageSize image, const ImageShape& output) {
   const double zoom = kCentreZoom * std::max(static_cast<double>(output.width) / image.width,
                                              static_cast<double>(output.height) / image.height);
@@ -108,6 +112,17 @@ Region centre_crop(ImageSize image, const ImageShape& output) {
   return {{(image.width - w) / 2, w, 0, image.width}, {(image.height - h) / 2, h, 0, image.height}};
 }
 
+/// The whole image; it does not keep the aspect ratio.
+Region whole_image(ImageSize image) {
+  return {stretch_of(0, image.width), stretch_of(0, image.height)};
+}
+
+/// sample_distorted_bounding_box as tf_cnn_benchmarks calls it. It draws the aspect ratio uniformly
+/// from 0.75 to 1.33. Then it draws the height uniformly from the whole numbers that keep the area
+/// within 5 to 100 % and the width inside the image. Then it draws a position, but never the last
+/// possible row or column. It makes up to 100 tries until at least 10 % of an object's box is
+/// covered, then takes the whole image. Boxes are rounded down to whole pixels; those without a
+/// pixel do not count. Without boxes the whole image is the object. The filter stays inside.
 Region tf_box_crop(ImageSize image, std::span<const ObjectBox> boxes, Random& random) {
   const std::int64_t width = image.width, height = image.height;
   const double area = static_cast<double>(width) * static_cast<double>(height);
@@ -137,20 +152,23 @@ Region tf_box_crop(ImageSize image, std::span<const ObjectBox> boxes, Random& ra
   return whole_image(image);
 }
 
+/// The evaluation of tf_cnn_benchmarks. It resizes both sides by the same factor, rounded down to
+/// whole pixels, to cover 1.145 times the output, and takes the centre.
 Region tf_centre_crop(ImageSize image, const ImageShape& output) {
   const double ratio = std::max(static_cast<double>(output.width) / image.width,
                                 static_cast<double>(output.height) / image.height);
-  const auto resized = [ratio](std::int32_t size) {
-    return static_cast<std::int64_t>(size * ratio * kTfCentreZoom);
+  const auto resized = [ratio](std::int32_t size, std::int32_t target) {
+    // For outputs of a few pixels, rounding would give a size below the output's.
+    return std::max<std::int64_t>(target, static_cast<std::int64_t>(size * ratio * kTfCentreZoom));
   };
-  // For outputs of a few pixels, rounding would give a size below the output's.
-  return {
-      centre_of_resized(image.width, std::max<std::int64_t>(output.width, resized(image.width)),
-                        output.width),
-      centre_of_resized(image.height, std::max<std::int64_t>(output.height, resized(image.height)),
-                        output.height)};
+  return {centre_of_resized(image.width, resized(image.width, output.width), output.width),
+          centre_of_resized(image.height, resized(image.height, output.height), output.height)};
 }
 
+/// tensorpack's GoogleNetRandomCropAndResize: 8 to 100 % of the area, aspect ratio uniform in 0.75
+/// to 1.333, inverted with probability 1/2. After ten failed tries it takes the centre of the
+/// image, resized until its shorter side is the output's. The filter stays inside a part that was
+/// drawn.
 Region tensorpack_random_crop(ImageSize image, const ImageShape& output, Random& random) {
   const std::int64_t width = image.width, height = image.height;
   const double area = static_cast<double>(width) * static_cast<double>(height);
@@ -168,13 +186,7 @@ Region tensorpack_random_crop(ImageSize image, const ImageShape& output, Random&
   return tensorpack_centre(image, output, 1);
 }
 
-Region tensorpack_centre_crop(ImageSize image, const ImageShape& output) {
-  return tensorpack_centre(image, output, kCentreZoom);
-}
-
-Region whole_image(ImageSize image) {
-  return {stretch_of(0, image.width), stretch_of(0, image.height)};
-}
+}  // namespace
 
 Region padded_crop(ImageSize image, std::int32_t pad, Random& random) {
   const std::int64_t top = place(2 * std::int64_t{pad}, random);
@@ -190,21 +202,9 @@ Crop parse_crop(std::string_view component, std::string_view text) {
 std::string_view name_of(Crop crop) { return kCropValues[static_cast<std::size_t>(crop)].name; }
 
 Crop evaluation_crop(Crop crop) {
-  switch (crop) {
-    case Crop::random:
-      return Crop::centre;
-    case Crop::tf_random:
-    case Crop::tf_box:
-      return Crop::tf_centre;
-    case Crop::tensorpack_random:
-      return Crop::tensorpack_centre;
-    case Crop::centre:
-    case Crop::full:
-    case Crop::tf_centre:
-    case Crop::tensorpack_centre:
-      break;
-  }
-  return crop;
+  if (crop == Crop::random) return Crop::centre;
+  if (crop == Crop::tf_random || crop == Crop::tf_box) return Crop::tf_centre;
+  return crop == Crop::tensorpack_random ? Crop::tensorpack_centre : crop;
 }
 
 Region choose_region(Crop crop, ImageSize image, const ImageShape& output, Random& random,
@@ -225,7 +225,7 @@ Region choose_region(Crop crop, ImageSize image, const ImageShape& output, Rando
     case Crop::tensorpack_random:
       return tensorpack_random_crop(image, output, random);
     case Crop::tensorpack_centre:
-      return tensorpack_centre_crop(image, output);
+      return tensorpack_centre(image, output, kCentreZoom);
   }
   return whole_image(image);
 }

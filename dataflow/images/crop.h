@@ -26,40 +26,6 @@ struct Region {
   Stretch columns, rows;
 };
 
-/// RandomResizedCrop with its default parameters: 8 to 100 % of the area, aspect ratio 3/4 to 4/3,
-/// uniform in its logarithm. After ten failed tries it takes the largest centred part with such a
-/// ratio. The filter stays inside.
-Region random_resized_crop(ImageSize image, Random& random);
-
-/// Resize(256) and CenterCrop(224), scaled to `output`, as one region: the shorter side becomes
-/// 256/224 of the output's. As in the original, the filter reads beyond the region. Unlike the
-/// original, the longer side is not rounded to a whole number of pixels before the crop.
-Region centre_crop(ImageSize image, const ImageShape& output);
-
-/// sample_distorted_bounding_box as tf_cnn_benchmarks calls it. It draws the aspect ratio uniformly
-/// from 0.75 to 1.33. Then it draws the height uniformly from the whole numbers that keep the area
-/// within 5 to 100 % and the width inside the image. Then it draws a position, but never the last
-/// possible row or column. It makes up to 100 tries until at least 10 % of an object's box is
-/// covered, then takes the whole image. Boxes are rounded down to whole pixels; those without a
-/// pixel do not count. Without boxes the whole image is the object. The filter stays inside.
-Region tf_box_crop(ImageSize image, std::span<const ObjectBox> boxes, Random& random);
-
-/// The evaluation of tf_cnn_benchmarks. It resizes both sides by the same factor, rounded down to
-/// whole pixels, to cover 1.145 times the output, and takes the centre.
-Region tf_centre_crop(ImageSize image, const ImageShape& output);
-
-/// tensorpack's GoogleNetRandomCropAndResize: 8 to 100 % of the area, aspect ratio uniform in 0.75
-/// to 1.333, inverted with probability 1/2. After ten failed tries it takes the centre of the
-/// image, resized until its shorter side is the output's. The filter stays inside a part that was
-/// drawn.
-Region tensorpack_random_crop(ImageSize image, const ImageShape& output, Random& random);
-
-/// ResizeShortestEdge(256) and CenterCrop(224) as tensorpack rounds them, scaled to `output`.
-Region tensorpack_centre_crop(ImageSize image, const ImageShape& output);
-
-/// The whole image; it does not keep the aspect ratio.
-Region whole_image(ImageSize image);
-
 /// Adds `pad` pixels to each side and cuts a part of the image's original size. Coordinates include
 /// the padding. CIFAR-10 training uses a pad of 4. The filter stays inside.
 Region padded_crop(ImageSize image, std::int32_t pad, Random& random);

@@ -32,7 +32,6 @@ class DecodePool::Crew {
   /// A batch that is being filled.
   struct Flight {
     WriteLease lease;
-    std::uint64_t ticket = 0;        // order in which flights began
     std::int32_t given = 0;          // rows handed to workers
     std::int32_t open = 0;           // rows not yet filled, given to a worker or not
     std::vector<std::uint8_t> full;  // by row
@@ -91,18 +90,17 @@ class DecodePool::Crew {
   Counter& decode_threads_ = probe_.counter("decode_threads");
 
   // The worker that has the sample turn owns data_ended_; the worker that has the row turn owns the
-  // other three.
+  // other two.
   bool data_ended_ = false;
   std::vector<Flight> flights_;  // one per slot
   Flight* filling_ = nullptr;    // the flight whose rows are being given out
-  std::uint64_t tickets_ = 0;
 
   std::mutex mutex_;
   // mutex_ protects everything below.
   Turn row_turn_{&decode_stage_.wait_in}, sample_turn_{&decode_stage_.wait_in};
   Gate need_gate_;
   std::int32_t needed_;            // number of workers that may run
-  std::vector<Flight*> underway_;  // in order of their tickets, without published ones
+  std::vector<Flight*> underway_;  // in the order in which they began, without published ones
   std::int64_t left_out_ = 0;
   std::map<std::uint64_t, std::uint64_t> bad_by_epoch_;
   std::exception_ptr failure_;
@@ -240,7 +238,6 @@ bool DecodePool::Crew::begin_flight(const Timers& timers) {
   count_as(decode_stage_.wait_in);
   Flight& flight = flights_[static_cast<std::size_t>(lease.batch().slot)];
   flight.lease = std::move(lease);
-  flight.ticket = tickets_++;
   flight.given = 0;
   flight.open = out_.spec().images;
   std::fill(flight.full.begin(), flight.full.end(), std::uint8_t{0});
@@ -328,7 +325,7 @@ void DecodePool::Crew::finish(const Row& row) {
 /// Under mutex_, so that the ring's order of publication equals the pool's.
 void DecodePool::Crew::publish_finished(Flight& flight) {
   if (plan_.order == Order::relaxed) {
-    underway_.erase(std::find(underway_.begin(), underway_.end(), &flight));
+    std::erase(underway_, &flight);
     std::move(flight.lease).publish();
     return count_needed();
   }

@@ -20,11 +20,6 @@ constexpr Filter kFilters[] = {Filter::bilinear,   Filter::bicubic,     Filter::
                                Filter::tf_bicubic, Filter::cv_bilinear, Filter::cv_bicubic};
 static_assert(std::size(kResizeValues) == std::size(kFilters) + 2);
 
-bool has_tensorflow_places(Filter filter) {
-  return filter == Filter::tf_nearest || filter == Filter::tf_bilinear ||
-         filter == Filter::tf_bicubic;
-}
-
 double keys_cubic(double a, double distance) {
   const double d = std::abs(distance);
   if (d < 1) return ((a + 2) * d - (a + 3)) * d * d + 1;
@@ -52,7 +47,8 @@ bool overshoots(Filter filter) {
 void FilterTaps::build(const Stretch& stretch, std::int32_t outputs, bool mirrored, Filter filter) {
   PENSTOCK_ASSERT(stretch.low < stretch.high && stretch.length > 0 && outputs > 0);
   const double scale = stretch.length / outputs;
-  const bool corners = has_tensorflow_places(filter);
+  const bool corners =
+      filter == Filter::tf_nearest || filter == Filter::tf_bilinear || filter == Filter::tf_bicubic;
   const bool reversed = mirrored && !corners;
   const auto centre = [&stretch, scale](std::int32_t i) {
     return stretch.begin + (i + 0.5) * scale;
@@ -78,7 +74,7 @@ void FilterTaps::build(const Stretch& stretch, std::int32_t outputs, bool mirror
         return std::max(0.0, std::min(d + 0.5, scale / 2) - std::max(d - 0.5, -scale / 2));
       });
     case Filter::nearest:
-      return pick(stretch, outputs, reversed, [&](std::int32_t i) { return centre(i); });
+      return pick(stretch, outputs, reversed, centre);
     case Filter::tf_nearest:
       return pick(stretch, outputs, reversed, [&](std::int32_t i) {
         if (!mirrored) return stretch.begin + i * scale;

@@ -21,21 +21,27 @@ inline InstructionSet best_instruction_set() {
   return InstructionSet::portable;
 }
 
-// Compile a kernel for each InstructionSet. A kernel is a class whose static run() is always
-// inlined.
+#if defined(__x86_64__)
+#define PENSTOCK_TARGET(features) [[gnu::target(features)]]
+#else
+#define PENSTOCK_TARGET(features)
+#endif
+
+// Compile a kernel for each InstructionSet, in its order: tables of kernels have an entry for each.
+// A kernel is a class whose static run() is always inlined.
 template <class Kernel, class... Arguments>
 void portable(Arguments... arguments) {
   Kernel::run(arguments...);
 }
-#if defined(__x86_64__)
 template <class Kernel, class... Arguments>
-[[gnu::target("avx2")]] void avx2(Arguments... arguments) {
+PENSTOCK_TARGET("avx2")
+void avx2(Arguments... arguments) {
   Kernel::run(arguments...);
 }
 template <class Kernel, class... Arguments>
-[[gnu::target("avx512f,avx512bw,avx512vl,avx512dq")]] void avx512(Arguments... arguments) {
+PENSTOCK_TARGET("avx512f,avx512bw,avx512vl,avx512dq")
+void avx512(Arguments... arguments) {
   Kernel::run(arguments...);
 }
-#endif
 
 }  // namespace penstock

@@ -38,20 +38,7 @@ struct Kernel {
 };
 
 using Run = void (*)(const std::uint8_t*, const Pattern*, float*, std::size_t);
-
-Run best_run() {
-#if defined(__x86_64__)
-  switch (best_instruction_set()) {
-    case InstructionSet::avx512:
-      return avx512<Kernel>;
-    case InstructionSet::avx2:
-      return avx2<Kernel>;
-    case InstructionSet::portable:
-      break;
-  }
-#endif
-  return portable<Kernel>;
-}
+constexpr Run kRuns[] = {portable<Kernel>, avx2<Kernel>, avx512<Kernel>};
 
 class NormalisingDecoder final : public Decoder {
  public:
@@ -77,7 +64,7 @@ class NormalisingDecoder final : public Decoder {
 void normalise(std::span<const std::uint8_t> pixels, std::int32_t channels, DType type,
                std::byte* to) {
   PENSTOCK_ASSERT(channels >= 1 && channels <= 4 && (type == DType::f32 || type == DType::f16));
-  static const Run run = best_run();
+  static const Run run = kRuns[static_cast<std::size_t>(best_instruction_set())];
   Pattern pattern;
   for (std::size_t i = 0; i < kPattern; ++i) {
     const ChannelScale scale =

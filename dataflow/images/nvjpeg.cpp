@@ -82,32 +82,25 @@ class NvjpegDecoder final : public GpuDecoder {
   explicit NvjpegDecoder(bool fancy) {
     // Training records steps meanwhile, so no work may use the default stream.
     stream_ = own<cudaStream_t>(
-        [&](cudaStream_t* made) {
-          check(cuda_.cudaStreamCreateWithFlags(made, cudaStreamNonBlocking),
-                "cudaStreamCreateWithFlags");
-        },
-        cuda_.cudaStreamDestroy);
+        "cudaStreamCreateWithFlags", cuda_.cudaStreamDestroy, [&](cudaStream_t* made) {
+          return cuda_.cudaStreamCreateWithFlags(made, cudaStreamNonBlocking);
+        });
     // A thread that waits sleeps, so that its CPU time is that of decoding.
-    done_ = own<cudaEvent_t>(
-        [&](cudaEvent_t* made) {
-          check(
-              cuda_.cudaEventCreateWithFlags(made, cudaEventBlockingSync | cudaEventDisableTiming),
-              "cudaEventCreateWithFlags");
-        },
-        cuda_.cudaEventDestroy);
+    done_ = own<cudaEvent_t>("cudaEventCreateWithFlags", cuda_.cudaEventDestroy,
+                             [&](cudaEvent_t* made) {
+                               return cuda_.cudaEventCreateWithFlags(
+                                   made, cudaEventBlockingSync | cudaEventDisableTiming);
+                             });
     const unsigned flags = NVJPEG_FLAGS_BITSTREAM_STRICT |
                            (fancy ? unsigned{NVJPEG_FLAGS_UPSAMPLING_WITH_INTERPOLATION} : 0U);
-    handle_ = own<nvjpegHandle_t>(
-        [&](nvjpegHandle_t* made) {
-          check(nvjpeg_.nvjpegCreateEx(NVJPEG_BACKEND_DEFAULT, nullptr, nullptr, flags, made),
-                "nvjpegCreateEx");
-        },
-        nvjpeg_.nvjpegDestroy);
-    state_ = own<nvjpegJpegState_t>(
-        [&](nvjpegJpegState_t* made) {
-          check(nvjpeg_.nvjpegJpegStateCreate(handle_.get(), made), "nvjpegJpegStateCreate");
-        },
-        nvjpeg_.nvjpegJpegStateDestroy);
+    handle_ =
+        own<nvjpegHandle_t>("nvjpegCreateEx", nvjpeg_.nvjpegDestroy, [&](nvjpegHandle_t* made) {
+          return nvjpeg_.nvjpegCreateEx(NVJPEG_BACKEND_DEFAULT, nullptr, nullptr, flags, made);
+        });
+    state_ = own<nvjpegJpegState_t>("nvjpegJpegStateCreate", nvjpeg_.nvjpegJpegStateDestroy,
+                                    [&](nvjpegJpegState_t* made) {
+                                      return nvjpeg_.nvjpegJpegStateCreate(handle_.get(), made);
+                                    });
   }
 
   const std::uint8_t* decode(std::span<const std::byte> file, ImageSize size,
@@ -135,10 +128,11 @@ class NvjpegDecoder final : public GpuDecoder {
   }
 
  private:
+  /// What `make` makes by `call`.
   template <typename Handle, typename Make, typename Destroy>
-  static Owned<Handle> own(const Make& make, Destroy destroy) {
+  Owned<Handle> own(const char* call, Destroy destroy, const Make& make) const {
     Handle made = nullptr;
-    make(&made);
+    check(make(&made), call);
     return {made, [destroy](Handle handle) { destroy(handle); }};
   }
 
@@ -167,13 +161,11 @@ class NvjpegDecoder final : public GpuDecoder {
   void make_room(std::size_t bytes) {
     if (bytes <= room_) return;
     room_ = 0;
-    pixels_ = own<void*>([&](void** made) { check(cuda_.cudaMalloc(made, bytes), "cudaMalloc"); },
-                         cuda_.cudaFree);
-    lines_ = own<void*>(
-        [&](void** made) {
-          check(cuda_.cudaHostAlloc(made, bytes, cudaHostAllocDefault), "cudaHostAlloc");
-        },
-        cuda_.cudaFreeHost);
+    pixels_ = own<void*>("cudaMalloc", cuda_.cudaFree,
+                         [&](void** made) { return cuda_.cudaMalloc(made, bytes); });
+    lines_ = own<void*>("cudaHostAlloc", cuda_.cudaFreeHost, [&](void** made) {
+      return cuda_.cudaHostAlloc(made, bytes, cudaHostAllocDefault);
+    });
     room_ = bytes;
   }
 

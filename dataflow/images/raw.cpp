@@ -2,9 +2,10 @@
 // Handles pixels that need no decoding. It copies them if they have the batch's size, and otherwise
 // resamples them like decoded images. On the way it interleaves planes, changes BGR to RGB, and
 // turns grey into three equal channels.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -38,10 +39,8 @@ CropRule parse_rule(const std::string& text) {
   if (text == "auto") return {Crop::random, true};
   if (text == "auto-center") return {Crop::centre, true};
   if (!text.starts_with("pad")) return {parse_crop("raw", text)};
-  CropRule rule;
-  const char* const end = text.data() + text.size();
-  const bool whole = std::from_chars(text.data() + 3, end, rule.pad).ptr == end;
-  if (whole && rule.pad >= 1 && rule.pad <= kMaxPad) return rule;
+  const std::int32_t pad = parse_number<std::int32_t>(std::string_view(text).substr(3)).value_or(0);
+  if (pad >= 1 && pad <= kMaxPad) return {.pad = pad};
   throw ConfigError("raw: option 'crop' is '{}'; expected pad1 to pad{}", text, kMaxPad);
 }
 
@@ -135,9 +134,8 @@ class RawDecoder final : public Decoder {
     } else if (layout.width < 1 || layout.height < 1 ||
                (layout.channels != 1 && layout.channels != 3) ||
                layout.bytes() != sample.content().size()) {
-      problem = "there are " + std::to_string(sample.content().size()) + " bytes for " +
-                std::to_string(layout.height) + "x" + std::to_string(layout.width) + "x" +
-                std::to_string(layout.channels) + " pixels";
+      problem = fmt::format("there are {} bytes for {}x{}x{} pixels", sample.content().size(),
+                            layout.height, layout.width, layout.channels);
     }
     if (problem.empty()) return;
     throw DataError(
@@ -180,14 +178,11 @@ class RawDecoder final : public Decoder {
   void resample(const PaddedImage& image, const Region& region, bool mirrored,
                 const ImageView& row) {
     resampler_.begin(region.columns, region.rows, mirrored, row);
-    const PixelRange columns = resampler_.columns(), rows = resampler_.rows();
-    const std::int32_t width = columns.end - columns.first;
-    resampler_.set_row_layout(columns.first, width);
-    for (std::int32_t y = rows.first; y < rows.end; ++y) {
-      image.write_row<4>(y, columns.first, width,
-                         reinterpret_cast<std::byte*>(resampler_.row_buffer(y)));
-      resampler_.rows_ready(y + 1);
-    }
+    const PixelRange columns = resampler_.columns();
+    resampler_.run([&](std::int32_t y, std::uint8_t* to) {
+      image.write_row<4>(y, columns.first, columns.end - columns.first,
+                         reinterpret_cast<std::byte*>(to));
+    });
   }
 
   const CropRule rule_;

@@ -22,127 +22,86 @@ constexpr std::size_t kPixelBytes = 4;
 constexpr std::size_t kBlock = 16;
 
 /// blocks[x][r] = sum over k of weights[k] * rows[k][x], for four pixels at a time.
-[[gnu::always_inline]] inline void blend(const std::uint8_t* const* rows, const float* weights,
+struct Blend {
+  [[gnu::always_inline]] static void run(const std::uint8_t* const* rows, const float* weights,
                                          std::int32_t count, std::size_t pixels, float* blocks) {
-  for (std::size_t x = 0; x < pixels; x += 4) {
-    Floats16 sum{};
-    for (std::int32_t k = 0; k < count; ++k) {
-      Bytes16 bytes;
-      std::memcpy(&bytes, rows[k] + x * kPixelBytes, sizeof bytes);
-      // Converts in steps of two: the compiler splits wider conversions element by element.
-      const auto shorts = __builtin_convertvector(bytes, Shorts16);
-      const auto ints = __builtin_convertvector(shorts, Ints16);
-      sum += __builtin_convertvector(ints, Floats16) * weights[k];
-    }
-    float quads[kBlock];
-    std::memcpy(quads, &sum, sizeof sum);
-    for (std::size_t p = 0; p < 4; ++p) {
-      std::memcpy(blocks + (x + p) * kBlock, quads + p * 4, 4 * sizeof(float));
+    for (std::size_t x = 0; x < pixels; x += 4) {
+      Floats16 sum{};
+      for (std::int32_t k = 0; k < count; ++k) {
+        Bytes16 bytes;
+        std::memcpy(&bytes, rows[k] + x * kPixelBytes, sizeof bytes);
+        // Converts in steps of two: the compiler splits wider conversions element by element.
+        const auto shorts = __builtin_convertvector(bytes, Shorts16);
+        const auto ints = __builtin_convertvector(shorts, Ints16);
+        sum += __builtin_convertvector(ints, Floats16) * weights[k];
+      }
+      float quads[kBlock];
+      std::memcpy(quads, &sum, sizeof sum);
+      for (std::size_t p = 0; p < 4; ++p) {
+        std::memcpy(blocks + (x + p) * kBlock, quads + p * 4, 4 * sizeof(float));
+      }
     }
   }
-}
+};
 
 /// Makes four rows of `outputs` RGB pixels from blocks[x]. All outputs read as many blocks as the
 /// longest run, with zero weights beyond their own: a varying count costs more than it saves.
 /// Weights add up to one, so sums with positive weights leave [0, 255] by no more than rounding;
 /// `clamps` is for negative weights.
 template <bool clamps>
-[[gnu::always_inline]] inline void stretch(const float* blocks, const FilterTaps& taps,
-                                           std::int32_t low, std::int32_t outputs,
-                                           std::byte* const* to) {
-  const std::int32_t count = taps.max_count();
-  for (std::int32_t i = 0; i < outputs; ++i) {
-    const FilterTaps::Run run = taps.run(i);
-    const float* block = blocks + static_cast<std::size_t>(run.first - low) * kBlock;
-    Floats16 sum = Floats16{} + 0.5F;
-    for (std::int32_t k = 0; k < count; ++k, block += kBlock) {
-      Floats16 pixel;
-      std::memcpy(&pixel, block, sizeof pixel);
-      sum += pixel * run.weights[k];
-    }
-    if constexpr (clamps) {
-      sum = sum < 0.0F ? Floats16{} : sum;
-      sum = sum > 255.5F ? Floats16{} + 255.5F : sum;
-    }
-    const auto shorts = __builtin_convertvector(__builtin_convertvector(sum, Ints16), Shorts16);
-    const auto bytes = __builtin_convertvector(shorts, Bytes16);
-    std::uint8_t quads[kBlock];
-    std::memcpy(quads, &bytes, sizeof bytes);
-    // The fourth byte is overwritten by the next pixel; the last pixel must not write one.
-    const std::size_t offset = static_cast<std::size_t>(i) * 3;
-    if (i + 1 < outputs) {
-      for (std::size_t r = 0; r < 4; ++r) std::memcpy(to[r] + offset, quads + r * 4, 4);
-    } else {
-      for (std::size_t r = 0; r < 4; ++r) std::memcpy(to[r] + offset, quads + r * 4, 3);
+struct StretchColumns {
+  [[gnu::always_inline]] static void run(const float* blocks, const FilterTaps& taps,
+                                         std::int32_t low, std::int32_t outputs,
+                                         std::byte* const* to) {
+    const std::int32_t count = taps.max_count();
+    for (std::int32_t i = 0; i < outputs; ++i) {
+      const FilterTaps::Run run = taps.run(i);
+      const float* block = blocks + static_cast<std::size_t>(run.first - low) * kBlock;
+      Floats16 sum = Floats16{} + 0.5F;
+      for (std::int32_t k = 0; k < count; ++k, block += kBlock) {
+        Floats16 pixel;
+        std::memcpy(&pixel, block, sizeof pixel);
+        sum += pixel * run.weights[k];
+      }
+      if constexpr (clamps) {
+        sum = sum < 0.0F ? Floats16{} : sum;
+        sum = sum > 255.5F ? Floats16{} + 255.5F : sum;
+      }
+      const auto shorts = __builtin_convertvector(__builtin_convertvector(sum, Ints16), Shorts16);
+      const auto bytes = __builtin_convertvector(shorts, Bytes16);
+      std::uint8_t quads[kBlock];
+      std::memcpy(quads, &bytes, sizeof bytes);
+      // The fourth byte is overwritten by the next pixel; the last pixel must not write one.
+      const std::size_t offset = static_cast<std::size_t>(i) * 3;
+      if (i + 1 < outputs) {
+        for (std::size_t r = 0; r < 4; ++r) std::memcpy(to[r] + offset, quads + r * 4, 4);
+      } else {
+        for (std::size_t r = 0; r < 4; ++r) std::memcpy(to[r] + offset, quads + r * 4, 3);
+      }
     }
   }
-}
-
-using Blend = void(const std::uint8_t* const*, const float*, std::int32_t, std::size_t, float*);
-using StretchColumns = void(const float*, const FilterTaps&, std::int32_t, std::int32_t,
-                            std::byte* const*);
-
-void blend_portable(const std::uint8_t* const* rows, const float* weights, std::int32_t count,
-                    std::size_t pixels, float* blocks) {
-  blend(rows, weights, count, pixels, blocks);
-}
-template <bool clamps>
-void stretch_portable(const float* blocks, const FilterTaps& taps, std::int32_t low,
-                      std::int32_t outputs, std::byte* const* to) {
-  stretch<clamps>(blocks, taps, low, outputs, to);
-}
-
-#if defined(__x86_64__)
-[[gnu::target("avx2")]] void blend_avx2(const std::uint8_t* const* rows, const float* weights,
-                                        std::int32_t count, std::size_t pixels, float* blocks) {
-  blend(rows, weights, count, pixels, blocks);
-}
-template <bool clamps>
-[[gnu::target("avx2")]] void stretch_avx2(const float* blocks, const FilterTaps& taps,
-                                          std::int32_t low, std::int32_t outputs,
-                                          std::byte* const* to) {
-  stretch<clamps>(blocks, taps, low, outputs, to);
-}
-[[gnu::target("avx512f,avx512bw,avx512vl,avx512dq")]] void blend_avx512(
-    const std::uint8_t* const* rows, const float* weights, std::int32_t count, std::size_t pixels,
-    float* blocks) {
-  blend(rows, weights, count, pixels, blocks);
-}
-template <bool clamps>
-[[gnu::target("avx512f,avx512bw,avx512vl,avx512dq")]] void stretch_avx512(const float* blocks,
-                                                                          const FilterTaps& taps,
-                                                                          std::int32_t low,
-                                                                          std::int32_t outputs,
-                                                                          std::byte* const* to) {
-  stretch<clamps>(blocks, taps, low, outputs, to);
-}
-#endif
+};
 
 }  // namespace
 
 struct Resampler::Kernels {
-  Blend* blend;
-  StretchColumns *stretch, *stretch_clamped;
+  void (*blend)(const std::uint8_t* const*, const float*, std::int32_t, std::size_t, float*);
+  using Columns = void (*)(const float*, const FilterTaps&, std::int32_t, std::int32_t,
+                           std::byte* const*);
+  Columns stretch, stretch_clamped;
 
-  static const Kernels& choose(Code code) {
-    static constexpr Kernels kPortable{blend_portable, stretch_portable<false>,
-                                       stretch_portable<true>};
-#if defined(__x86_64__)
-    static constexpr Kernels kAvx2{blend_avx2, stretch_avx2<false>, stretch_avx2<true>};
-    static constexpr Kernels kAvx512{blend_avx512, stretch_avx512<false>, stretch_avx512<true>};
-    if (code == Code::best && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
-      return kAvx512;
-    }
-    if (code == Code::best && __builtin_cpu_supports("avx2")) return kAvx2;
-#endif
-    return kPortable;
+  static const Kernels& choose(InstructionSet set) {
+    static constexpr Kernels kAll[] = {
+        {portable<Blend>, portable<StretchColumns<false>>, portable<StretchColumns<true>>},
+        {avx2<Blend>, avx2<StretchColumns<false>>, avx2<StretchColumns<true>>},
+        {avx512<Blend>, avx512<StretchColumns<false>>, avx512<StretchColumns<true>>}};
+    return kAll[static_cast<std::size_t>(set)];
   }
 };
 
 // ---- Resampler --------------------------------------------------------------
 
-Resampler::Resampler(Code code) : kernels_(Kernels::choose(code)) {}
+Resampler::Resampler(InstructionSet set) : kernels_(Kernels::choose(set)) {}
 
 void Resampler::begin(const Stretch& columns, const Stretch& rows, bool mirrored,
                       const ImageView& to, Filter filter) {

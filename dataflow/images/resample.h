@@ -13,18 +13,17 @@
 #include <vector>
 
 #include "dataflow/images/filter_taps.h"
+#include "dataflow/images/instruction_set.h"
 #include "dataflow/sample.h"
 
 namespace penstock {
 
 class Resampler {
  public:
-  /// best: the widest vectors of this processor. portable: the build's vectors.
-  enum class Code : std::uint8_t { best, portable };
   /// Rows may be written up to this far ahead of rows_ready().
   static constexpr std::int32_t kRowsAhead = 4;
 
-  explicit Resampler(Code code = Code::best);
+  explicit Resampler(InstructionSet set = best_instruction_set());
 
   /// Starts an image with the destination `to`: u8, three channels. `to` is written until the last
   /// row.
@@ -47,6 +46,17 @@ class Resampler {
   /// Says that all source rows before `end` are written. Only rows().first to rows().end are
   /// needed.
   void rows_ready(std::int32_t end);
+
+  /// Resamples an image that is in memory. Call it after begin(), in place of the members above.
+  /// `fill(row, to)` writes columns() of a source row to `to`.
+  template <typename Fill>
+  void run(const Fill& fill) {
+    set_row_layout(columns().first, columns().end - columns().first);
+    for (std::int32_t row = rows().first; row < rows().end; ++row) {
+      fill(row, row_buffer(row));
+      rows_ready(row + 1);
+    }
+  }
 
  private:
   static constexpr std::int32_t kGroup = 4;  // output rows made at a time

@@ -12,17 +12,47 @@
 namespace penstock {
 namespace {
 
+/// If readers wait for less than this share of the time, they count as not waiting.
+constexpr double kNoWait = 0.02;
 /// If one more thread would be needed for less than this fraction, it is not taken.
 constexpr double kRounding = 0.05;
+/// An interval needs at least this many batches and this much time. The first kSkipped batches
+/// after each change do not count.
+constexpr std::uint64_t kSkipped = 2, kBatches = 8;
+constexpr Nanoseconds kTime = std::chrono::milliseconds(100);
 
 }  // namespace
 
-ThreadChoice::ThreadChoice(std::int32_t most, std::size_t readers)
-    : most_(most), readers_(static_cast<double>(readers)) {
-  PENSTOCK_ASSERT(most > 0 && readers > 0);
+void ThreadTuner::begin(BatchRing& ring) {
+  PENSTOCK_ASSERT(most_ > 0 && ring.readers() > 0);
+  const std::lock_guard lock(mutex_);
+  ring_ = &ring;
+  settled_ = false;
+  skip_until_ = kSkipped;
+  ring.monitor().watch(false);
 }
 
-void ThreadChoice::begin(const RingStats& ring, Time now) noexcept {
+std::int32_t ThreadTuner::observe(Time now) {
+  const std::lock_guard lock(mutex_);
+  if (settled_) return threads_;
+  measure(ring_->monitor().stats(), now);
+  if (settled_) say();
+  return threads_;
+}
+
+bool ThreadTuner::is_settled() const {
+  const std::lock_guard lock(mutex_);
+  return settled_;
+}
+
+std::int32_t ThreadTuner::settle() {
+  const std::lock_guard lock(mutex_);
+  settled_ = true;
+  say();
+  return threads_;
+}
+
+void ThreadTuner::begin_interval(const RingStats& ring, Time now) noexcept {
   measuring_ = true;
   first_batch_ = ring.published;
   reserve_ = ring.filled_slots;
@@ -30,21 +60,22 @@ void ThreadChoice::begin(const RingStats& ring, Time now) noexcept {
   waited_ = ring.consumer_wait;
 }
 
-void ThreadChoice::settle(Ending ending) noexcept {
+void ThreadTuner::end(Ending ending) noexcept {
   ending_ = ending;
   settled_ = true;
 }
 
-void ThreadChoice::observe(const RingStats& ring, Time now) {
-  if (settled_ || ring.published < skip_until_) return;
-  if (!measuring_) return begin(ring, now);
+void ThreadTuner::measure(const RingStats& ring, Time now) {
+  if (ring.published < skip_until_) return;
+  if (!measuring_) return begin_interval(ring, now);
   if (ring.published < first_batch_ + kBatches || now - began_ < kTime) return;
   const double passed = to_seconds(now - began_);
   const auto published = static_cast<double>(ring.published - first_batch_);
   const bool reserve_shrank = ring.filled_slots < reserve_;
   const double stored = static_cast<double>(ring.filled_slots) - static_cast<double>(reserve_);
-  wait_ = std::clamp(to_seconds(ring.consumer_wait - waited_) / (readers_ * passed), 0.0, 1.0);
-  begin(ring, now);
+  const auto readers = static_cast<double>(ring_->readers());
+  wait_ = std::clamp(to_seconds(ring.consumer_wait - waited_) / (readers * passed), 0.0, 1.0);
+  begin_interval(ring, now);
   if (wait_ <= kNoWait) {
     waited_before_ = false;
     if (!reserve_shrank) take_enough((published - stored) / passed);
@@ -55,8 +86,8 @@ void ThreadChoice::observe(const RingStats& ring, Time now) {
 }
 
 /// Readers wait: more threads are needed.
-void ThreadChoice::take_more() noexcept {
-  if (threads_ == most_) return settle(Ending::no_more);
+void ThreadTuner::take_more() noexcept {
+  if (threads_ == most_) return end(Ending::no_more);
   too_few_ = std::max(too_few_, threads_);
   wait_with_too_few_ = wait_;
   threads_ = is_fitted_ ? threads_ + 1 : std::min(2 * threads_, most_);
@@ -64,22 +95,23 @@ void ThreadChoice::take_more() noexcept {
 }
 
 /// Readers do not wait, and take `demand` batches per second.
-void ThreadChoice::take_enough(double demand) noexcept {
-  if (is_fitted_ || too_few_ == 0) return settle(Ending::enough);
+void ThreadTuner::take_enough(double demand) noexcept {
+  if (is_fitted_ || too_few_ == 0) return end(Ending::enough);
   is_fitted_ = true;
   const auto needed = static_cast<std::int32_t>(std::ceil(demand / rate_of_one_ - kRounding));
-  if (needed >= threads_) return settle(Ending::enough);
+  if (needed >= threads_) return end(Ending::enough);
   threads_ = std::max(needed, too_few_ + 1);
   restart();
 }
 
 /// Restarts the measurement with another number of threads.
-void ThreadChoice::restart() noexcept {
+void ThreadTuner::restart() noexcept {
   measuring_ = waited_before_ = false;
   skip_until_ = first_batch_ + kSkipped;
 }
 
-std::string ThreadChoice::text() const {
+/// "6 (auto: readers wait for 0.4 % of the time; 17.0 % with 5)".
+std::string ThreadTuner::text() const {
   std::string reason;
   if (ending_ == Ending::too_early) {
     reason = "not settled when the window began";
@@ -91,41 +123,13 @@ std::string ThreadChoice::text() const {
   return fmt::format("{} (auto: {})", threads_, reason);
 }
 
-void ThreadTuner::begin(BatchRing& ring) {
-  const std::lock_guard lock(mutex_);
-  ring_ = &ring;
-  choice_.emplace(most_, ring.readers());
-  ring.monitor().watch(false);
-}
-
-std::int32_t ThreadTuner::observe(Time now) {
-  const std::lock_guard lock(mutex_);
-  if (choice_->is_settled()) return choice_->threads();
-  choice_->observe(ring_->monitor().stats(), now);
-  if (choice_->is_settled()) say();
-  return choice_->threads();
-}
-
-bool ThreadTuner::is_settled() const {
-  const std::lock_guard lock(mutex_);
-  return choice_ && choice_->is_settled();
-}
-
-std::int32_t ThreadTuner::settle() {
-  const std::lock_guard lock(mutex_);
-  if (!choice_) choice_.emplace(most_, 1);
-  choice_->stop();
-  say();
-  return choice_->threads();
-}
-
 /// Under mutex_, since code that learns that the choice is settled may start to watch the ring
 /// itself.
 void ThreadTuner::say() {
   if (std::exchange(said_, true)) return;
   if (ring_ != nullptr) ring_->monitor().stop_watching();
-  probe_.note("decode threads: " + choice_->text());
-  probe_.fact("decode_threads_chosen", choice_->threads());
+  probe_.note("decode threads: " + text());
+  probe_.fact("decode_threads_chosen", threads_);
   probe_.fact("decode_threads_most", most_);
 }
 

@@ -2,7 +2,7 @@
 // Finds the number of threads that fill a ring as fast as its readers empty it. It starts with one
 // thread and doubles the number until readers no longer wait, or all threads run. Then it takes as
 // many as the readers' rate needs, from the rate of one thread while readers waited, and adds one
-// if that is too few. It is pure arithmetic: its only inputs are times and waits.
+// if that is too few. Its only inputs are times and waits.
 //
 // The readers' wait time does not tell how much more they could take: a reader that fills its own
 // queues always waits. Readers also wait while those queues fill up, so it takes two intervals with
@@ -11,7 +11,6 @@
 
 #include <cstdint>
 #include <mutex>
-#include <optional>
 #include <string>
 
 #include "dataflow/batch_ring.h"
@@ -20,52 +19,8 @@
 
 namespace penstock {
 
-class ThreadChoice {
- public:
-  /// If readers wait for less than this share of the time, they count as not waiting.
-  static constexpr double kNoWait = 0.02;
-  /// An interval needs at least this many batches and this much time. The first kSkipped batches
-  /// after each change do not count.
-  static constexpr std::uint64_t kSkipped = 2, kBatches = 8;
-  static constexpr Nanoseconds kTime = std::chrono::milliseconds(100);
-
-  /// `most` and `readers` must be above 0.
-  ThreadChoice(std::int32_t most, std::size_t readers);
-
-  /// The statistics of the ring at `now`. The ring must be watched. Call it in the order of time.
-  void observe(const RingStats& ring, Time now);
-  /// Keeps the current choice.
-  void stop() noexcept { settled_ = true; }
-
-  std::int32_t threads() const noexcept { return threads_; }
-  bool is_settled() const noexcept { return settled_; }
-  /// "6 (auto: readers wait for 0.4 % of the time; 17.0 % with 5)". Valid once the choice is
-  /// settled.
-  std::string text() const;
-
- private:
-  enum class Ending : std::uint8_t { too_early, enough, no_more };
-  void begin(const RingStats& ring, Time now) noexcept;
-  void take_more() noexcept;
-  void take_enough(double demand) noexcept;
-  void restart() noexcept;
-  void settle(Ending ending) noexcept;
-
-  const std::int32_t most_;
-  const double readers_;
-  std::int32_t threads_ = 1, too_few_ = 0;   // too_few_: the largest number known to be too few
-  double wait_ = 0, wait_with_too_few_ = 0;  // shares of the time
-  double rate_of_one_ = 0;  // batches per second and thread, measured while readers wait
-  bool settled_ = false, measuring_ = false, waited_before_ = false, is_fitted_ = false;
-  Ending ending_ = Ending::too_early;
-  // The current interval; none begins before batch skip_until_.
-  std::uint64_t skip_until_ = kSkipped, first_batch_ = 0, reserve_ = 0;
-  Time began_{};
-  Nanoseconds waited_{};
-};
-
-/// Connects a ThreadChoice to the pool whose threads it chooses and the ring that they fill. Other
-/// code can ask it whether the choice is settled. The ring is watched until then.
+/// Chooses the number of a pool's threads by the ring that they fill. Other code can ask it whether
+/// the choice is settled. The ring is watched until then.
 ///
 /// Thread-safety: call begin() before the pool's threads start; the others from any thread.
 class ThreadTuner {
@@ -76,13 +31,22 @@ class ThreadTuner {
 
   /// `ring` must outlive the use of the tuner.
   void begin(BatchRing& ring);
-  /// Call it when a batch was published. Returns how many threads may run now.
+  /// Call it when a batch was published, in the order of time. Returns how many threads may run
+  /// now.
   std::int32_t observe(Time now);
   bool is_settled() const;
   /// Keeps the current choice. Returns the number of threads.
   std::int32_t settle();
 
  private:
+  enum class Ending : std::uint8_t { too_early, enough, no_more };
+  void begin_interval(const RingStats& ring, Time now) noexcept;
+  void measure(const RingStats& ring, Time now);
+  void take_more() noexcept;
+  void take_enough(double demand) noexcept;
+  void restart() noexcept;
+  void end(Ending ending) noexcept;
+  std::string text() const;
   void say();
 
   const std::int32_t most_;
@@ -90,8 +54,16 @@ class ThreadTuner {
   mutable std::mutex mutex_;
   // mutex_ protects everything below.
   BatchRing* ring_ = nullptr;
-  std::optional<ThreadChoice> choice_;
+  std::int32_t threads_ = 1, too_few_ = 0;   // too_few_: the largest number known to be too few
+  double wait_ = 0, wait_with_too_few_ = 0;  // shares of the time
+  double rate_of_one_ = 0;  // batches per second and thread, measured while readers wait
+  bool settled_ = false, measuring_ = false, waited_before_ = false, is_fitted_ = false;
   bool said_ = false;
+  Ending ending_ = Ending::too_early;
+  // The current interval; none begins before batch skip_until_.
+  std::uint64_t skip_until_ = 0, first_batch_ = 0, reserve_ = 0;
+  Time began_{};
+  Nanoseconds waited_{};
 };
 
 }  // namespace penstock

@@ -28,19 +28,6 @@ std::optional<std::uint64_t> number_of(std::string_view text) {
   return value;
 }
 
-/// The rest of the first line that begins with `key` and one of `ends`.
-std::optional<std::string> rest_of_line(const std::string& text, std::string_view key,
-                                        std::string_view ends) {
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with(key) || line.size() == key.size()) continue;
-    const std::size_t begin = line.find_first_not_of(" \t:", key.size());
-    if (ends.find(line[key.size()]) == std::string_view::npos) continue;
-    return begin == std::string::npos ? "" : line.substr(begin);
-  }
-  return std::nullopt;
-}
-
 /// The path of the process's group, relative to the root of groups. A line of /proc/PID/cgroup is
 /// NUMBER:CONTROLLERS:PATH, and version 2 has the number 0.
 fs::path own_group(const KernelFile& file, int version, std::string_view controller) {
@@ -83,7 +70,15 @@ std::optional<std::string> KernelFile::first_line() const {
 std::optional<std::uint64_t> KernelFile::number() const { return number_of(text); }
 
 std::optional<std::string> KernelFile::field(std::string_view key) const {
-  return rest_of_line(text, key, " \t:");
+  constexpr std::string_view kEnds = " \t:";  // of a key
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(key) || line.size() == key.size()) continue;
+    if (kEnds.find(line[key.size()]) == std::string_view::npos) continue;
+    const std::size_t begin = line.find_first_not_of(kEnds, key.size());
+    return begin == std::string::npos ? "" : line.substr(begin);
+  }
+  return std::nullopt;
 }
 
 std::optional<std::uint64_t> KernelFile::value(std::string_view key) const {

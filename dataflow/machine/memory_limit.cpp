@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <map>
 #include <utility>
@@ -22,30 +21,19 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
 
-std::size_t kernel_available(const fs::path& root) {
-  constexpr std::size_t kBytesPerKib = 1024;
-  const auto kib = KernelFile(root / "proc/meminfo").value("MemAvailable");
-  return kib ? *kib * kBytesPerKib : kNoLimit;
-}
-
 /// The file names of a version of control groups.
 struct GroupVersion {
-  int version;
   std::string_view limit, used;
   /// Keys of memory.stat for the page cache of a group and the groups below it. The kernel frees
   /// the page cache when memory is needed.
   std::array<std::string_view, 2> cache;
 };
-constexpr std::array kVersions = {
-    GroupVersion{1,
-                 "memory.limit_in_bytes",
-                 "memory.usage_in_bytes",
-                 {"total_active_file", "total_inactive_file"}},
-    GroupVersion{2, "memory.max", "memory.current", {"active_file", "inactive_file"}},
-};
+constexpr GroupVersion kVersion1{
+    "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_active_file", "total_inactive_file"}};
+constexpr GroupVersion kVersion2{"memory.max", "memory.current", {"active_file", "inactive_file"}};
 
 const GroupVersion& files_of(const ControlGroup& group) {
-  return *std::ranges::find(kVersions, group.version, &GroupVersion::version);
+  return group.version == 1 ? kVersion1 : kVersion2;
 }
 
 /// "max" and missing files mean no limit.
@@ -85,9 +73,7 @@ std::string what_would_fit(std::span<const MemoryNeed> needs, double available) 
     const auto [value, bytes] = sums;
     const double fits = std::floor(value * (available - (total_of(needs) - bytes)) / bytes);
     if (fits < 1) continue;
-    char number[32];
-    std::snprintf(number, sizeof number, "%.0f", fits);
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", or ", flag, number);
+    text += fmt::format("{}{} {:.0f}", text.empty() ? "" : ", or ", flag, fits);
   }
   return text;
 }
@@ -95,7 +81,9 @@ std::string what_would_fit(std::span<const MemoryNeed> needs, double available) 
 }  // namespace
 
 std::size_t available_memory(const fs::path& root, std::string_view process) {
-  std::size_t available = kernel_available(root);
+  constexpr std::size_t kBytesPerKib = 1024;
+  const auto kib = KernelFile(root / "proc/meminfo").value("MemAvailable");
+  std::size_t available = kib ? *kib * kBytesPerKib : kNoLimit;
   for (const ControlGroup& group : control_groups(process, "memory", root)) {
     available = std::min(available, available_in(group));
   }

@@ -6,8 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
-#include <optional>
 #include <sstream>
 
 #include "dataflow/machine/kernel_file.h"
@@ -20,11 +18,6 @@ namespace fs = std::filesystem;
 
 fs::path folder_of(std::int32_t pid, const fs::path& root) {
   return root / "proc" / std::to_string(pid);
-}
-
-std::optional<std::int32_t> process_number(const std::string& text) {
-  const auto number = parse_number<std::int32_t>(text);
-  return number && *number > 0 ? number : std::nullopt;
 }
 
 }  // namespace
@@ -60,10 +53,7 @@ ProcessStat::ProcessStat(const fs::path& folder) {
 }
 
 std::uint64_t ProcessStat::number(std::size_t field) const {
-  const std::string& text = fields_.at(field - kState);
-  std::uint64_t value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
+  return parse_number<std::uint64_t>(fields_.at(field - kState)).value_or(0);
 }
 
 std::int32_t ProcessStat::small_number(std::size_t field) const {
@@ -75,7 +65,8 @@ std::vector<std::int32_t> numbers_in(const fs::path& folder) {
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
-    if (const auto number = process_number(entry->path().filename())) numbers.push_back(*number);
+    const auto number = parse_number<std::int32_t>(entry->path().filename().native());
+    if (number.value_or(0) > 0) numbers.push_back(*number);
   }
   return numbers;
 }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/machine/thread_places.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <iterator>
 #include <map>
+#include <ranges>
 #include <set>
 
 #include "dataflow/error.h"
@@ -27,13 +30,9 @@ constexpr std::int64_t kMostCpus = 1 << 16;
 
 std::int64_t parse_cpu(std::string_view text, std::string_view whole, std::string_view what) {
   constexpr std::size_t kDigits = 6;
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  if (text.empty() || text.size() > kDigits || !std::ranges::all_of(text, is_digit)) {
-    refuse(whole, what);
-  }
-  const std::int64_t number = parse_integer(text, what);
-  if (number >= kMostCpus) refuse(whole, what);
-  return number;
+  const auto number = parse_number<std::uint32_t>(text);
+  if (!number || text.size() > kDigits || *number >= kMostCpus) refuse(whole, what);
+  return *number;
 }
 
 /// The list in one of the kernel's files; empty if the file is missing or empty.
@@ -55,15 +54,6 @@ std::map<std::int32_t, std::int32_t> read_nodes(const fs::path& system) {
     for (const std::int32_t cpu : read_list(entry.path() / "cpulist")) nodes[cpu] = node;
   }
   return nodes;
-}
-
-std::string list_of(const std::vector<std::int32_t>& numbers) {
-  std::string text;
-  for (const std::int32_t number : numbers) {
-    if (!text.empty()) text += ", ";
-    text += std::to_string(number);
-  }
-  return text;
 }
 
 /// A node's processors, with the first processor of every core before any second one.
@@ -95,12 +85,10 @@ std::vector<Cpu> listed(const std::vector<Cpu>& allowed, const std::string& list
   for (const std::int32_t id : parse_cpu_list(list, "queue: option 'cores'")) {
     const auto found = std::ranges::find(allowed, id, &Cpu::id);
     if (found == allowed.end()) {
-      std::vector<std::int32_t> ids;
-      std::ranges::transform(allowed, std::back_inserter(ids), &Cpu::id);
       throw ConfigError(
           "queue: option 'cores' is '{}', but this process may not run on {}; expected some of {}, "
           "or allow more cores with taskset or the cgroup",
-          list, id, list_of(ids));
+          list, id, fmt::join(allowed | std::views::transform(&Cpu::id), ", "));
     }
     cpus.push_back(*found);
   }
@@ -120,7 +108,7 @@ std::vector<Cpu> of_nodes(const std::vector<Cpu>& cpus, const std::string& list)
     throw ConfigError(
         "queue: option 'numa' is '{}', and node {} has no processor that threads may run on; "
         "expected some of {}",
-        list, node, list_of({known.begin(), known.end()}));
+        list, node, fmt::join(known, ", "));
   }
   return result;
 }
@@ -187,14 +175,9 @@ std::vector<Cpu> choose_places(std::int32_t threads, const std::vector<Cpu>& all
 std::string describe_places(const std::vector<Cpu>& places) {
   std::string text;
   for (std::size_t i = 0; i < places.size(); ++i) {
-    const Cpu& cpu = places[i];
-    text += i == 0 ? "thread " : ", ";
-    text += std::to_string(i);
-    text += i == 0 ? " on core " : " on ";
-    text += std::to_string(cpu.id);
-    text += i == 0 ? " (node " : " (";
-    text += std::to_string(cpu.node);
-    text += ')';
+    const auto& [id, node, core] = places[i];
+    text += i == 0 ? fmt::format("thread 0 on core {} (node {})", id, node)
+                   : fmt::format(", {} on {} ({})", i, id, node);
   }
   return text;
 }

@@ -113,7 +113,12 @@ class UringReader final : public FileReader {
  protected:
   std::int64_t fill(int descriptor, std::span<std::byte> buffer,
                     std::uint64_t offset) const override {
-    std::unique_ptr<Ring> ring = take();
+    std::unique_ptr<Ring> ring;
+    if (const std::lock_guard lock(mutex_); !idle_.empty()) {
+      ring = std::move(idle_.back());
+      idle_.pop_back();
+    }
+    if (ring == nullptr) ring = std::make_unique<Ring>();
     if (ring->error() != 0) {
       errno = ring->error();
       return -1;
@@ -126,18 +131,6 @@ class UringReader final : public FileReader {
   }
 
  private:
-  std::unique_ptr<Ring> take() const {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!idle_.empty()) {
-        std::unique_ptr<Ring> ring = std::move(idle_.back());
-        idle_.pop_back();
-        return ring;
-      }
-    }
-    return std::make_unique<Ring>();
-  }
-
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Ring>> idle_;  // under mutex_
 };

@@ -6,10 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <set>
 #include <sstream>
 #include <string_view>
 #include <system_error>
@@ -57,16 +57,6 @@ struct Keys {
   std::vector<std::string> public_keys, secret_keys;
 };
 
-void add_key(std::vector<std::string>& keys, const std::filesystem::path& file,
-             std::string_view name, std::string_view value) {
-  if (!is_curve_key(std::string(value))) {
-    refuse(file, fmt::format(
-                     "has a {} of {} characters, which is not a key; expected 40 characters of Z85",
-                     name, value.size()));
-  }
-  keys.emplace_back(value);
-}
-
 Keys read_keys(const std::filesystem::path& file) {
   const InputFile opened(file);
   if (!opened) refuse(file, "cannot be read: " + opened.problem());
@@ -77,7 +67,13 @@ Keys read_keys(const std::filesystem::path& file) {
     for (const std::string_view name : {"public-key", "secret-key"}) {
       const std::string_view value = value_of(line, name);
       if (value.empty()) continue;
-      add_key(name == "public-key" ? keys.public_keys : keys.secret_keys, file, name, value);
+      if (!is_curve_key(std::string(value))) {
+        refuse(file,
+               fmt::format(
+                   "has a {} of {} characters, which is not a key; expected 40 characters of Z85",
+                   name, value.size()));
+      }
+      (name == "public-key" ? keys.public_keys : keys.secret_keys).emplace_back(value);
     }
   }
   return keys;
@@ -166,21 +162,19 @@ std::string read_certificate(const std::filesystem::path& file) {
 std::vector<std::string> read_certificates(const std::filesystem::path& place) {
   std::error_code error;
   if (!std::filesystem::is_directory(place, error)) return some_public_keys(place);
-  std::vector<std::string> keys;
+  std::set<std::string> keys;
   for (const auto& entry : std::filesystem::directory_iterator(place, error)) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with('.') || name.ends_with("_secret") || !entry.is_regular_file()) continue;
     const std::vector<std::string> more = some_public_keys(entry.path());
-    keys.insert(keys.end(), more.begin(), more.end());
+    keys.insert(more.begin(), more.end());
   }
   if (error) refuse(place, "cannot be read: " + error.message());
   if (keys.empty()) {
     refuse(place,
            "is a folder without certificates; copy the .key file of each accepted peer into it");
   }
-  std::sort(keys.begin(), keys.end());
-  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
-  return keys;
+  return {keys.begin(), keys.end()};
 }
 
 }  // namespace penstock::net

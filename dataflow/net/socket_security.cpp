@@ -19,7 +19,7 @@ constexpr std::size_t kMostNamed = 16;
 /// At libzmq's pace this takes a second or two, enough for a server to restart.
 constexpr int kMostFailures = 10;
 
-std::string fault_at_listener(HandshakeFault fault) {
+std::string reason_of(HandshakeFault fault) {
   switch (fault) {
     case HandshakeFault::mechanism:
       return "it has no CURVE keys; start it with --curve-secret and --curve-server-key, or stop "
@@ -80,8 +80,7 @@ void SocketSecurity::see_at_listener(const ConnectionEvent& event) {
   // lack of one.
   if (!curve_ || !event.fault) return;
   const bool named_by_gate = gate_ && *event.fault == HandshakeFault::not_admitted;
-  if (!named_by_gate)
-    log_->add(fmt::format("refused {}: {}", event.peer, fault_at_listener(*event.fault)));
+  if (!named_by_gate) log_->add(fmt::format("refused {}: {}", event.peer, reason_of(*event.fault)));
 }
 
 void SocketSecurity::see_at_connector(const ConnectionEvent& event, const std::string& endpoint,
@@ -103,9 +102,7 @@ void SocketSecurity::see_at_connector(const ConnectionEvent& event, const std::s
         to, curve_.own.public_key);
   }
   if (*event.fault == HandshakeFault::key) {
-    throw ConfigError(to +
-                      "it expects a server with another key; give it this side's public "
-                      "file as --curve-server-key");
+    throw ConfigError(to + reason_of(HandshakeFault::key));
   }
   if (++failures < kMostFailures) return;
   throw ConfigError("{}it ended {} handshakes in a row without an error message; {}", to, failures,

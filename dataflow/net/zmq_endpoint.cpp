@@ -12,6 +12,7 @@
 #include <functional>
 
 #include "dataflow/error.h"
+#include "dataflow/net/shared_memory/unix_name.h"
 #include "dataflow/net/socket_file.h"
 #include "dataflow/options.h"
 
@@ -66,14 +67,11 @@ FileDescriptor take_turn(const Endpoint& endpoint) {
   constexpr int kTries = 400;
   constexpr useconds_t kPause = 5000;
   const std::string path = std::filesystem::absolute(endpoint.path).lexically_normal().native();
-  const std::string name = fmt::format("penstock-binds-{:x}", std::hash<std::string>()(path));
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  name.copy(&address.sun_path[1], sizeof address.sun_path - 1);  // an abstract name
-  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  const auto address =
+      abstract_address(fmt::format("@penstock-binds-{:x}", std::hash<std::string>()(path))).value();
   FileDescriptor turn(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   for (int i = 0; turn && i < kTries; ++i) {
-    if (bind(turn.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0) return turn;
+    if (bind(turn.get(), address.get(), address.bytes) == 0) return turn;
     if (errno != EADDRINUSE) return FileDescriptor();  // then there is no such guard
     usleep(kPause);
   }

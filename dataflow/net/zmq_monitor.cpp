@@ -93,10 +93,8 @@ std::string describe(const MessageSender& sender) {
   return text;
 }
 
-void ZmqMonitor::Close::operator()(void* socket) const noexcept { zmq_close(socket); }
-
 ZmqMonitor::ZmqMonitor(void* context, void* watched)
-    : watched_(watched), socket_(zmq_socket(context, ZMQ_PAIR)) {
+    : watched_(watched), socket_(zmq_socket(context, ZMQ_PAIR), zmq_close) {
   if (!socket_) throw zmq::error_t();
   const std::string address =
       "inproc://connections-" + std::to_string(reinterpret_cast<std::uintptr_t>(watched));

@@ -64,11 +64,8 @@ class ZmqMonitor {
   std::optional<ConnectionEvent> next();
 
  private:
-  struct Close {
-    void operator()(void* socket) const noexcept;
-  };
   void* const watched_;
-  std::unique_ptr<void, Close> socket_;
+  std::unique_ptr<void, int (*)(void*)> socket_;
   std::map<int, std::string> peers_;
   std::optional<HandshakeFault> fault_;  // fault of the connection that ends next
 };

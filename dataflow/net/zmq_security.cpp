@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <mutex>
 #include <set>
 #include <string_view>
@@ -87,7 +86,7 @@ struct CurveGate::State {
   State(void* context, const Admission& admission, OnRefusal refusal)
       : admits_any(admission.any),
         on_refusal(std::move(refusal)),
-        socket(zmq_socket(context, ZMQ_REP)) {
+        socket(zmq_socket(context, ZMQ_REP), zmq_close) {
     for (const std::string& key : admission.keys) admitted.insert(decode(key));
     if (!socket || zmq_bind(socket.get(), kGateAddress) != 0) {
       throw ConfigError(std::string("cannot open the authentication socket of CURVE: ") +
@@ -125,10 +124,7 @@ struct CurveGate::State {
     const bool enters = frames == question.size() && question[0] == kGateVersion &&
                         question[5] == "CURVE" && admits(question[6]);
     const std::string key = encode(question[6]);
-    if (!enters) {
-      refused.fetch_add(1, std::memory_order_relaxed);
-      if (on_refusal) on_refusal(key, question[3]);
-    }
+    if (!enters && on_refusal) on_refusal(key, question[3]);
     const std::array<std::string_view, 6> reply{kGateVersion,
                                                 question[1],
                                                 enters ? "200" : "400",
@@ -147,17 +143,13 @@ struct CurveGate::State {
     return (admits_any || admitted.contains(key)) && !banned.contains(key);
   }
 
-  struct Close {
-    void operator()(void* handle) const noexcept { zmq_close(handle); }
-  };
   const bool admits_any;
   const OnRefusal on_refusal;
   std::set<std::string> admitted;  // as bytes
   std::mutex mutex;
   std::set<std::string> banned;  // as bytes; mutex protects it
-  std::atomic<std::int64_t> refused{0};
   EventFd stop;
-  std::unique_ptr<void, Close> socket;
+  std::unique_ptr<void, int (*)(void*)> socket;
   std::jthread thread;  // last: the thread ends first
 };
 
@@ -174,10 +166,6 @@ void CurveGate::guard(void* socket, const CurveKeys& own) {
 void CurveGate::ban(const std::string& public_key) {
   const std::lock_guard lock(state_->mutex);
   state_->banned.insert(decode(public_key));
-}
-
-std::int64_t CurveGate::refused() const noexcept {
-  return state_->refused.load(std::memory_order_relaxed);
 }
 
 }  // namespace penstock::net

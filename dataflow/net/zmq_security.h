@@ -9,7 +9,6 @@
 // Thread-safety: a CurveGate has its own thread; any thread may call its members.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -55,8 +54,6 @@ class CurveGate {
   void guard(void* socket, const CurveKeys& own);
   /// Refuses the client with that public key from now on. Existing connections stay.
   void ban(const std::string& public_key);
-  /// The number of refused clients so far.
-  std::int64_t refused() const noexcept;
 
  private:
   struct State;

@@ -53,38 +53,26 @@ class Headers {
   bool known_ = false;
 };
 
-/// Keeps each row in a block of exactly its size, so that a sanitizer reports a byte too many.
-class KeptRows final : public jpeg::RowSink {
- public:
-  explicit KeptRows(std::size_t width) : width_(width) {}
-  std::uint8_t* row(std::int32_t) override { return rows_.emplace_back(width_ * 4).data(); }
-  void written(std::int32_t) override {}
-  /// The colours of columns [begin, end), without what pads each pixel.
-  std::vector<std::uint8_t> colours(std::size_t begin, std::size_t end) const {
-    std::vector<std::uint8_t> all;
-    for (const std::vector<std::uint8_t>& row : rows_) {
-      for (std::size_t at = 4 * begin; at < 4 * end; at += 4) {
-        all.insert(all.end(), row.data() + at, row.data() + at + 3);
-      }
-    }
-    return all;
-  }
-
- private:
-  std::size_t width_;
-  std::vector<std::vector<std::uint8_t>> rows_;
-};
-
-/// Nothing if the data are damaged.
+/// The colours of the window, without what pads each pixel. Nothing if the data are damaged.
 std::optional<std::vector<std::uint8_t>> decode(InstructionSet set, const jpeg::Frame& frame,
                                                 const PixelRange& columns, const PixelRange& rows,
                                                 bool smooth) {
   jpeg::BaselineDecoder decoder(set);
   if (!decoder.begin(frame, columns, rows, smooth)) return std::nullopt;
-  KeptRows kept(static_cast<std::size_t>(decoder.width()));
-  if (!decoder.decode(kept)) return std::nullopt;
-  return kept.colours(static_cast<std::size_t>(columns.first - decoder.left()),
-                      static_cast<std::size_t>(columns.end - decoder.left()));
+  // Each row is a block of exactly its size, so that a sanitizer reports a byte too many.
+  std::vector<std::vector<std::uint8_t>> kept;
+  const auto row_bytes = 4 * static_cast<std::size_t>(decoder.width());
+  if (!decoder.decode([&](std::int32_t) { return kept.emplace_back(row_bytes).data(); })) {
+    return std::nullopt;
+  }
+  std::vector<std::uint8_t> colours;
+  for (const std::vector<std::uint8_t>& row : kept) {
+    for (std::int32_t x = columns.first; x < columns.end; ++x) {
+      const std::uint8_t* const pixel = row.data() + std::ptrdiff_t{4} * (x - decoder.left());
+      colours.insert(colours.end(), pixel, pixel + 3);
+    }
+  }
+  return colours;
 }
 
 }  // namespace

@@ -177,10 +177,13 @@ void BaselineDecoder::take(std::uint32_t column, std::uint32_t needed, const Uni
   }
 }
 
-bool BaselineDecoder::decode(RowSink& sink) {
+bool BaselineDecoder::decode(const PlaceOfRow& place) {
   std::int32_t next = rows_.first;
+  const auto take_unit = [this](std::uint32_t column, std::uint32_t needed, const Unit& unit) {
+    take(column, needed, unit);
+  };
   for (unit_row_ = 0; unit_row_ < end_row_; ++unit_row_) {
-    if (!entropy_.decode_row(needed_, rows_mask(unit_row_), *this)) return false;
+    if (!entropy_.decode_row(needed_, rows_mask(unit_row_), take_unit)) return false;
     if (Idct::any(beyond_)) return false;
     const auto decoded = [&](const Plane& plane, std::int32_t row) {
       return row < kBlock * plane.vertical * (unit_row_ + 1);
@@ -190,8 +193,7 @@ bool BaselineDecoder::decode(RowSink& sink) {
                                !decoded(planes_[1], chroma_row(next, true)))) {
         break;
       }
-      write_row(next, sink.row(next));
-      sink.written(next + 1);
+      write_row(next, place(next));
     }
   }
   return true;

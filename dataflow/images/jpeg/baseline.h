@@ -13,6 +13,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -42,19 +43,7 @@ struct Frame {
 /// points into that memory. False if BaselineDecoder does not support this kind of image.
 bool read_frame(const jpeg_decompress_struct& headers, Frame& frame);
 
-/// Receives the rows of the window, from the top.
-class RowSink {
- public:
-  /// The address for row `row`: four bytes a pixel, BaselineDecoder::width() pixels from left() on.
-  virtual std::uint8_t* row(std::int32_t row) = 0;
-  /// Says that all rows of the window before `end` are written.
-  virtual void written(std::int32_t end) = 0;
-
- protected:
-  ~RowSink() = default;
-};
-
-class BaselineDecoder final : UnitSink {
+class BaselineDecoder {
  public:
   explicit BaselineDecoder(InstructionSet set = best_instruction_set());
 
@@ -68,9 +57,12 @@ class BaselineDecoder final : UnitSink {
   std::int32_t left() const noexcept { return left_; }
   std::int32_t width() const noexcept { return width_; }
 
+  /// Gives the address for row `row` of the window: four bytes a pixel, width() pixels from left()
+  /// on. It is called for each row from the top, when all rows before are written.
+  using PlaceOfRow = std::function<std::uint8_t*(std::int32_t row)>;
   /// Decodes from the first unit to the last row that the window needs. False if the data are
   /// damaged; some rows may have been written.
-  bool decode(RowSink& sink);
+  bool decode(const PlaceOfRow& place);
 
  private:
   /// Samples of a component: the columns of the window's units, and the last two rows of units.
@@ -97,7 +89,7 @@ class BaselineDecoder final : UnitSink {
   void mark_columns();
   std::uint8_t rows_mask(std::int32_t unit_row) const;
   bool wants_all(std::uint8_t all) const;
-  void take(std::uint32_t column, std::uint32_t needed, const Unit& unit) override;
+  void take(std::uint32_t column, std::uint32_t needed, const Unit& unit);
   void write_row(std::int32_t row, std::uint8_t* to);
   const std::uint8_t* chroma(Plane& plane, std::int32_t row, std::vector<std::uint8_t>& room);
 

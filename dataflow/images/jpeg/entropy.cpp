@@ -46,10 +46,9 @@ struct Symbol {
 
 [[gnu::noinline]] Symbol decode_one(std::uint64_t bits, const AcTable& table) {
   const CodeTable::Code code = table.find(bits);
-  const unsigned run = code.symbol >> 4, size = code.symbol & 15;
+  const unsigned size = code.symbol & 15;
   if (code.length == 0 || size > AcTable::kMaxSize) return {};
-  return {extend(bits << code.length, size),
-          static_cast<std::uint16_t>(size == 0 && run != 15 ? kEndOfBlock : run + 1),
+  return {extend(bits << code.length, size), advance_of(code.symbol),
           static_cast<std::uint16_t>(code.length + size)};
 }
 
@@ -264,7 +263,7 @@ bool EntropyDecoder::decode(const Row& row) {
       values[0] = static_cast<std::int16_t>(dc);
       if (!decode_ac(state, *code.ac, values, unit_.last[block])) return false;
     }
-    if (needed != 0) row.sink.take(column, needed, unit_);
+    if (needed != 0) row.take(column, needed, unit_);
   }
   state_ = state;
   return reader_.ready(state_);
@@ -272,12 +271,8 @@ bool EntropyDecoder::decode(const Row& row) {
 
 bool EntropyDecoder::decode_portable(const Row& row) { return decode(row); }
 
-#if defined(__x86_64__)
-[[gnu::target("bmi,bmi2,avx2")]]
-#endif
-bool EntropyDecoder::decode_avx2(const Row& row) {
-  return decode(row);
-}
+PENSTOCK_TARGET("bmi,bmi2,avx2")
+bool EntropyDecoder::decode_avx2(const Row& row) { return decode(row); }
 
 EntropyDecoder::EntropyDecoder(InstructionSet set) : set_(set) {}
 
@@ -294,8 +289,8 @@ void EntropyDecoder::begin(std::span<const std::byte> data,
 }
 
 bool EntropyDecoder::decode_row(std::span<const std::uint8_t> needed, std::uint8_t rows,
-                                UnitSink& sink) {
-  const Row row{needed, rows, sink};
+                                const TakeUnit& take) {
+  const Row row{needed, rows, take};
   return set_ == InstructionSet::portable ? decode_portable(row) : decode_avx2(row);
 }
 

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <span>
 
 #include "dataflow/images/instruction_set.h"
@@ -106,13 +107,7 @@ struct Unit {
 };
 
 /// Receives the units that have a needed block. Other units are skipped.
-class UnitSink {
- public:
-  virtual void take(std::uint32_t column, std::uint32_t needed, const Unit& unit) = 0;
-
- protected:
-  ~UnitSink() = default;
-};
+using TakeUnit = std::function<void(std::uint32_t column, std::uint32_t needed, const Unit& unit)>;
 
 /// Decodes a scan. It belongs to one thread.
 class EntropyDecoder {
@@ -127,13 +122,13 @@ class EntropyDecoder {
   /// Decodes the next row of units. Bit i of needed[column] is set if block i of that unit is
   /// needed; `rows` masks all of them. False if the data are damaged, or if only libjpeg can tell
   /// how to decode them; then nothing more can be decoded.
-  bool decode_row(std::span<const std::uint8_t> needed, std::uint8_t rows, UnitSink& sink);
+  bool decode_row(std::span<const std::uint8_t> needed, std::uint8_t rows, const TakeUnit& take);
 
  private:
   struct Row {
     std::span<const std::uint8_t> needed;
     std::uint8_t rows;
-    UnitSink& sink;
+    const TakeUnit& take;
   };
   [[gnu::always_inline]] inline bool decode(const Row& row);
 

@@ -69,11 +69,6 @@ struct Symbol {
   }
 };
 
-constexpr std::uint8_t advance_of(std::uint8_t symbol) {
-  const unsigned run = symbol >> 4, size = symbol & 15;
-  return static_cast<std::uint8_t>(size == 0 && run != 15 ? kEndOfBlock : run + 1);
-}
-
 /// The first symbol of each pattern of kLookBits.
 std::array<Symbol, std::size_t{1} << AcTable::kLookBits> symbols_of(const CodeTable& codes) {
   constexpr unsigned kBits = AcTable::kLookBits;

@@ -19,6 +19,12 @@ struct HuffmanSpec {
 /// A position after all of a block's zigzag order; it means that the block has ended.
 constexpr unsigned kEndOfBlock = 128;
 
+/// How far an AC symbol, a run of zeros and a size, advances in zigzag order.
+constexpr std::uint8_t advance_of(std::uint8_t symbol) {
+  const unsigned run = symbol >> 4, size = symbol & 15;
+  return static_cast<std::uint8_t>(size == 0 && run != 15 ? kEndOfBlock : run + 1);
+}
+
 /// The common part of all tables: finds symbols by their codes, short ones with one look-up.
 class CodeTable {
  public:

@@ -116,49 +116,51 @@ template <int used>
 }
 
 template <int used>
-[[gnu::always_inline]] inline void inverse(const std::int16_t* coefficients,
-                                           const Quantisation& quantisation, std::uint8_t* to,
-                                           std::ptrdiff_t stride, Idct::Beyond& beyond) {
-  Words8 v[8], outside;
-  std::memcpy(&outside, beyond.data(), sizeof outside);
-  for (int row = 0; row < used; ++row) {
-    // Unsigned, so that values beyond their limit may wrap around.
-    const auto products = (UnsignedShorts8)load(coefficients, row) *
-                          (UnsignedShorts8)load(quantisation.steps.data(), row);
-    v[row] = (Words8) __builtin_convertvector((Shorts8)products, Ints8);
-  }
-  if (quantisation.coarse) {
-    Shorts8 large{};
+struct Inverse {
+  [[gnu::always_inline]] static void run(const std::int16_t* coefficients,
+                                         const Quantisation& quantisation, std::uint8_t* to,
+                                         std::ptrdiff_t stride, Idct::Beyond& beyond) {
+    Words8 v[8], outside;
+    std::memcpy(&outside, beyond.data(), sizeof outside);
     for (int row = 0; row < used; ++row) {
-      const Shorts8 values = load(coefficients, row);
-      const Shorts8 limits = load(quantisation.limits.data(), row);
-      large |= (values > limits) | (values < -limits);
+      // Unsigned, so that values beyond their limit may wrap around.
+      const auto products = (UnsignedShorts8)load(coefficients, row) *
+                            (UnsignedShorts8)load(quantisation.steps.data(), row);
+      v[row] = (Words8) __builtin_convertvector((Shorts8)products, Ints8);
     }
-    outside |= (Words8) __builtin_convertvector(large, Ints8);  // all bits, or none
+    if (quantisation.coarse) {
+      Shorts8 large{};
+      for (int row = 0; row < used; ++row) {
+        const Shorts8 values = load(coefficients, row);
+        const Shorts8 limits = load(quantisation.limits.data(), row);
+        large |= (values > limits) | (values < -limits);
+      }
+      outside |= (Words8) __builtin_convertvector(large, Ints8);  // all bits, or none
+    }
+    transform<used, kConstBits - kPassBits>(v);  // columns
+    for (int row = 0; row < 8; ++row) outside |= v[row] + 0x4000U;
+    std::memcpy(beyond.data(), &outside, sizeof outside);
+    transpose<used>(v);
+    // Adds the middle of the sample range to the first term.
+    v[0] += 128U << (kPassBits + 3);
+    transform<used, kConstBits + kPassBits + 3>(v);  // rows
+    for (Words8& column : v) {
+      auto samples = (Ints8)column;
+      samples = samples < 0 ? Ints8{} : samples;
+      samples = samples > 255 ? Ints8{} + 255 : samples;
+      column = (Words8)samples;
+    }
+    const Words8 left = v[0] | v[1] << 8 | v[2] << 16 | v[3] << 24;
+    const Words8 right = v[4] | v[5] << 8 | v[6] << 16 | v[7] << 24;
+    const auto even = (Longs4)low_pairs(left, right);  // rows 0, 1, 4, 5
+    const auto odd = (Longs4)high_pairs(left, right);  // rows 2, 3, 6, 7
+    std::uint64_t rows[8];
+    std::memcpy(rows, &even, sizeof even);
+    std::memcpy(rows + 4, &odd, sizeof odd);
+    static constexpr int kRows[8] = {0, 1, 4, 5, 2, 3, 6, 7};
+    for (int i = 0; i < 8; ++i) std::memcpy(to + kRows[i] * stride, rows + i, sizeof rows[i]);
   }
-  transform<used, kConstBits - kPassBits>(v);  // columns
-  for (int row = 0; row < 8; ++row) outside |= v[row] + 0x4000U;
-  std::memcpy(beyond.data(), &outside, sizeof outside);
-  transpose<used>(v);
-  // Adds the middle of the sample range to the first term.
-  v[0] += 128U << (kPassBits + 3);
-  transform<used, kConstBits + kPassBits + 3>(v);  // rows
-  for (Words8& column : v) {
-    auto samples = (Ints8)column;
-    samples = samples < 0 ? Ints8{} : samples;
-    samples = samples > 255 ? Ints8{} + 255 : samples;
-    column = (Words8)samples;
-  }
-  const Words8 left = v[0] | v[1] << 8 | v[2] << 16 | v[3] << 24;
-  const Words8 right = v[4] | v[5] << 8 | v[6] << 16 | v[7] << 24;
-  const auto even = (Longs4)low_pairs(left, right);  // rows 0, 1, 4, 5
-  const auto odd = (Longs4)high_pairs(left, right);  // rows 2, 3, 6, 7
-  std::uint64_t rows[8];
-  std::memcpy(rows, &even, sizeof even);
-  std::memcpy(rows + 4, &odd, sizeof odd);
-  static constexpr int kRows[8] = {0, 1, 4, 5, 2, 3, 6, 7};
-  for (int i = 0; i < 8; ++i) std::memcpy(to + kRows[i] * stride, rows + i, sizeof rows[i]);
-}
+};
 
 /// Both passes for a block that has only its mean.
 void inverse_flat(const std::int16_t* coefficients, const Quantisation& quantisation,
@@ -170,26 +172,6 @@ void inverse_flat(const std::int16_t* coefficients, const Quantisation& quantisa
   const std::uint64_t row = byte * 0x0101010101010101;
   for (int i = 0; i < 8; ++i) std::memcpy(to + i * stride, &row, sizeof row);
 }
-
-template <int used>
-void inverse_portable(const std::int16_t* coefficients, const Quantisation& quantisation,
-                      std::uint8_t* to, std::ptrdiff_t stride, Idct::Beyond& beyond) {
-  inverse<used>(coefficients, quantisation, to, stride, beyond);
-}
-#if defined(__x86_64__)
-template <int used>
-[[gnu::target("avx2")]] void inverse_avx2(const std::int16_t* coefficients,
-                                          const Quantisation& quantisation, std::uint8_t* to,
-                                          std::ptrdiff_t stride, Idct::Beyond& beyond) {
-  inverse<used>(coefficients, quantisation, to, stride, beyond);
-}
-template <int used>
-[[gnu::target("avx512f,avx512bw,avx512vl,avx512dq")]] void inverse_avx512(
-    const std::int16_t* coefficients, const Quantisation& quantisation, std::uint8_t* to,
-    std::ptrdiff_t stride, Idct::Beyond& beyond) {
-  inverse<used>(coefficients, quantisation, to, stride, beyond);
-}
-#endif
 
 }  // namespace
 
@@ -205,15 +187,11 @@ bool Quantisation::assign(const std::uint16_t* table) {
   return true;
 }
 
-const Idct& Idct::choose([[maybe_unused]] InstructionSet set) {
-  static constexpr Idct kPortable{inverse_portable<8>, inverse_portable<4>, inverse_flat};
-#if defined(__x86_64__)
-  static constexpr Idct kAvx2{inverse_avx2<8>, inverse_avx2<4>, inverse_flat};
-  static constexpr Idct kAvx512{inverse_avx512<8>, inverse_avx512<4>, inverse_flat};
-  if (set == InstructionSet::avx512) return kAvx512;
-  if (set == InstructionSet::avx2) return kAvx2;
-#endif
-  return kPortable;
+const Idct& Idct::choose(InstructionSet set) {
+  static constexpr Idct kAll[] = {{portable<Inverse<8>>, portable<Inverse<4>>, inverse_flat},
+                                  {avx2<Inverse<8>>, avx2<Inverse<4>>, inverse_flat},
+                                  {avx512<Inverse<8>>, avx512<Inverse<4>>, inverse_flat}};
+  return kAll[static_cast<std::size_t>(set)];
 }
 
 bool Idct::any(const Beyond& beyond) {

@@ -63,18 +63,14 @@ constexpr int kMaxScans = 100;
 /// What a file that is no JPEG image looks like: "it looks like a WebP image".
 std::string describe_first_bytes(std::span<const std::byte> bytes) {
   if (bytes.empty()) return "it is empty";
-  constexpr std::array kPng{std::byte{0x89}, std::byte{'P'}, std::byte{'N'}, std::byte{'G'}};
-  if (std::ranges::equal(bytes.first(std::min(bytes.size(), kPng.size())), kPng)) {
-    return "it looks like a PNG image";
-  }
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (text.starts_with("\x89PNG")) return "it looks like a PNG image";
   if (const std::string_view format = undecoded_format(bytes); !format.empty()) {
     return "it looks like " + std::string(format);
   }
   std::string hex = "it begins with";
   for (const std::byte byte : bytes.first(std::min<std::size_t>(bytes.size(), 8))) {
-    char digits[4];
-    std::snprintf(digits, sizeof digits, " %02x", std::to_integer<unsigned>(byte));
-    hex += digits;
+    hex += fmt::format(" {:02x}", std::to_integer<unsigned>(byte));
   }
   return hex;
 }
@@ -168,31 +164,6 @@ void convert_cmyk(std::uint8_t* pixels, std::size_t count) {
 }
 
 constexpr std::size_t kPixelBytes = 4;
-
-/// Sends rows of the region to the resampler.
-class RegionSink final : public jpeg::RowSink {
- public:
-  explicit RegionSink(Resampler& resampler) : resampler_(resampler) {}
-  std::uint8_t* row(std::int32_t row) override { return resampler_.row_buffer(row); }
-  void written(std::int32_t end) override { resampler_.rows_ready(end); }
-
- private:
-  Resampler& resampler_;
-};
-
-/// Stores rows of a whole image.
-class ImageSink final : public jpeg::RowSink {
- public:
-  ImageSink(std::uint8_t* image, std::size_t line_bytes) : image_(image), line_bytes_(line_bytes) {}
-  std::uint8_t* row(std::int32_t row) override {
-    return image_ + static_cast<std::size_t>(row) * line_bytes_;
-  }
-  void written(std::int32_t) override {}
-
- private:
-  std::uint8_t* const image_;
-  const std::size_t line_bytes_;
-};
 
 /// In the order of jpeg::kEngines. `own` is BaselineDecoder.
 enum class Engine : std::uint8_t { own, libjpeg, nvjpeg };
@@ -364,8 +335,12 @@ class JpegDecoder final : public Decoder {
   bool decode_region() {
     if (!baseline_.begin(frame_, resampler_.columns(), resampler_.rows(), fancy_)) return false;
     resampler_.set_row_layout(baseline_.left(), baseline_.width());
-    RegionSink sink(resampler_);
-    return baseline_.decode(sink);
+    const bool done = baseline_.decode([this](std::int32_t row) {
+      resampler_.rows_ready(row);
+      return resampler_.row_buffer(row);
+    });
+    if (done) resampler_.rows_ready(resampler_.rows().end);
+    return done;
   }
 
   /// False if libjpeg has to decode it: nvJPEG gets images of three components only, and libjpeg
@@ -378,16 +353,13 @@ class JpegDecoder final : public Decoder {
       ++substituted_;
       return false;
     }
-    resampler_.set_row_layout(columns.first, columns.end - columns.first);
-    for (std::int32_t row = rows.first; row < rows.end; ++row) {
+    resampler_.run([&](std::int32_t row, std::uint8_t* to) {
       const std::int64_t pixel = std::int64_t{row - rows.first} * size.width + columns.first;
       const std::uint8_t* from = lines + 3 * pixel;
-      std::uint8_t* to = resampler_.row_buffer(row);
       for (std::int32_t x = columns.first; x < columns.end; ++x, from += 3, to += kPixelBytes) {
         std::memcpy(to, from, 3);
       }
-      resampler_.rows_ready(row + 1);
-    }
+    });
     return true;
   }
 
@@ -396,10 +368,11 @@ class JpegDecoder final : public Decoder {
     if (!baseline_.begin(frame_, {0, frame_.width}, {0, frame_.height}, fancy_)) return false;
     const std::size_t line_bytes = static_cast<std::size_t>(baseline_.width()) * kPixelBytes;
     make_room(line_bytes * static_cast<std::size_t>(frame_.height));
-    ImageSink sink(image_.data(), line_bytes);
-    if (!baseline_.decode(sink)) return false;
-    resample_whole(line_bytes);
-    return true;
+    const bool done = baseline_.decode([this, line_bytes](std::int32_t row) {
+      return image_.data() + static_cast<std::size_t>(row) * line_bytes;
+    });
+    if (done) resample_whole(line_bytes);
+    return done;
   }
 
   /// Decodes the region's rows and columns with libjpeg, and as few others as its interface allows.
@@ -446,16 +419,12 @@ class JpegDecoder final : public Decoder {
   }
 
   void resample_whole(std::size_t line_bytes) {
-    const PixelRange columns = resampler_.columns(), rows = resampler_.rows();
-    const std::int32_t width = columns.end - columns.first;
-    resampler_.set_row_layout(columns.first, width);
-    for (std::int32_t row = rows.first; row < rows.end; ++row) {
+    const PixelRange columns = resampler_.columns();
+    resampler_.run([&](std::int32_t row, std::uint8_t* to) {
       const std::uint8_t* const line = image_.data() + static_cast<std::size_t>(row) * line_bytes;
-      std::memcpy(resampler_.row_buffer(row),
-                  line + static_cast<std::size_t>(columns.first) * kPixelBytes,
-                  static_cast<std::size_t>(width) * kPixelBytes);
-      resampler_.rows_ready(row + 1);
-    }
+      std::memcpy(to, line + static_cast<std::size_t>(columns.first) * kPixelBytes,
+                  static_cast<std::size_t>(columns.end - columns.first) * kPixelBytes);
+    });
   }
 
   /// Reads at most `most` rows of `width` pixels, as RGBX; returns how many.

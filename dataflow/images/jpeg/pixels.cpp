@@ -142,30 +142,21 @@ struct GreyToRgbx {
 
 }  // namespace
 
-const Upsample& Upsample::choose([[maybe_unused]] InstructionSet set) {
-  static constexpr Upsample kPortable{portable<Blend>,         portable<Widen>,
-                                      portable<SmoothBlended>, portable<SmoothOne>,
-                                      portable<Between>,       portable<Repeat>};
-#if defined(__x86_64__)
-  static constexpr Upsample kAvx2{avx2<Blend>,     avx2<Widen>,   avx2<SmoothBlended>,
-                                  avx2<SmoothOne>, avx2<Between>, avx2<Repeat>};
-  static constexpr Upsample kAvx512{avx512<Blend>,     avx512<Widen>,   avx512<SmoothBlended>,
-                                    avx512<SmoothOne>, avx512<Between>, avx512<Repeat>};
-  if (set == InstructionSet::avx512) return kAvx512;
-  if (set == InstructionSet::avx2) return kAvx2;
-#endif
-  return kPortable;
+const Upsample& Upsample::choose(InstructionSet set) {
+  static constexpr Upsample kAll[] = {
+      {portable<Blend>, portable<Widen>, portable<SmoothBlended>, portable<SmoothOne>,
+       portable<Between>, portable<Repeat>},
+      {avx2<Blend>, avx2<Widen>, avx2<SmoothBlended>, avx2<SmoothOne>, avx2<Between>, avx2<Repeat>},
+      {avx512<Blend>, avx512<Widen>, avx512<SmoothBlended>, avx512<SmoothOne>, avx512<Between>,
+       avx512<Repeat>}};
+  return kAll[static_cast<std::size_t>(set)];
 }
 
-const Ycc& Ycc::choose([[maybe_unused]] InstructionSet set) {
-  static constexpr Ycc kPortable{portable<ToRgbx>, portable<GreyToRgbx>};
-#if defined(__x86_64__)
-  static constexpr Ycc kAvx2{avx2<ToRgbx>, avx2<GreyToRgbx>};
-  static constexpr Ycc kAvx512{avx512<ToRgbx>, avx512<GreyToRgbx>};
-  if (set == InstructionSet::avx512) return kAvx512;
-  if (set == InstructionSet::avx2) return kAvx2;
-#endif
-  return kPortable;
+const Ycc& Ycc::choose(InstructionSet set) {
+  static constexpr Ycc kAll[] = {{portable<ToRgbx>, portable<GreyToRgbx>},
+                                 {avx2<ToRgbx>, avx2<GreyToRgbx>},
+                                 {avx512<ToRgbx>, avx512<GreyToRgbx>}};
+  return kAll[static_cast<std::size_t>(set)];
 }
 
 }  // namespace penstock::jpeg

@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -43,8 +42,8 @@ std::string unguessable_name() {
   return name;
 }
 
-/// False: the other side has gone.
-bool send_descriptor(int connection, int fd) {
+/// Does nothing if the other side has gone.
+void send_descriptor(int connection, int fd) {
   char byte = 1;
   iovec data{&byte, 1};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof fd)> control{};
@@ -59,7 +58,7 @@ bool send_descriptor(int connection, int fd) {
   rights->cmsg_len = CMSG_LEN(sizeof fd);
   std::memcpy(CMSG_DATA(rights), &fd, sizeof fd);
   // A new connection has room for one byte.
-  return sendmsg(connection, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
+  sendmsg(connection, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 }  // namespace
@@ -86,16 +85,9 @@ struct PoolListener::State {
       if (items[0].revents != 0) return;
       const FileDescriptor connection(accept4(socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
       starved = !connection && (errno == EMFILE || errno == ENFILE || errno == ENOMEM);
-      if (connection) serve(connection.get());
-    }
-  }
-
-  void serve(int connection) {
-    const std::optional<ucred> peer = credentials_of(connection);
-    if (!peer || peer->uid != uid) {
-      refused.fetch_add(1, std::memory_order_relaxed);
-    } else if (send_descriptor(connection, fd)) {
-      served.fetch_add(1, std::memory_order_relaxed);
+      if (!connection) continue;
+      const std::optional<ucred> peer = credentials_of(connection.get());
+      if (peer && peer->uid == uid) send_descriptor(connection.get(), fd);
     }
   }
 
@@ -103,7 +95,6 @@ struct PoolListener::State {
   const int fd;
   const uid_t uid;
   const std::string name = unguessable_name();
-  std::atomic<std::int64_t> served{0}, refused{0};
   EventFd stop;
   FileDescriptor socket;
   std::jthread thread;  // last: the thread ends first
@@ -113,11 +104,5 @@ PoolListener::PoolListener(int fd, uid_t uid) : state_(std::make_unique<State>(f
 PoolListener::~PoolListener() = default;
 
 const std::string& PoolListener::name() const noexcept { return state_->name; }
-std::int64_t PoolListener::served() const noexcept {
-  return state_->served.load(std::memory_order_relaxed);
-}
-std::int64_t PoolListener::refused() const noexcept {
-  return state_->refused.load(std::memory_order_relaxed);
-}
 
 }  // namespace penstock::net

@@ -8,7 +8,6 @@
 
 #include <sys/types.h>
 
-#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -23,10 +22,6 @@ class PoolListener {
 
   /// "@penstock-...".
   const std::string& name() const noexcept;
-  /// The number of connections that got the descriptor, and of other users' connections, which did
-  /// not.
-  std::int64_t served() const noexcept;
-  std::int64_t refused() const noexcept;
 
  private:
   struct State;

@@ -8,8 +8,8 @@
 
 #include <string>
 
-#include "dataflow/decoder.h"
 #include "dataflow/error.h"
+#include "tests/dataflow/images/decoded_rows.h"
 #include "tests/support/jpeg_writer.h"
 #include "tests/support/plain_resample.h"
 
@@ -21,28 +21,17 @@ Options options_of(std::string_view text) {
   return {entry.name, entry.options, parse_component(text)};
 }
 
-std::unique_ptr<Decoder> make_decoder(std::string_view text) {
-  return find_entry(decoder_table(), "jpeg").make(options_of(text));
-}
-
-Sample make_sample(std::vector<std::byte> bytes, std::uint64_t index = 0, std::uint64_t epoch = 0) {
+Sample make_sample(const std::vector<std::byte>& bytes, std::uint64_t index,
+                   std::uint64_t epoch = 0) {
   Sample sample;
-  sample.bytes = std::move(bytes);
+  sample.lent = bytes;
   sample.index = index;
   sample.epoch = epoch;
-  sample.file = "some/file.JPEG";
   return sample;
 }
 
 ImageView view_of(std::vector<std::byte>& row, ImageShape shape) {
   return {row.data(), shape, DType::u8, std::ptrdiff_t{3} * shape.width};
-}
-
-std::vector<std::byte> decode(Decoder& decoder, const Sample& sample, ImageShape shape,
-                              Random random) {
-  std::vector<std::byte> row(shape.elements());
-  decoder.decode(sample, view_of(row, shape), random);
-  return row;
 }
 
 TEST(Augmentation, ChainsNameTheirPartsAndOptionsOverrideThem) {
@@ -85,7 +74,6 @@ TEST(Augmentation, EveryCropAndResizeEqualsTheFullDecodeAtEveryEdge) {
                                ",resize=" + std::string(kResizeValues[method].name);
       const auto decoder = make_decoder(text);
       for (std::uint64_t seed = 0; seed < 25; ++seed) {
-        const Sample sample = make_sample(bytes, seed);
         // Larger and smaller than the crops, by less than half, so that libjpeg does not scale.
         // Primes: if a nearest pixel is a tie, rounding decides.
         const ImageShape shape{seed % 2 == 0 ? 53 : 41, seed % 3 == 0 ? 67 : 47, 3};
@@ -96,7 +84,7 @@ TEST(Augmentation, EveryCropAndResizeEqualsTheFullDecodeAtEveryEdge) {
         const std::vector<double> exact =
             plain_resample(full, region.columns, region.rows, mirrored, shape.width, shape.height,
                            static_cast<Filter>(method));
-        ASSERT_LE(max_difference(decode(*decoder, sample, shape, Random(seed)), exact), 1)
+        ASSERT_LE(max_difference(decoded_row(*decoder, bytes, shape, seed), exact), 1)
             << text << ", seed " << seed;
         left += region.columns.begin == 0;
         right += region.columns.begin + region.columns.length == full.width;
@@ -117,31 +105,30 @@ TEST(Augmentation, CropsOfBoxesAreOfTheSamplesBoxes) {
   int differ = 0;
   for (std::uint64_t seed = 0; seed < 25; ++seed) {
     Sample sample = make_sample(bytes, seed);
-    EXPECT_EQ(decode(*decoder, sample, kShape, Random(seed)),
-              decode(*plain, sample, kShape, Random(seed)));
+    EXPECT_EQ(decoded_row(*decoder, sample, kShape, Random(seed)),
+              decoded_row(*plain, sample, kShape, Random(seed)));
     sample.boxes = {{0, 0, 0.1F, 0.1F}};
     Random random(seed);
     const Region region =
         choose_region(Crop::tf_box, {full.width, full.height}, kShape, random, sample.boxes);
-    const std::vector<std::byte> cropped = decode(*decoder, sample, kShape, Random(seed));
+    const std::vector<std::byte> cropped = decoded_row(*decoder, sample, kShape, Random(seed));
     EXPECT_LE(
         max_difference(cropped, plain_resample(full, region.columns, region.rows, false,
                                                kShape.width, kShape.height, Filter::bilinear)),
         1);
-    differ += cropped != decode(*plain, sample, kShape, Random(seed));
+    differ += cropped != decoded_row(*plain, sample, kShape, Random(seed));
   }
   EXPECT_GT(differ, 5);
 }
 
 TEST(Augmentation, OnlyAntialiasedMethodsAreShrunkByLibjpegFirst) {
-  const Sample sample = make_sample(encode_jpeg(make_test_image(640, 480)));
+  const std::vector<std::byte> bytes = encode_jpeg(make_test_image(640, 480));
   for (std::size_t method = 0; method + 2 < std::size(kResizeValues); ++method) {
     const std::string text =
         std::string("jpeg:crop=full,flip=false,resize=") + std::string(kResizeValues[method].name);
     const auto region = make_decoder(text), whole = make_decoder(text + ",decode=full");
     const ImageShape shape{48, 56, 3};
-    const bool same =
-        decode(*region, sample, shape, Random(1)) == decode(*whole, sample, shape, Random(1));
+    const bool same = decoded_row(*region, bytes, shape) == decoded_row(*whole, bytes, shape);
     EXPECT_EQ(same, !is_antialiased(static_cast<Filter>(method))) << text;
   }
 }
@@ -159,7 +146,7 @@ TEST(Augmentation, ColoursAreDistortedAfterCropAndFlip) {
       plain->decode(sample, view_of(expected, kShape), random);
       ColourDistorter().apply(draw_colour(parse_colour("", name), seed + 3, random),
                               view_of(expected, kShape));
-      EXPECT_EQ(decode(*decoder, sample, kShape, Random(seed)), expected) << name << seed;
+      EXPECT_EQ(decoded_row(*decoder, sample, kShape, Random(seed)), expected) << name << seed;
     }
   }
 }
@@ -176,8 +163,8 @@ TEST(Augmentation, MethodsTakeTurnsByIndexAndEpoch) {
       for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
         const Sample sample = make_sample(bytes, index, epoch);
         const auto one = make_decoder("jpeg:resize=" + methods[(index + epoch) % 4]);
-        EXPECT_EQ(decode(*decoder, sample, kShape, Random(index)),
-                  decode(*one, sample, kShape, Random(index)));
+        EXPECT_EQ(decoded_row(*decoder, sample, kShape, Random(index)),
+                  decoded_row(*one, sample, kShape, Random(index)));
       }
     }
   }
@@ -194,23 +181,8 @@ TEST(Augmentation, OrientationTagsChangeNothing) {
   tagged.insert(tagged.begin() + 2, exif.begin(), exif.end());
   for (const OptionValue& chain : kChainValues) {
     const auto decoder = make_decoder("jpeg:chain=" + std::string(chain.name));
-    EXPECT_EQ(decode(*decoder, make_sample(tagged), {50, 70, 3}, Random(2)),
-              decode(*decoder, make_sample(plain), {50, 70, 3}, Random(2)))
+    EXPECT_EQ(decoded_row(*decoder, tagged, {50, 70, 3}), decoded_row(*decoder, plain, {50, 70, 3}))
         << chain.name;
-  }
-}
-
-TEST(Augmentation, WholeImagesGiveThePixelsOfRegions) {
-  const std::vector<std::byte> bytes = encode_jpeg(make_test_image(229, 187));
-  for (const OptionValue& chain : kChainValues) {
-    const std::string text = "jpeg:chain=" + std::string(chain.name);
-    const auto region = make_decoder(text), whole = make_decoder(text + ",decode=full");
-    for (std::uint64_t seed = 0; seed < 8; ++seed) {
-      const Sample sample = make_sample(bytes, seed);
-      EXPECT_EQ(decode(*whole, sample, {120, 130, 3}, Random(seed)),
-                decode(*region, sample, {120, 130, 3}, Random(seed)))
-          << text << ", seed " << seed;
-    }
   }
 }
 

@@ -43,16 +43,15 @@ class Headers {
 };
 
 /// Keeps rows, each in a separate block of memory, so that a sanitizer sees every excess byte.
-class KeptRows final : public RowSink {
+class KeptRows {
  public:
-  KeptRows(const BaselineDecoder& decoder, std::int32_t first)
-      : left_(decoder.left()), width_(decoder.width()), first_(first) {}
-  std::uint8_t* row(std::int32_t row) override {
-    EXPECT_EQ(row, first_ + static_cast<std::int32_t>(rows_.size()));
-    return rows_.emplace_back(static_cast<std::size_t>(width_) * 4).data();
-  }
-  void written(std::int32_t end) override {
-    EXPECT_EQ(end, first_ + static_cast<std::int32_t>(rows_.size()));
+  explicit KeptRows(std::int32_t first) : first_(first) {}
+  bool decode(BaselineDecoder& decoder) {
+    left_ = decoder.left();
+    return decoder.decode([&](std::int32_t row) {
+      EXPECT_EQ(row, first_ + static_cast<std::int32_t>(rows_.size()));
+      return rows_.emplace_back(static_cast<std::size_t>(decoder.width()) * 4).data();
+    });
   }
   /// Are columns [begin, end) of all rows equal to those of `image`?
   testing::AssertionResult equal(const TestImage& image, const PixelRange& columns) const {
@@ -72,7 +71,8 @@ class KeptRows final : public RowSink {
   std::size_t count() const { return rows_.size(); }
 
  private:
-  std::int32_t left_, width_, first_;
+  const std::int32_t first_;
+  std::int32_t left_ = 0;
   std::vector<std::vector<std::uint8_t>> rows_;
 };
 
@@ -93,8 +93,8 @@ class BaselineJpeg : public testing::TestWithParam<InstructionSet> {
     ASSERT_TRUE(decoder_.begin(headers.frame(), columns, rows, smooth));
     ASSERT_LE(decoder_.left(), columns.first);
     ASSERT_GE(decoder_.left() + decoder_.width(), columns.end);
-    KeptRows kept(decoder_, rows.first);
-    ASSERT_TRUE(decoder_.decode(kept));
+    KeptRows kept(rows.first);
+    ASSERT_TRUE(kept.decode(decoder_));
     ASSERT_EQ(kept.count(), static_cast<std::size_t>(rows.end - rows.first));
     ASSERT_TRUE(kept.equal(full, columns))
         << "columns " << columns.first << " to " << columns.end << ", rows " << rows.first << " to "
@@ -225,8 +225,7 @@ TEST_P(BaselineJpeg, TruncatedDataAreNoticed) {
       const Bytes part(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size));
       const Headers headers(part);
       ASSERT_TRUE(decoder_.begin(headers.frame(), {0, 80}, {0, 64}, true));
-      KeptRows kept(decoder_, 0);
-      ASSERT_FALSE(decoder_.decode(kept)) << size;
+      ASSERT_FALSE(KeptRows(0).decode(decoder_)) << size;
     }
   }
 }
@@ -238,8 +237,8 @@ TEST_P(BaselineJpeg, WhatLiesBelowTheWindowIsNotRead) {
   bytes.resize(bytes.size() / 2);
   const Headers headers(bytes);
   ASSERT_TRUE(decoder_.begin(headers.frame(), {0, 160}, {10, 90}, true));
-  KeptRows kept(decoder_, 10);
-  ASSERT_TRUE(decoder_.decode(kept));
+  KeptRows kept(10);
+  ASSERT_TRUE(kept.decode(decoder_));
   EXPECT_TRUE(kept.equal(full, {0, 160}));
 }
 

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 
 #include "dataflow/error.h"
 
@@ -16,25 +15,49 @@ bool is_inside(const Stretch& stretch, int size) {
          stretch.begin == stretch.low && stretch.length == stretch.high - stretch.low;
 }
 
-TEST(RandomResizedCrop, AreasAndRatiosLieWithinTheirBounds) {
-  double area_sum = 0, log_ratio_sum = 0;
+/// The region of a crop without randomness, for outputs of 224 x 224.
+Region still_region(Crop crop, ImageSize image) {
+  Random unused(1);
+  return choose_region(crop, image, {224, 224, 3}, unused);
+}
+
+/// Statistics of many crops of a 500x375 image.
+struct Spread {
+  double min_area = 9, max_area = 0, mean_area = 0;
+  double min_ratio = 9, max_ratio = 0, mean_ratio = 0, mean_log_ratio = 0;
+  double mean_left = 0;  // as a share of the available room
+};
+
+Spread spread_of(Crop crop) {
   constexpr int kCount = 20000;
+  Spread spread;
   for (int i = 0; i < kCount; ++i) {
-    Random random(1, 0, static_cast<std::uint64_t>(i));
-    const Region region = random_resized_crop({500, 375}, random);
-    ASSERT_TRUE(is_inside(region.columns, 500) && is_inside(region.rows, 375));
+    Random random(5, 0, static_cast<std::uint64_t>(i));
+    const Region region = choose_region(crop, {500, 375}, {224, 224, 3}, random);
+    EXPECT_TRUE(is_inside(region.columns, 500) && is_inside(region.rows, 375));
     const double area = region.columns.length * region.rows.length / (500 * 375);
     const double ratio = region.columns.length / region.rows.length;
-    ASSERT_GE(area, 0.078);
-    ASSERT_GE(ratio, 0.74);
-    ASSERT_LE(ratio, 1.35);
-    area_sum += area;
-    log_ratio_sum += std::log(ratio);
+    spread.min_area = std::min(spread.min_area, area);
+    spread.max_area = std::max(spread.max_area, area);
+    spread.min_ratio = std::min(spread.min_ratio, ratio);
+    spread.max_ratio = std::max(spread.max_ratio, ratio);
+    spread.mean_area += area / kCount;
+    spread.mean_ratio += ratio / kCount;
+    spread.mean_log_ratio += std::log(ratio) / kCount;
+    spread.mean_left += region.columns.begin / (500 - region.columns.length) / kCount;
   }
+  return spread;
+}
+
+TEST(RandomResizedCrop, AreasAndRatiosLieWithinTheirBounds) {
+  const Spread spread = spread_of(Crop::random);
+  EXPECT_GE(spread.min_area, 0.078);
+  EXPECT_GE(spread.min_ratio, 0.74);
+  EXPECT_LE(spread.max_ratio, 1.35);
   // Crops that do not fit are drawn again, which favours small ones: 0.43 instead of 0.54 for this
   // size.
-  EXPECT_NEAR(area_sum / kCount, 0.43, 0.01);
-  EXPECT_NEAR(log_ratio_sum / kCount, 0, 0.04);
+  EXPECT_NEAR(spread.mean_area, 0.43, 0.01);
+  EXPECT_NEAR(spread.mean_log_ratio, 0, 0.04);
 }
 
 TEST(PaddedCrop, HasTheImagesSizeAndEveryPlace) {
@@ -56,7 +79,7 @@ TEST(RandomResizedCrop, EverySizeHasOne) {
   for (const auto& [width, height] : {std::pair{1, 1}, {1, 1000}, {1000, 1}, {2, 3}, {65500, 3}}) {
     for (std::uint64_t i = 0; i < 50; ++i) {
       Random random(1, 0, i);
-      const Region region = random_resized_crop({width, height}, random);
+      const Region region = choose_region(Crop::random, {width, height}, {}, random);
       ASSERT_TRUE(is_inside(region.columns, width)) << width << 'x' << height;
       ASSERT_TRUE(is_inside(region.rows, height)) << width << 'x' << height;
     }
@@ -65,14 +88,14 @@ TEST(RandomResizedCrop, EverySizeHasOne) {
 
 TEST(RandomResizedCrop, ImagesTooLongForAnyTryAreCutAtTheCentre) {
   Random random(1);
-  const Region region = random_resized_crop({1000, 30}, random);
+  const Region region = choose_region(Crop::random, {1000, 30}, {}, random);
   EXPECT_EQ(region.rows.length, 30);
   EXPECT_EQ(region.columns.length, 40);
   EXPECT_EQ(region.columns.begin, 480);
 }
 
 TEST(CentreCrop, TakesSevenEighthsOfTheShorterSide) {
-  const Region region = centre_crop({500, 256}, {224, 224, 3});
+  const Region region = still_region(Crop::centre, {500, 256});
   EXPECT_DOUBLE_EQ(region.rows.length, 224);
   EXPECT_DOUBLE_EQ(region.columns.length, 224);
   EXPECT_DOUBLE_EQ(region.columns.begin, 138);
@@ -81,43 +104,15 @@ TEST(CentreCrop, TakesSevenEighthsOfTheShorterSide) {
 }
 
 TEST(WholeImage, IsAllOfIt) {
-  const Region region = whole_image({5, 4});
+  const Region region = still_region(Crop::full, {5, 4});
   EXPECT_TRUE(is_inside(region.columns, 5) && is_inside(region.rows, 4));
   EXPECT_EQ(region.columns.length, 5);
 }
 
 // ---- the references' crops --------------------------------------------------
 
-/// Statistics of many crops of a 500x375 image.
-struct Spread {
-  double min_area = 9, max_area = 0, mean_area = 0, min_ratio = 9, max_ratio = 0, mean_ratio = 0;
-  double mean_left = 0;  // as a share of the available room
-};
-
-Spread spread_of(const std::function<Region(Random&)>& crop) {
-  constexpr int kCount = 20000;
-  Spread spread;
-  for (int i = 0; i < kCount; ++i) {
-    Random random(5, 0, static_cast<std::uint64_t>(i));
-    const Region region = crop(random);
-    EXPECT_TRUE(is_inside(region.columns, 500) && is_inside(region.rows, 375));
-    const double area = region.columns.length * region.rows.length / (500 * 375);
-    const double ratio = region.columns.length / region.rows.length;
-    spread.min_area = std::min(spread.min_area, area);
-    spread.max_area = std::max(spread.max_area, area);
-    spread.min_ratio = std::min(spread.min_ratio, ratio);
-    spread.max_ratio = std::max(spread.max_ratio, ratio);
-    spread.mean_area += area / kCount;
-    spread.mean_ratio += ratio / kCount;
-    spread.mean_left += region.columns.begin / (500 - region.columns.length) / kCount;
-  }
-  return spread;
-}
-
 TEST(TfRandomCrop, HeightsAreUniformBetweenWhatTheAreaAndTheWidthAllow) {
-  const Spread spread = spread_of([](Random& random) {
-    return tf_box_crop({500, 375}, {}, random);
-  });
+  const Spread spread = spread_of(Crop::tf_random);
   // An object that is the whole image is covered to at least a tenth.
   EXPECT_GE(spread.min_area, 0.1);
   EXPECT_LT(spread.min_area, 0.102);
@@ -142,7 +137,7 @@ TEST(TfRandomCrop, HeightsAreUniformBetweenWhatTheAreaAndTheWidthAllow) {
 TEST(TfRandomCrop, TheLastPlaceIsNeverDrawn) {
   for (std::uint64_t i = 0; i < 3000; ++i) {
     Random random(2, 0, i);
-    const Region region = tf_box_crop({12, 9}, {}, random);
+    const Region region = choose_region(Crop::tf_random, {12, 9}, {}, random);
     EXPECT_TRUE(region.columns.length == 12 || region.columns.high < 12);
     EXPECT_TRUE(region.rows.length == 9 || region.rows.high < 9);
   }
@@ -150,7 +145,8 @@ TEST(TfRandomCrop, TheLastPlaceIsNeverDrawn) {
 
 TEST(TfRandomCrop, ImagesOfAnotherShapeThanAnyCropAreTakenWhole) {
   Random random(1);
-  const Region region = tf_box_crop({1000, 20}, {}, random);  // a crop covers at most 3 %
+  const Region region =
+      choose_region(Crop::tf_random, {1000, 20}, {}, random);  // a crop covers at most 3 %
   EXPECT_EQ(region.columns.length, 1000);
   EXPECT_EQ(region.rows.length, 20);
 }
@@ -169,7 +165,7 @@ TEST(TfBoxCrop, EachCoversATenthOfABoxOrIsTheWholeImage) {
   int first = 0, second = 0, whole = 0;
   for (std::uint64_t i = 0; i < 5000; ++i) {
     Random random(4, 0, i);
-    const Region region = tf_box_crop({500, 375}, boxes, random);
+    const Region region = choose_region(Crop::tf_box, {500, 375}, {}, random, boxes);
     const bool of_first = covered(region, 450, 300, 500, 375) >= 0.1;
     const bool of_second = covered(region, 0, 0, 20, 30) >= 0.1;
     ASSERT_TRUE(of_first || of_second) << i;
@@ -196,7 +192,7 @@ TEST(TfBoxCrop, PlacesThatCoverATenthOfTheBoxAreUniform) {
   constexpr int kCount = 20000;
   for (std::uint64_t i = 0; i < kCount; ++i) {
     Random random(6, 0, i);
-    const Region region = tf_box_crop({500, 375}, box, random);
+    const Region region = choose_region(Crop::tf_box, {500, 375}, {}, random, box);
     const double rows = region.rows.length / 375, w = region.columns.length;
     // The greatest x that covers enough: (100 - x) rows >= 10, but never the last place.
     const double most = std::min(std::floor(100 - 10 / rows), std::max(0.0, 500 - w - 1));
@@ -211,7 +207,7 @@ TEST(TfBoxCrop, BoxesWithoutAPixelLeaveTheWholeImageAndNoBoxesTheRandomCrop) {
   const ObjectBox empty[] = {{0.5F, 0.5F, 0.5F, 0.5F}, {0.001F, 0.2F, 0.0015F, 0.9F}};
   for (std::uint64_t i = 0; i < 100; ++i) {
     Random random(3, 0, i), same(3, 0, i);
-    EXPECT_EQ(tf_box_crop({500, 375}, empty, random).columns.length, 500);
+    EXPECT_EQ(choose_region(Crop::tf_box, {500, 375}, {}, random, empty).columns.length, 500);
     random = Random(3, 0, i);
     const Region box = choose_region(Crop::tf_box, {500, 375}, {}, random);
     const Region plain = choose_region(Crop::tf_random, {500, 375}, {}, same);
@@ -221,7 +217,7 @@ TEST(TfBoxCrop, BoxesWithoutAPixelLeaveTheWholeImageAndNoBoxesTheRandomCrop) {
 }
 
 TEST(TfCentreCrop, IsTheCentreOfTheImageAt1145OfTheOutput) {
-  const Region region = tf_centre_crop({500, 375}, {224, 224, 3});
+  const Region region = still_region(Crop::tf_centre, {500, 375});
   // 375 becomes 256.48, rounded down; 500 becomes 341.97.
   EXPECT_DOUBLE_EQ(region.rows.length, 224 * 375.0 / 256);
   EXPECT_DOUBLE_EQ(region.rows.begin, 16 * 375.0 / 256);
@@ -232,9 +228,7 @@ TEST(TfCentreCrop, IsTheCentreOfTheImageAt1145OfTheOutput) {
 }
 
 TEST(TensorpackRandomCrop, RatiosAreUniformAndInvertedForEveryOther) {
-  const Spread spread = spread_of([](Random& random) {
-    return tensorpack_random_crop({500, 375}, {224, 224, 3}, random);
-  });
+  const Spread spread = spread_of(Crop::tensorpack_random);
   EXPECT_GE(spread.min_area, 0.078);
   EXPECT_LT(spread.min_area, 0.085);
   EXPECT_GT(spread.max_area, 0.97);
@@ -246,7 +240,8 @@ TEST(TensorpackRandomCrop, RatiosAreUniformAndInvertedForEveryOther) {
   int count = 0;
   for (std::uint64_t i = 0; i < 40000; ++i) {
     Random random(9, 0, i);
-    const Region region = tensorpack_random_crop({1000, 1000}, {224, 224, 3}, random);
+    const Region region =
+        choose_region(Crop::tensorpack_random, {1000, 1000}, {224, 224, 3}, random);
     if (region.columns.length * region.rows.length > 0.5e6) continue;
     sum += region.columns.length / region.rows.length;
     count += 1;
@@ -257,7 +252,7 @@ TEST(TensorpackRandomCrop, RatiosAreUniformAndInvertedForEveryOther) {
 
 TEST(TensorpackRandomCrop, OtherwiseTheCentreOfTheShorterSide) {
   Random random(1);
-  const Region region = tensorpack_random_crop({1000, 30}, {224, 224, 3}, random);
+  const Region region = choose_region(Crop::tensorpack_random, {1000, 30}, {224, 224, 3}, random);
   EXPECT_DOUBLE_EQ(region.rows.begin, 0);
   EXPECT_DOUBLE_EQ(region.rows.length, 30);
   // 1000 becomes 7466.67, rounded to 7467.
@@ -267,7 +262,7 @@ TEST(TensorpackRandomCrop, OtherwiseTheCentreOfTheShorterSide) {
 }
 
 TEST(TensorpackCentreCrop, RoundsTheLongerSide) {
-  const Region region = tensorpack_centre_crop({500, 375}, {224, 224, 3});
+  const Region region = still_region(Crop::tensorpack_centre, {500, 375});
   EXPECT_DOUBLE_EQ(region.rows.length, 224 * 375.0 / 256);
   EXPECT_DOUBLE_EQ(region.columns.length, 224 * 500.0 / 341);  // 341.33
   EXPECT_DOUBLE_EQ(region.columns.begin, 58 * 500.0 / 341);

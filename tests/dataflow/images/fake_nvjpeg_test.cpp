@@ -33,8 +33,8 @@ TEST_F(FakeNvjpeg, PixelsAreTheLibrarysAfterCropResizeAndFlip) {
   for (const std::string options :
        {"shrink=false", "shrink=false,upsampling=plain", "crop=center,shrink=false",
         "chain=tf_cnn_benchmarks,shrink=false"}) {
-    const auto gpu = make_jpeg_decoder(options + ",engine=nvjpeg"),
-               libjpeg = make_jpeg_decoder(options + ",engine=libjpeg,decode=full");
+    const auto gpu = make_decoder("jpeg:" + options + ",engine=nvjpeg"),
+               libjpeg = make_decoder("jpeg:" + options + ",engine=libjpeg,decode=full");
     for (const auto& [width, height] : {std::pair{97, 143}, {211, 64}, {16, 31}}) {
       for (const int v : {1, 2}) {
         const Bytes file =
@@ -52,7 +52,7 @@ TEST_F(FakeNvjpeg, PixelsAreTheLibrarysAfterCropResizeAndFlip) {
 
 TEST_F(FakeNvjpeg, MemoryGrowsToTheLargestImageAndIsGivenBack) {
   {
-    const auto gpu = make_jpeg_decoder("engine=nvjpeg");
+    const auto gpu = make_decoder("jpeg:engine=nvjpeg");
     for (const int size : {64, 32, 100, 80, 100}) {
       row_of(*gpu, encode_jpeg(make_test_image(size, size)));
     }
@@ -68,8 +68,8 @@ TEST_F(FakeNvjpeg, MemoryGrowsToTheLargestImageAndIsGivenBack) {
 }
 
 TEST_F(FakeNvjpeg, ImagesThatItDoesNotSupportGoToLibjpegAndAreCounted) {
-  const auto gpu = make_jpeg_decoder("engine=nvjpeg,shrink=false"),
-             libjpeg = make_jpeg_decoder("engine=libjpeg,shrink=false");
+  const auto gpu = make_decoder("jpeg:engine=nvjpeg,shrink=false"),
+             libjpeg = make_decoder("jpeg:engine=libjpeg,shrink=false");
   const Bytes files[] = {encode_jpeg(make_test_image(140, 80, 1)),
                          encode_jpeg(make_test_image(140, 80, 4))};
   for (const Bytes& file : files) EXPECT_EQ(row_of(*gpu, file), row_of(*libjpeg, file));
@@ -84,8 +84,8 @@ TEST_F(FakeNvjpeg, LibjpegDecidesWhatIsDamaged) {
     fake_cuda_restart(("fail=nvjpegDecode:1:" + std::to_string(status) +
                        ",fail=nvjpegDecode:2:" + std::to_string(status))
                           .c_str());
-    const auto gpu = make_jpeg_decoder("engine=nvjpeg,shrink=false"),
-               libjpeg = make_jpeg_decoder("engine=libjpeg,shrink=false");
+    const auto gpu = make_decoder("jpeg:engine=nvjpeg,shrink=false"),
+               libjpeg = make_decoder("jpeg:engine=libjpeg,shrink=false");
     EXPECT_EQ(row_of(*gpu, good), row_of(*libjpeg, good)) << status;
     EXPECT_EQ(gpu->take_substituted(), 1);
     const Bytes cut(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(good.size() / 3));
@@ -100,14 +100,14 @@ TEST_F(FakeNvjpeg, FailuresOfTheGpuEndTheRunByName) {
   const Bytes file = encode_jpeg(make_test_image(64, 64));
   fake_cuda_restart("fail=nvjpegDecode:1:6,fail=cudaEventSynchronize:1:700");
   {
-    const auto gpu = make_jpeg_decoder("engine=nvjpeg");
+    const auto gpu = make_decoder("jpeg:engine=nvjpeg");
     EXPECT_TRUE(says(thrown_by<DeviceError>([&] { row_of(*gpu, file); }),
                      "nvjpegDecode failed with status 6"));
     EXPECT_TRUE(says(thrown_by<DeviceError>([&] { row_of(*gpu, file); }),
                      "cudaEventSynchronize failed while engine=nvjpeg decoded: an illegal memory"));
   }
   fake_cuda_restart("memory_mib=1");
-  const auto small = make_jpeg_decoder("engine=nvjpeg");
+  const auto small = make_decoder("jpeg:engine=nvjpeg");
   const Bytes large = encode_jpeg(make_test_image(700, 700));
   EXPECT_TRUE(says(thrown_by<DeviceError>([&] { row_of(*small, large); }), "out of memory"));
   EXPECT_NO_THROW(row_of(*small, file));
@@ -115,10 +115,10 @@ TEST_F(FakeNvjpeg, FailuresOfTheGpuEndTheRunByName) {
 
 TEST_F(FakeNvjpeg, WithoutAGpuTheErrorGivesTheReason) {
   fake_cuda_restart("devices=0");
-  EXPECT_TRUE(says(thrown_by<Unavailable>([] { make_jpeg_decoder("engine=nvjpeg"); }),
+  EXPECT_TRUE(says(thrown_by<Unavailable>([] { make_decoder("jpeg:engine=nvjpeg"); }),
                    "no CUDA-capable device is detected; take engine=auto"));
   fake_cuda_restart("fail=cudaGetDeviceCount:1:35");
-  EXPECT_TRUE(says(thrown_by<Unavailable>([] { make_jpeg_decoder("engine=nvjpeg"); }),
+  EXPECT_TRUE(says(thrown_by<Unavailable>([] { make_decoder("jpeg:engine=nvjpeg"); }),
                    "driver version is insufficient"));
 }
 

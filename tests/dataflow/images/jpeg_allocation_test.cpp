@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "dataflow/decoder.h"
+#include "tests/dataflow/images/decoded_rows.h"
 #include "tests/support/allocation_count.h"
 #include "tests/support/jpeg_writer.h"
 
@@ -39,13 +39,11 @@ std::vector<Bytes> varied_files() {
 
 TEST(JpegAllocation, TheSteadyStateAllocatesNothing) {
   const std::vector<Bytes> files = varied_files();
-  const DecoderEntry& entry = find_entry(decoder_table(), "jpeg");
   Bytes row(kShape.elements());
   for (const char* text :
        {"jpeg", "jpeg:decode=full", "jpeg:engine=libjpeg", "jpeg:engine=libjpeg,decode=full",
         "jpeg:chain=tf_cnn_benchmarks", "jpeg:chain=tensorpack,upsampling=plain"}) {
-    const std::unique_ptr<Decoder> decoder =
-        entry.make(Options(entry.name, entry.options, parse_component(text)));
+    const auto decoder = make_decoder(text);
     Sample sample;
     sample.file = "some/file.JPEG";
     const auto decode = [&](std::size_t file, std::uint64_t seed) {

@@ -6,9 +6,9 @@
 #include <chrono>
 #include <string>
 
-#include "dataflow/decoder.h"
 #include "dataflow/error.h"
 #include "dataflow/images/crop.h"
+#include "tests/dataflow/images/decoded_rows.h"
 #include "tests/support/jpeg_writer.h"
 #include "tests/support/plain_resample.h"
 #include "tests/support/text_bytes.h"
@@ -19,30 +19,10 @@ namespace {
 
 constexpr ImageShape kSmall{48, 56, 3};
 
-std::unique_ptr<Decoder> make_decoder(std::string_view text = "jpeg") {
-  const DecoderEntry& entry = find_entry(decoder_table(), "jpeg");
-  return entry.make(Options(entry.name, entry.options, parse_component(text)));
-}
-
-Sample make_sample(std::vector<std::byte> bytes) {
-  Sample sample;
-  sample.bytes = std::move(bytes);
-  sample.label = 0;
-  sample.index = 12;
-  sample.file = "some/file.JPEG";
-  return sample;
-}
-
-std::vector<std::byte> decode(Decoder& decoder, const Sample& sample, ImageShape shape,
-                              Random random) {
-  std::vector<std::byte> row(shape.elements());
-  decoder.decode(sample, {row.data(), shape, DType::u8, std::ptrdiff_t{3} * shape.width}, random);
-  return row;
-}
-
-std::string error_of(Decoder& decoder, std::vector<std::byte> bytes) {
+/// Of sample 12; empty: there is none.
+std::string error_of(Decoder& decoder, const std::vector<std::byte>& bytes) {
   try {
-    decode(decoder, make_sample(std::move(bytes)), kSmall, Random(1));
+    decoded_row(decoder, bytes, kSmall, 12);
   } catch (const DataError& error) {
     return error.what();
   }
@@ -66,17 +46,16 @@ void expect_regions_equal_full_decode(const std::vector<std::byte>& bytes, bool 
   TestImage full = decode_jpeg(bytes, fancy);
   if (full.channels == 4) full = cmyk_to_rgb(full);
   const auto decoder = make_decoder(fancy ? "jpeg:upsampling=fancy" : "jpeg:upsampling=plain");
-  const Sample sample = make_sample(bytes);
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     Random random(seed);
-    const Region region = random_resized_crop({full.width, full.height}, random);
+    const Region region = choose_region(Crop::random, {full.width, full.height}, {}, random);
     // Smaller than the crop, but by less than half, so that libjpeg does not scale.
     const auto smaller = [](double length) { return static_cast<int>(length / 2) + 1; };
     const ImageShape shape{smaller(region.rows.length), smaller(region.columns.length), 3};
     const bool mirrored = random.uniform() < 0.5;
     const std::vector<double> exact =
         plain_resample(full, region.columns, region.rows, mirrored, shape.width, shape.height);
-    ASSERT_LE(max_difference(decode(*decoder, sample, shape, Random(seed)), exact), 1)
+    ASSERT_LE(max_difference(decoded_row(*decoder, bytes, shape, seed), exact), 1)
         << "seed " << seed << ", " << region.columns.length << 'x' << region.rows.length << " at "
         << region.columns.begin << ',' << region.rows.begin;
   }
@@ -137,8 +116,7 @@ TEST(JpegDecoder, LargeImagesAreScaledByLibjpegOnlyWhereEnoughIsLeft) {
     const std::vector<double> exact =
         plain_resample(scaled, columns, rows, false, shape.width, shape.height);
     const auto decoder = make_decoder("jpeg:crop=full,flip=false");
-    EXPECT_LE(max_difference(decode(*decoder, make_sample(bytes), shape, Random(1)), exact), 1)
-        << divisor;
+    EXPECT_LE(max_difference(decoded_row(*decoder, bytes, shape, 1), exact), 1) << divisor;
   }
 }
 
@@ -149,12 +127,12 @@ TEST(JpegDecoder, ScaledRegionsLookLikeTheImage) {
   const auto decoder = make_decoder();
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     Random random(seed);
-    const Region region = random_resized_crop({1200, 900}, random);
+    const Region region = choose_region(Crop::random, {1200, 900}, {}, random);
     const bool mirrored = random.uniform() < 0.5;
     const ImageShape shape{40, 40, 3};
     const std::vector<double> exact =
         plain_resample(full, region.columns, region.rows, mirrored, 40, 40);
-    const std::vector<std::byte> row = decode(*decoder, make_sample(bytes), shape, Random(seed));
+    const std::vector<std::byte> row = decoded_row(*decoder, bytes, shape, seed);
     double sum = 0;
     for (std::size_t i = 0; i < row.size(); ++i)
       sum += std::abs(std::to_integer<int>(row[i]) - exact[i]);
@@ -169,26 +147,25 @@ TEST(JpegDecoder, CentreCropIsTheUsualEvaluation) {
   const std::vector<double> exact =
       plain_resample(full, {38, 224, 0, 300}, {16, 224, 0, 256}, false, 224, 224);
   const auto decoder = make_decoder("jpeg:crop=center,flip=false");
-  EXPECT_LE(max_difference(decode(*decoder, make_sample(bytes), {224, 224, 3}, Random(1)), exact),
-            1);
+  EXPECT_LE(max_difference(decoded_row(*decoder, bytes, {224, 224, 3}, 1), exact), 1);
 }
 
 TEST(JpegDecoder, PixelsAreAFunctionOfTheGenerator) {
-  const Sample sample = make_sample(encode_jpeg(make_test_image(200, 150)));
+  const std::vector<std::byte> bytes = encode_jpeg(make_test_image(200, 150));
   const auto one = make_decoder(), other = make_decoder();
-  const std::vector<std::byte> first = decode(*one, sample, kSmall, Random(1, 2, 3));
-  EXPECT_NE(decode(*one, sample, kSmall, Random(1, 2, 4)), first);
-  EXPECT_EQ(decode(*other, sample, kSmall, Random(1, 2, 3)), first);
+  const std::vector<std::byte> first = decoded_row(*one, bytes, kSmall, 3);
+  EXPECT_NE(decoded_row(*one, bytes, kSmall, 4), first);
+  EXPECT_EQ(decoded_row(*other, bytes, kSmall, 3), first);
 }
 
 TEST(JpegDecoder, FlipsEveryOtherImage) {
-  const Sample sample = make_sample(encode_jpeg(make_test_image(64, 64)));
+  const std::vector<std::byte> bytes = encode_jpeg(make_test_image(64, 64));
   const auto decoder = make_decoder("jpeg:crop=full"),
              straight = make_decoder("jpeg:crop=full,flip=false");
-  const std::vector<std::byte> plain = decode(*straight, sample, kSmall, Random(1));
+  const std::vector<std::byte> plain = decoded_row(*straight, bytes, kSmall, 1);
   int flipped = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed)
-    flipped += decode(*decoder, sample, kSmall, Random(seed)) != plain;
+    flipped += decoded_row(*decoder, bytes, kSmall, seed) != plain;
   EXPECT_GT(flipped, 70);
   EXPECT_LT(flipped, 130);
 }
@@ -204,19 +181,17 @@ TEST(JpegDecoder, WholeImagesGiveThePixelsOfRegionsByteForByte) {
       encode_jpeg(make_test_image(229, 187, 1)),
       encode_jpeg(make_test_image(229, 187, 4)),
   };
-  for (const char* crop : {"random", "center", "full"}) {
-    const std::string options = std::string("jpeg:crop=") + crop + ",decode=";
+  for (const std::string text : {"jpeg:crop=random", "jpeg:crop=center", "jpeg:crop=full",
+                                 "jpeg:chain=tf_cnn_benchmarks", "jpeg:chain=tensorpack"}) {
     // One decoder for all files: its buffer has held larger and different images before.
-    const auto region = make_decoder(options + "region"), whole = make_decoder(options + "full");
+    const auto region = make_decoder(text), whole = make_decoder(text + ",decode=full");
     for (const std::vector<std::byte>& file : files) {
-      const Sample sample = make_sample(file);
       for (std::uint64_t seed = 0; seed < 10; ++seed) {
         // So large that no crop is twice its size; twice is the limit for decoding regions at half
         // scale.
         const ImageShape shape{120, 130, 3};
-        EXPECT_EQ(decode(*whole, sample, shape, Random(seed)),
-                  decode(*region, sample, shape, Random(seed)))
-            << crop << ", file " << &file - files << ", seed " << seed;
+        EXPECT_EQ(decoded_row(*whole, file, shape, seed), decoded_row(*region, file, shape, seed))
+            << text << ", file " << &file - files << ", seed " << seed;
       }
     }
   }
@@ -230,11 +205,9 @@ TEST(JpegDecoder, WholeImagesAreNotScaledBeforeTheFilter) {
   const auto region = make_decoder("jpeg:crop=full,flip=false"),
              whole = make_decoder("jpeg:crop=full,flip=false,decode=full"),
              not_shrunk = make_decoder("jpeg:crop=full,flip=false,shrink=false");
-  const Sample sample = make_sample(bytes);
-  EXPECT_LE(max_difference(decode(*whole, sample, kSmall, Random(1)), exact), 1);
-  EXPECT_EQ(decode(*not_shrunk, sample, kSmall, Random(1)),
-            decode(*whole, sample, kSmall, Random(1)));
-  EXPECT_GT(max_difference(decode(*region, sample, kSmall, Random(1)), exact), 1);
+  EXPECT_LE(max_difference(decoded_row(*whole, bytes, kSmall, 1), exact), 1);
+  EXPECT_EQ(decoded_row(*not_shrunk, bytes, kSmall, 1), decoded_row(*whole, bytes, kSmall, 1));
+  EXPECT_GT(max_difference(decoded_row(*region, bytes, kSmall, 1), exact), 1);
 }
 
 TEST(JpegDecoder, WholeImagesAreDamagedWhereverBytesAreMissing) {
@@ -245,8 +218,7 @@ TEST(JpegDecoder, WholeImagesAreDamagedWhereverBytesAreMissing) {
               "")
         << size;
   }
-  EXPECT_EQ(decode(*whole, make_sample(bytes), kSmall, Random(3)),
-            decode(*fresh, make_sample(bytes), kSmall, Random(3)));
+  EXPECT_EQ(decoded_row(*whole, bytes, kSmall, 3), decoded_row(*fresh, bytes, kSmall, 3));
   const auto strict = make_decoder("jpeg:decode=full,max_pixels=29999");
   EXPECT_TRUE(says(error_of(*strict, bytes), "max_pixels"));
 }
@@ -271,12 +243,10 @@ TEST(JpegDecoder, TruncatedFilesAreDamagedUnlessTheRegionIsWhole) {
     const std::vector<std::byte> cut(whole.begin(),
                                      whole.begin() + static_cast<std::ptrdiff_t>(size));
     EXPECT_NE(error_of(*full, cut), "") << size;
-    const Sample sample = make_sample(cut);
     try {
       // If it returns pixels, they equal those of the whole file: never grey in place of missing
       // bytes.
-      EXPECT_EQ(decode(*random, sample, kSmall, Random(size)),
-                decode(*random, make_sample(whole), kSmall, Random(size)));
+      EXPECT_EQ(decoded_row(*random, cut, kSmall, size), decoded_row(*random, whole, kSmall, size));
     } catch (const DataError&) {
     }
   }
@@ -289,8 +259,7 @@ TEST(JpegDecoder, GoesOnBehindDamage) {
   const std::vector<std::byte> half(whole.begin(),
                                     whole.begin() + static_cast<std::ptrdiff_t>(whole.size() / 2));
   EXPECT_TRUE(says(error_of(*decoder, half), "remature end"));
-  EXPECT_EQ(decode(*decoder, make_sample(whole), kSmall, Random(3)),
-            decode(*fresh, make_sample(whole), kSmall, Random(3)));
+  EXPECT_EQ(decoded_row(*decoder, whole, kSmall, 3), decoded_row(*fresh, whole, kSmall, 3));
 }
 
 TEST(JpegDecoder, FlippedBitsEndInPixelsOrAnError) {
@@ -311,7 +280,7 @@ TEST(JpegDecoder, FlippedBitsEndInPixelsOrAnError) {
     for (int flips = 0; flips < 1 + trial % 4; ++flips) {
       bytes[random.below(range)] ^= std::byte{1} << static_cast<int>(random.below(8));
     }
-    errors += !error_of(*decoder, std::move(bytes)).empty();
+    errors += !error_of(*decoder, bytes).empty();
     ASSERT_LT(std::chrono::steady_clock::now(), deadline);
   }
   EXPECT_GT(errors, 100);

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "dataflow/decoder.h"
 #include "dataflow/error.h"
+#include "tests/dataflow/images/decoded_rows.h"
 #include "tests/fuzz/mutation.h"
 #include "tests/support/jpeg_writer.h"
 #include "tests/support/thrown_by.h"
@@ -21,26 +21,13 @@ namespace {
 using Bytes = std::vector<std::byte>;
 constexpr ImageShape kShape{40, 48, 3};
 
-std::unique_ptr<Decoder> make_decoder(const std::string& text) {
-  const DecoderEntry& entry = find_entry(decoder_table(), "jpeg");
-  return entry.make(Options(entry.name, entry.options, parse_component(text)));
-}
-
 /// The row; none if the file is refused.
 std::optional<Bytes> decode(Decoder& decoder, const Bytes& bytes, std::uint64_t seed) {
-  Sample sample;
-  sample.lent = bytes;
-  sample.index = seed;
-  sample.file = "some/file.JPEG";
-  Bytes row(kShape.elements());
-  Random random(seed);
   try {
-    decoder.decode(sample, {row.data(), kShape, DType::u8, std::ptrdiff_t{3} * kShape.width},
-                   random);
+    return decoded_row(decoder, bytes, kShape, seed);
   } catch (const DataError&) {
     return std::nullopt;
   }
-  return row;
 }
 
 struct Engines {

@@ -18,7 +18,7 @@ namespace {
 /// Why this machine has no nvJPEG; empty: it has.
 std::string reason_against_nvjpeg() {
   try {
-    make_jpeg_decoder("engine=nvjpeg");
+    make_decoder("jpeg:engine=nvjpeg");
   } catch (const Unavailable& error) {
     return error.what();
   }
@@ -43,10 +43,10 @@ TEST(Nvjpeg, PixelsAreCloseToLibjpeg) {
     for (const bool progressive : {false, true}) {
       const auto file = encode_jpeg(make_test_image(128, 96),
                                     {.horizontal = h, .vertical = v, .progressive = progressive});
-      const std::string options = "crop=full,flip=false,shrink=false,engine=";
-      const auto gpu = make_jpeg_decoder(options + "nvjpeg");
+      const std::string options = "jpeg:crop=full,flip=false,shrink=false,engine=";
+      const auto gpu = make_decoder(options + "nvjpeg");
       const auto ours = decoded_row(*gpu, file, kShape);
-      const auto expected = decoded_row(*make_jpeg_decoder(options + "libjpeg"), file, kShape);
+      const auto expected = decoded_row(*make_decoder(options + "libjpeg"), file, kShape);
       EXPECT_EQ(gpu->take_substituted(), 0);
       int largest = 0;
       double sum = 0;

@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "dataflow/decoder.h"
 #include "dataflow/error.h"
 #include "dataflow/images/crop.h"
+#include "tests/dataflow/images/decoded_rows.h"
 #include "tests/support/jpeg_writer.h"
 #include "tests/support/pil_rows.h"
 #include "tests/support/thrown_by.h"
@@ -167,7 +167,7 @@ CropBox crop_at(std::uint64_t edge, const ImageSize& size) {
   int fewest = 5;
   for (std::uint64_t seed = 0; seed < 400 && fewest > 1; ++seed) {
     Random random(seed);
-    const Region region = random_resized_crop(size, random);
+    const Region region = choose_region(Crop::random, size, {}, random);
     const std::array<std::int32_t, 4> box = {region.columns.low, region.rows.low,
                                              region.columns.high, region.rows.high};
     const std::array<bool, 4> touched = {box[0] == 0, box[1] == 0, box[2] == size.width,
@@ -188,9 +188,7 @@ class Decoders {
       for (const char* decode : {"region", "full"}) {
         const std::string text = "jpeg:flip=false,shrink=false,crop=" + crop + ",engine=" + engine +
                                  ",decode=" + decode + ",upsampling=fancy";
-        const DecoderEntry& entry = find_entry(decoder_table(), "jpeg");
-        decoders_.emplace_back(
-            text, entry.make(Options(entry.name, entry.options, parse_component(text))));
+        decoders_.emplace_back(text, make_decoder(text));
       }
     }
   }
@@ -198,16 +196,10 @@ class Decoders {
   template <typename Use>
   void for_each(const Bytes& file, std::uint64_t seed, const Use& use) {
     for (auto& [name, decoder] : decoders_) {
-      Sample sample;
-      sample.lent = file;
-      sample.file = "some/file.JPEG";
       Bytes row(kPilShape.elements());
-      Random random(seed);
       std::string problem;
       try {
-        decoder->decode(sample,
-                        {row.data(), kPilShape, DType::u8, std::ptrdiff_t{3} * kPilShape.width},
-                        random);
+        row = decoded_row(*decoder, file, kPilShape, seed);
       } catch (const DataError& error) {
         problem = error.what();
       }
@@ -346,23 +338,13 @@ TEST_F(PilOddities, PngImagesHavePilsPixelsWhateverTheirNames) {
   }
   const PilRows rows = run_pil(folder, jobs);
   ASSERT_EQ(rows.count(), std::size(kModes)) << rows.refused;
-  const DecoderEntry& entry = find_entry(decoder_table(), "jpeg");
-  const auto decoder =
-      entry.make(Options(entry.name, entry.options, parse_component("jpeg:crop=full,flip=false")));
+  const auto decoder = make_decoder("jpeg:crop=full,flip=false");
   for (std::size_t i = 0; i < std::size(kModes); ++i) {
-    Sample sample;
-    sample.file = kModes[i].first + ".JPEG";
-    sample.bytes = read_file(folder / sample.file);
-    Bytes row(kPilShape.elements());
-    const auto decode = [&] {
-      Random random(1);
-      decoder->decode(
-          sample, {row.data(), kPilShape, DType::u8, std::ptrdiff_t{3} * kPilShape.width}, random);
-    };
-    decode();
-    EXPECT_TRUE(close(row, rows.row(i))) << sample.file;
-    sample.bytes.resize(sample.bytes.size() / 2);
-    EXPECT_TRUE(says(thrown_by<DataError>(decode), "libpng: ")) << sample.file;
+    Bytes file = read_file(folder / (kModes[i].first + ".JPEG"));
+    const auto row = [&] { return decoded_row(*decoder, file, kPilShape); };
+    EXPECT_TRUE(close(row(), rows.row(i))) << kModes[i].first;
+    file.resize(file.size() / 2);
+    EXPECT_TRUE(says(thrown_by<DataError>(row), "libpng: ")) << kModes[i].first;
   }
 }
 

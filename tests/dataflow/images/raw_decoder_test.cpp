@@ -7,9 +7,9 @@
 #include <set>
 #include <string>
 
-#include "dataflow/decoder.h"
 #include "dataflow/error.h"
 #include "dataflow/images/crop.h"
+#include "tests/dataflow/images/decoded_rows.h"
 #include "tests/support/jpeg_writer.h"
 #include "tests/support/plain_resample.h"
 #include "tests/support/thrown_by.h"
@@ -21,11 +21,6 @@ using Bytes = std::vector<std::byte>;
 
 constexpr ImageShape kShape{3, 5, 3};
 constexpr std::ptrdiff_t kLine = 15;
-
-std::unique_ptr<Decoder> make(std::string_view text = "raw") {
-  const DecoderEntry& entry = find_entry(decoder_table(), "raw");
-  return entry.make(Options(entry.name, entry.options, parse_component(text)));
-}
 
 Bytes bytes_of(const TestImage& image) {
   const auto bytes = std::as_bytes(std::span(image.pixels));
@@ -41,12 +36,8 @@ Sample make_sample(Bytes pixels, PixelLayout layout) {
   return sample;
 }
 
-Bytes decode(Decoder& decoder, const Sample& sample, Random random, ImageShape shape = kShape,
-             std::ptrdiff_t row_bytes = 0) {
-  if (row_bytes == 0) row_bytes = std::ptrdiff_t{3} * shape.width;
-  Bytes row(static_cast<std::size_t>(row_bytes * shape.height));
-  decoder.decode(sample, {row.data(), shape, DType::u8, row_bytes}, random);
-  return row;
+Bytes decode(Decoder& decoder, const Sample& sample, Random random, ImageShape shape = kShape) {
+  return decoded_row(decoder, sample, shape, random);
 }
 
 class RawDecoderTest : public testing::Test {
@@ -75,11 +66,13 @@ class RawDecoderTest : public testing::Test {
 };
 
 TEST_F(RawDecoderTest, CopiesPixelsAsTheyAre) {
-  const auto decoder = make();
+  const auto decoder = make_decoder("raw");
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     EXPECT_EQ(decode(*decoder, sample_, Random(seed)), pixels_);
   }
-  const Bytes padded = decode(*decoder, sample_, Random(1), kShape, kLine + 4);
+  Bytes padded(3 * (kLine + 4));
+  Random random(1);
+  decoder->decode(sample_, {padded.data(), kShape, DType::u8, kLine + 4}, random);
   for (std::size_t y = 0; y < 3; ++y) {
     EXPECT_TRUE(std::equal(pixels_.begin() + static_cast<std::ptrdiff_t>(y) * kLine,
                            pixels_.begin() + static_cast<std::ptrdiff_t>(y + 1) * kLine,
@@ -89,7 +82,7 @@ TEST_F(RawDecoderTest, CopiesPixelsAsTheyAre) {
 }
 
 TEST_F(RawDecoderTest, PlanesAndOtherOrdersOfChannelsBecomeRgb) {
-  const auto decoder = make(), flipping = make("raw:flip");
+  const auto decoder = make_decoder("raw"), flipping = make_decoder("raw:flip");
   const Sample planar = make_sample(planes({0, 1, 2}), {5, 3, 3, true});
   const Sample bgr_planar = make_sample(planes({2, 1, 0}), {5, 3, 3, true, true});
   Bytes swapped = pixels_;
@@ -111,7 +104,7 @@ TEST_F(RawDecoderTest, PlanesAndOtherOrdersOfChannelsBecomeRgb) {
 }
 
 TEST_F(RawDecoderTest, FlipsEveryOtherImageIfAsked) {
-  const auto decoder = make("raw:flip");
+  const auto decoder = make_decoder("raw:flip");
   int flipped = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     const Bytes row = decode(*decoder, sample_, Random(seed));
@@ -139,7 +132,7 @@ TEST_F(RawDecoderTest, PaddedCropsAreAllShiftsOverBlack) {
       }
     }
   }
-  const auto decoder = make("raw:crop=pad2");
+  const auto decoder = make_decoder("raw:crop=pad2");
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
     const Bytes row = decode(*decoder, sample_, Random(seed));
     seen.emplace(reinterpret_cast<const char*>(row.data()), row.size());
@@ -152,14 +145,15 @@ TEST_F(RawDecoderTest, OfAnotherSizeAreResampledLikeDecodedImages) {
   const TestImage image = make_test_image(61, 47);
   const Sample sample = make_sample(bytes_of(image), {61, 47});
   const ImageShape shape{20, 24, 3};
-  const auto random_crop = make(), centre = make("raw:auto-center"), padded = make("raw:pad6");
+  const auto random_crop = make_decoder("raw"), centre = make_decoder("raw:auto-center"),
+             padded = make_decoder("raw:pad6");
   TestImage black{73, 59, 3, std::vector<std::uint8_t>(std::size_t{73} * 59 * 3)};
   for (int y = 0; y < 47; ++y) {
     std::copy_n(image.at(0, y), 61 * 3, black.pixels.data() + ((y + 6) * 73 + 6) * 3);
   }
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     Random random(seed), pad_random(seed);
-    const Region region = random_resized_crop({61, 47}, random);
+    const Region region = choose_region(Crop::random, {61, 47}, {}, random);
     const bool mirrored = random.uniform() < 0.5;
     EXPECT_LE(max_difference(decode(*random_crop, sample, Random(seed), shape),
                              plain_resample(image, region.columns, region.rows, mirrored, 24, 20)),
@@ -171,7 +165,8 @@ TEST_F(RawDecoderTest, OfAnotherSizeAreResampledLikeDecodedImages) {
                        plain_resample(black, shifted.columns, shifted.rows, pad_mirrored, 24, 20)),
         1);
   }
-  const Region middle = centre_crop({61, 47}, shape);
+  Random unused(1);
+  const Region middle = choose_region(Crop::centre, {61, 47}, shape, unused);
   EXPECT_LE(max_difference(decode(*centre, sample, Random(1), shape),
                            plain_resample(image, middle.columns, middle.rows, false, 24, 20)),
             1);
@@ -180,14 +175,15 @@ TEST_F(RawDecoderTest, OfAnotherSizeAreResampledLikeDecodedImages) {
 TEST_F(RawDecoderTest, CopiesAreWhatTheResamplerGivesAtTheSameSize) {
   const TestImage image = make_test_image(29, 23);
   const Bytes pixels = bytes_of(image);
-  EXPECT_EQ(decode(*make("raw:crop=full"), make_sample(pixels, {29, 23}), Random(1), {23, 29, 3}),
-            pixels);
+  EXPECT_EQ(
+      decode(*make_decoder("raw:crop=full"), make_sample(pixels, {29, 23}), Random(1), {23, 29, 3}),
+      pixels);
   const Stretch columns{0, 29, 0, 29}, rows{0, 23, 0, 23};
   EXPECT_EQ(max_difference(pixels, plain_resample(image, columns, rows, false, 29, 23)), 0);
 }
 
 TEST_F(RawDecoderTest, PixelsThatAreNotAsManyAsTheirLayoutSaysAreRefused) {
-  const auto decoder = make();
+  const auto decoder = make_decoder("raw");
   sample_.bytes.pop_back();
   const std::string text = thrown_by<DataError>([&] { decode(*decoder, sample_, Random(1)); });
   EXPECT_TRUE(says(text, "some/file.bin"));
@@ -200,7 +196,7 @@ TEST_F(RawDecoderTest, PixelsThatAreNotAsManyAsTheirLayoutSaysAreRefused) {
 
 TEST_F(RawDecoderTest, CropsThatMakeNoSenseAreRefused) {
   for (const char* text : {"left", "pad", "pad0", "pad-1", "pad4x", "pad257", "pad99999999999"}) {
-    EXPECT_THROW(make(std::string("raw:crop=") + text), ConfigError) << text;
+    EXPECT_THROW(make_decoder(std::string("raw:crop=") + text), ConfigError) << text;
   }
 }
 

@@ -6,12 +6,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "dataflow/error.h"
 #include "dataflow/random.h"
+#include "tests/support/pil_rows.h"
 #include "tests/support/plain_resample.h"
 
 namespace penstock {
@@ -54,9 +53,30 @@ Stretch inside(double begin, double length) {
           static_cast<std::int32_t>(std::ceil(begin + length))};
 }
 
+constexpr Filter kFilters[] = {Filter::bilinear,   Filter::bicubic,     Filter::area,
+                               Filter::nearest,    Filter::tf_nearest,  Filter::tf_bilinear,
+                               Filter::tf_bicubic, Filter::cv_bilinear, Filter::cv_bicubic};
+
+std::string name_of(Filter filter) {
+  return std::string(kResizeValues[static_cast<std::size_t>(filter)].name);
+}
+
+/// Compares the pixels, which no instruction set may change. Odd trials are mirrored.
+void expect_definition(const TestImage& image, const Stretch& columns, const Stretch& rows,
+                       int width, int height, int trial, Filter filter) {
+  static Resampler best, portable(InstructionSet::portable);
+  SCOPED_TRACE(name_of(filter) + ", trial " + std::to_string(trial));
+  const bool mirrored = trial % 2 == 1;
+  const std::vector<std::byte> pixels =
+      resample(best, image, columns, rows, mirrored, width, height, trial % 4, filter);
+  const std::vector<double> exact =
+      plain_resample(image, columns, rows, mirrored, width, height, filter);
+  ASSERT_LE(max_difference(pixels, exact), 0.51);
+  ASSERT_EQ(resample(portable, image, columns, rows, mirrored, width, height, 0, filter), pixels);
+}
+
 TEST(Resample, EqualsTheDefinitionForManyRegions) {
   Random random(7);
-  Resampler best, portable(Resampler::Code::portable);
   for (int trial = 0; trial < 60; ++trial) {
     const int width = 1 + static_cast<int>(random.below(90)),
               height = 1 + static_cast<int>(random.below(90));
@@ -64,16 +84,9 @@ TEST(Resample, EqualsTheDefinitionForManyRegions) {
     const double w = random.uniform(0.3, 1) * width, h = random.uniform(0.3, 1) * height;
     const Stretch columns = inside(random.uniform(0, width - w), w);
     const Stretch rows = inside(random.uniform(0, height - h), h);
-    const bool mirrored = trial % 2 == 1;
     const int out_width = 1 + static_cast<int>(random.below(50)),
               out_height = 1 + static_cast<int>(random.below(50));
-    const std::vector<double> exact =
-        plain_resample(image, columns, rows, mirrored, out_width, out_height);
-    const std::vector<std::byte> pixels =
-        resample(best, image, columns, rows, mirrored, out_width, out_height, trial % 4);
-    ASSERT_LE(max_difference(pixels, exact), 0.51) << "trial " << trial;
-    ASSERT_EQ(resample(portable, image, columns, rows, mirrored, out_width, out_height), pixels)
-        << "the instruction set shows in trial " << trial;
+    expect_definition(image, columns, rows, out_width, out_height, trial, Filter::bilinear);
   }
 }
 
@@ -119,14 +132,6 @@ TEST(Resample, FlatImagesStayFlatAtAnyScale) {
   }
 }
 
-constexpr Filter kFilters[] = {Filter::bilinear,   Filter::bicubic,     Filter::area,
-                               Filter::nearest,    Filter::tf_nearest,  Filter::tf_bilinear,
-                               Filter::tf_bicubic, Filter::cv_bilinear, Filter::cv_bicubic};
-
-std::string name_of(Filter filter) {
-  return std::string(kResizeValues[static_cast<std::size_t>(filter)].name);
-}
-
 /// A whole number of pixels, as in crops.
 Stretch random_part(int size, Random& random) {
   const int length = 1 + static_cast<int>(random.below(static_cast<std::uint64_t>(size)));
@@ -135,7 +140,6 @@ Stretch random_part(int size, Random& random) {
 }
 
 TEST(Resample, EveryFilterEqualsItsDefinition) {
-  Resampler best, portable(Resampler::Code::portable);
   for (const Filter filter : kFilters) {
     Random random(8);
     for (int trial = 0; trial < 40; ++trial) {
@@ -143,19 +147,10 @@ TEST(Resample, EveryFilterEqualsItsDefinition) {
                 height = 1 + static_cast<int>(random.below(90));
       const TestImage image = make_test_image(width, height, 3, static_cast<std::uint64_t>(trial));
       const Stretch columns = random_part(width, random), rows = random_part(height, random);
-      const bool mirrored = trial % 2 == 1;
       // Primes: if a nearest pixel is a tie, rounding decides.
       constexpr int kSizes[] = {1, 2, 7, 13, 29, 53, 101};
       const int out_width = kSizes[random.below(7)], out_height = kSizes[random.below(7)];
-      const std::vector<double> exact =
-          plain_resample(image, columns, rows, mirrored, out_width, out_height, filter);
-      const std::vector<std::byte> pixels =
-          resample(best, image, columns, rows, mirrored, out_width, out_height, trial % 4, filter);
-      ASSERT_LE(max_difference(pixels, exact), 0.51) << name_of(filter) << ", trial " << trial;
-      ASSERT_EQ(
-          resample(portable, image, columns, rows, mirrored, out_width, out_height, 0, filter),
-          pixels)
-          << name_of(filter) << ": the instruction set shows in trial " << trial;
+      expect_definition(image, columns, rows, out_width, out_height, trial, filter);
     }
   }
 }
@@ -231,31 +226,9 @@ TEST(FilterTaps, WeightsAddUpToOneInsideTheirBounds) {
   }
 }
 
-void write_ppm(const std::filesystem::path& path, int width, int height, const void* pixels) {
-  std::ofstream file(path, std::ios::binary);
-  file << "P6\n" << width << ' ' << height << "\n255\n";
-  file.write(static_cast<const char*>(pixels), static_cast<std::streamsize>(width) * height * 3);
-}
-
 TEST(Resample, AgreesWithPil) {
-  if (std::system("/usr/bin/python3 -c 'import PIL' 2>/dev/null") != 0) {
-    GTEST_SKIP() << "python3-pil is not installed";
-  }
-  const std::filesystem::path folder =
-      std::filesystem::path(testing::TempDir()) / ("penstock_pil_" + std::to_string(::getpid()));
-  std::filesystem::create_directories(folder);
-  const std::filesystem::path script = folder / "resize.py";
-  std::ofstream(script) << R"(import sys
-from PIL import Image
-resized = Image.open(sys.argv[1]).resize((224, 224), getattr(Image, sys.argv[2]))
-open(sys.argv[3], 'wb').write(resized.tobytes())
-)";
-  const auto read = [](const std::filesystem::path& path) {
-    std::vector<std::byte> pixels(224 * 224 * 3);
-    std::ifstream(path, std::ios::binary)
-        .read(reinterpret_cast<char*>(pixels.data()), static_cast<std::streamsize>(pixels.size()));
-    return pixels;
-  };
+  if (!python_has("PIL")) GTEST_SKIP() << "python3-pil is not installed";
+  const TempFolder folder;
   struct Case {
     Filter filter;
     const char* theirs;
@@ -272,14 +245,21 @@ open(sys.argv[3], 'wb').write(resized.tobytes())
          {std::pair{500, 375}, {150, 120}, {230, 90}, {1000, 900}, {448, 1120}}) {
       if (method.filter == Filter::area && width % 224 != 0) continue;
       const TestImage image = make_test_image(width, height);
-      write_ppm(folder / "in.ppm", width, height, image.pixels.data());
-      const std::string command = "/usr/bin/python3 " + script.string() + " " +
-                                  (folder / "in.ppm").string() + " " + method.theirs + " " +
-                                  (folder / "out").string();
-      ASSERT_EQ(std::system(command.c_str()), 0);
+      const auto pixels = std::as_bytes(std::span(image.pixels));
+      folder.write("in", {pixels.begin(), pixels.end()});
+      run_python(
+          "import sys\n"
+          "from PIL import Image\n"
+          "size = int(sys.argv[4]), int(sys.argv[5])\n"
+          "image = Image.frombytes('RGB', size, open(sys.argv[1], 'rb').read())\n"
+          "resized = image.resize((224, 224), getattr(Image, sys.argv[2]))\n"
+          "open(sys.argv[3], 'wb').write(resized.tobytes())\n",
+          {folder / "in", method.theirs, folder / "out", std::to_string(width),
+           std::to_string(height)});
       const std::vector<std::byte> ours = resample(
           resampler, image, inside(0, width), inside(0, height), false, 224, 224, 0, method.filter);
-      const std::vector<std::byte> theirs = read(folder / "out");
+      const std::vector<std::byte> theirs = read_file(folder / "out");
+      ASSERT_EQ(theirs.size(), ours.size());
       int worst = 0;
       for (std::size_t i = 0; i < ours.size(); ++i) {
         worst = std::max(worst,
@@ -288,7 +268,6 @@ open(sys.argv[3], 'wb').write(resized.tobytes())
       EXPECT_LE(worst, method.worst) << method.theirs << ' ' << width << 'x' << height;
     }
   }
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -103,20 +103,6 @@ TEST_F(ThreadChoiceTest, WhatIsNotSettledStaysAsItIs) {
 
 // ---- a pool of real threads -------------------------------------------------
 
-class EndlessSource final : public Source {
- public:
-  bool next(Sample& sample) override {
-    sample.index = count_++;
-    sample.label = 0;
-    sample.bytes.assign(8, std::byte{0});
-    return true;
-  }
-  SourceFacts facts() const override { return {.size = 1, .size_over_ranks = 1, .classes = 1}; }
-
- private:
-  std::uint64_t count_ = 0;
-};
-
 /// Runs a pool of at most four threads until it has settled, and then some more batches. Returns
 /// the number of threads that decoded something.
 std::int64_t threads_of_pool(Nanoseconds decoding, Nanoseconds reading, Probe& probe) {
@@ -124,7 +110,7 @@ std::int64_t threads_of_pool(Nanoseconds decoding, Nanoseconds reading, Probe& p
   HostDevice device(clock);
   Device* readers[] = {&device};
   BatchRing ring(kSpec, 3, device, MemoryKind::host, readers, Order::relaxed, clock);
-  EndlessSource source;
+  CountingSource source(1000, -1);
   const auto slowly = [&](const Sample&) { std::this_thread::sleep_for(decoding); };
   DecodePool pool(
       {.threads = 4, .choose_threads = true}, source,

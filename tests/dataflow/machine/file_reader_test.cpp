@@ -10,6 +10,7 @@
 
 #include "dataflow/datasets/source_over.h"
 #include "dataflow/error.h"
+#include "dataflow/random.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/thrown_by.h"
 
@@ -22,11 +23,7 @@ class FileReaderTest : public testing::TestWithParam<const char*> {
  protected:
   FileReaderTest() {
     content_.resize(kBytes);
-    std::uint32_t state = 1;
-    for (std::byte& byte : content_) {
-      state = state * 1664525U + 1013904223U;
-      byte = static_cast<std::byte>(state >> 24);
-    }
+    Random(1).fill(content_);
     folder_.write("large", content_);
     path_ = (folder_ / "large").string();
     std::string note;

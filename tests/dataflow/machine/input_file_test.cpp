@@ -21,8 +21,7 @@ constexpr const char* kReason = "it is not a regular file";
 TEST(InputFile, GivesTheContentOfARegularFileUpToALimit) {
   const TempFolder folder;
   const std::string content(200'000, 'x');
-  folder.write("file", {reinterpret_cast<const std::byte*>(content.data()),
-                        reinterpret_cast<const std::byte*>(content.data() + content.size())});
+  write_text(folder / "file", content);
   const InputFile file(folder / "file");
   ASSERT_TRUE(file) << file.problem();
   EXPECT_EQ(file.size(), content.size());

@@ -8,20 +8,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <sstream>
-
 #include "dataflow/error.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/text_files.h"
 #include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
-
-std::string content_of(const std::filesystem::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
 
 std::size_t files_in(const TempFolder& folder) {
   const std::filesystem::directory_iterator files(folder.path());
@@ -56,10 +49,10 @@ TEST(OutputFile, KeepsTheOldContentWhenTheDiskIsFull) {
         thrown_by<DataError>([&] { replace_file(path, std::string(100000, 'n')); });
     EXPECT_EQ(said, "cannot write '" + path.native() + "': File too large");
   }
-  EXPECT_EQ(content_of(path), "old");
+  EXPECT_EQ(read_text(path), "old");
   EXPECT_EQ(files_in(folder), 1U) << "nothing is left beside it";
   replace_file(path, "new");
-  EXPECT_EQ(content_of(path), "new");
+  EXPECT_EQ(read_text(path), "new");
 }
 
 TEST(OutputFile, ReplacesTheFileThatALinkNamesAndKeepsTheLink) {
@@ -69,7 +62,7 @@ TEST(OutputFile, ReplacesTheFileThatALinkNamesAndKeepsTheLink) {
   std::filesystem::create_symlink("file", folder / "there" / "second");
   for (const char* const text : {"made", "replaced"}) {
     replace_file(folder / "first", text);
-    EXPECT_EQ(content_of(folder / "there" / "file"), text);
+    EXPECT_EQ(read_text(folder / "there" / "file"), text);
     EXPECT_TRUE(std::filesystem::is_symlink(folder / "first"));
     EXPECT_TRUE(std::filesystem::is_symlink(folder / "there" / "second"));
   }
@@ -135,7 +128,7 @@ TEST(OutputFile, WhatAKilledProcessLeftUnfinishedIsRemovedByTheNextWriter) {
   std::ofstream(other) << "of no process";
   OutputFile writing(folder / "second");  // its process, this one, is alive
   replace_file(folder / "file", "whole");
-  EXPECT_EQ(content_of(folder / "file"), "whole");
+  EXPECT_EQ(read_text(folder / "file"), "whole");
   EXPECT_TRUE(std::filesystem::exists(other));
   writing.commit();
   EXPECT_EQ(files_in(folder), 3U) << "the file, the second one and the other";
@@ -148,7 +141,7 @@ TEST(OutputFile, WithoutACommitTheTargetKeepsItsContent) {
     OutputFile file(folder / "file", "choose another --out");
     file.write("new");
   }
-  EXPECT_EQ(content_of(folder / "file"), "old");
+  EXPECT_EQ(read_text(folder / "file"), "old");
   EXPECT_EQ(files_in(folder), 1U);
   EXPECT_EQ(thrown_by<DataError>([&] { OutputFile(folder.path(), "choose another --out"); }),
             "cannot write '" + folder.path().native() + "': Is a directory; choose another --out");

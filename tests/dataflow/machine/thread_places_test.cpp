@@ -4,8 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <thread>
-
 #include "dataflow/error.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"

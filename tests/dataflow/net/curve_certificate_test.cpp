@@ -5,13 +5,12 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <fstream>
-
 #include "dataflow/error.h"
 #include "dataflow/net/certificate.h"
 #include "dataflow/net/curve_setup.h"
 #include "tests/support/python.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/text_files.h"
 #include "tests/support/thrown_by.h"
 
 namespace penstock {
@@ -27,7 +26,7 @@ class CurveCertificate : public ::testing::Test {
   }
   std::filesystem::path write_text(const std::string& name, const std::string& text) const {
     const std::filesystem::path path = folder_ / name;
-    std::ofstream(path) << text;
+    penstock::write_text(path, text);
     ::chmod(path.c_str(), 0600);
     return path;
   }
@@ -54,9 +53,7 @@ TEST_F(CurveCertificate, IsReadAsItWasWritten) {
   const net::CurveKeys read = net::read_secret_certificate(files.secret_file);
   EXPECT_EQ(read.public_key, keys.public_key);
   EXPECT_EQ(read.secret_key, keys.secret_key);
-  std::ifstream stream(files.public_file);
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
-  EXPECT_FALSE(says(text, keys.secret_key));
+  EXPECT_FALSE(says(read_text(files.public_file), keys.secret_key));
 }
 
 TEST_F(CurveCertificate, IsNeverOverwritten) {
@@ -75,31 +72,23 @@ TEST_F(CurveCertificate, AMalformedFileIsRefusedWithTheReason) {
   const auto refusal = [](const auto& path) {
     return thrown_by<ConfigError>([&] { net::read_secret_certificate(path); });
   };
-  const auto has = [](const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos ? "" : "no '" + part + "' in: " + text;
-  };
-  EXPECT_EQ(has(refusal(files.public_file), "ends in _secret"), "");
-  EXPECT_EQ(has(refusal(folder_ / "none"), "cannot be read"), "");
+  EXPECT_TRUE(says(refusal(files.public_file), "ends in _secret"));
+  EXPECT_TRUE(says(refusal(folder_ / "none"), "cannot be read"));
   ::chmod(files.secret_file.c_str(), 0644);
-  EXPECT_EQ(has(refusal(files.secret_file), "chmod 600"), "");
+  EXPECT_TRUE(says(refusal(files.secret_file), "chmod 600"));
   const net::CurveKeys one = net::make_curve_keys(), other = net::make_curve_keys();
-  EXPECT_EQ(has(refusal(write_text("mixed", line("public-key", one.public_key) +
-                                                line("secret-key", other.secret_key))),
-                "do not match"),
-            "");
-  EXPECT_EQ(has(refusal(write_text("short", line("public-key", "short"))), "of 5 characters"), "");
-  const std::string no_z85(40, '~');
-  EXPECT_EQ(has(refusal(write_text("bad", line("public-key", no_z85))), "Z85"), "");
-  EXPECT_EQ(has(thrown_by<ConfigError>([&] { net::read_certificate(write_text("empty", "")); }),
-                "no public-key"),
-            "");
-  EXPECT_EQ(
-      has(thrown_by<ConfigError>([&] {
-            net::read_certificate(write_text(
-                "two", line("public-key", one.public_key) + line("public-key", other.public_key)));
-          }),
-          "2 public keys"),
-      "");
+  const std::string both =
+      line("public-key", one.public_key) + line("public-key", other.public_key);
+  EXPECT_TRUE(says(refusal(write_text("mixed", line("public-key", one.public_key) +
+                                                   line("secret-key", other.secret_key))),
+                   "do not match"));
+  EXPECT_TRUE(says(refusal(write_text("short", line("public-key", "short"))), "of 5 characters"));
+  EXPECT_TRUE(says(refusal(write_text("bad", line("public-key", std::string(40, '~')))), "Z85"));
+  const auto public_refusal = [](const auto& path) {
+    return thrown_by<ConfigError>([&] { net::read_certificate(path); });
+  };
+  EXPECT_TRUE(says(public_refusal(write_text("empty", "")), "no public-key"));
+  EXPECT_TRUE(says(public_refusal(write_text("two", both)), "2 public keys"));
 }
 
 TEST_F(CurveCertificate, SeveralAreReadFromAFolderOrAFile) {
@@ -111,7 +100,7 @@ TEST_F(CurveCertificate, SeveralAreReadFromAFolderOrAFile) {
   EXPECT_EQ(net::read_certificates(folder_.path()), expected);
   const TempFolder elsewhere;
   const std::filesystem::path both = elsewhere / "both";
-  std::ofstream(both) << line("public-key", alice) << "# a comment\n" << line("public-key", bob);
+  penstock::write_text(both, line("public-key", alice) + "# a comment\n" + line("public-key", bob));
   EXPECT_EQ(net::read_certificates(both), (std::vector<std::string>{alice, bob}));
   write_text("README", "what is no certificate lets nobody in silently");
   EXPECT_TRUE(

@@ -162,8 +162,6 @@ TEST(PoolListener, OtherUsersGetNothing) {
                                    geteuid() + 1);  // this process looks like another user
   const std::string text = refusal_of(listener.name());
   EXPECT_TRUE(says(text, "gave no descriptor") || says(text, "0 descriptors")) << text;
-  EXPECT_EQ(listener.refused(), 1);
-  EXPECT_EQ(listener.served(), 0);
 }
 
 TEST(PoolListener, SilentConnectionsDelayNoOther) {
