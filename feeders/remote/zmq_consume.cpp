@@ -147,12 +147,11 @@ class PixelConsumer final : public Feeder {
     }
     // The producer may change shared memory at any time. Pixels may have any value, but labels are
     // checked in our copy.
-    const FramedShared divided = divide_framed_lease(arrival.framed->header, arrival.shared);
-    PENSTOCK_ASSERT(divided.count == 2);
+    std::array frames = divide_framed_lease(arrival.framed->header, arrival.shared);
     const std::span<std::byte> labels = std::as_writable_bytes(std::span(receiver.labels));
-    PENSTOCK_ASSERT(divided.frames[1].size() == labels.size());
-    std::memcpy(labels.data(), divided.frames[1].data(), labels.size());
-    const std::array<std::span<const std::byte>, 2> frames{divided.frames[0], labels};
+    PENSTOCK_ASSERT(frames[1].size() == labels.size());
+    std::memcpy(labels.data(), frames[1].data(), labels.size());
+    frames[1] = labels;
     return framed_pixels({arrival.framed->header, frames}, spec_);
   }
 
@@ -217,12 +216,9 @@ class PixelConsumer final : public Feeder {
 std::unique_ptr<Feeder> make(const FeederContext& context) {
   const BatchSpec& spec = context.spec;
   const ConsumePlan plan = read_consume_plan(context.options, spec);
-  std::unique_ptr<Feeder> feeder;
-  if (plan.image_files) {
-    feeder = make_image_file_consumer(context, plan);
-  } else {
-    feeder = std::make_unique<PixelConsumer>(context, plan);
-  }
+  std::unique_ptr<Feeder> feeder = plan.image_files
+                                       ? make_image_file_consumer(context, plan)
+                                       : std::make_unique<PixelConsumer>(context, plan);
   if (plan.keep_memory) {
     keep_message_memory(plan.image_files ? spec.images * spec.image.elements()
                                          : BatchLayout(spec, spec.images).size());

@@ -73,9 +73,8 @@ std::size_t framed(std::span<const std::byte> bytes) {
   switch (message.header.kind) {
     case remote::FramedKind::batch:
       if (message.is_shared() && input.shared) {
-        const remote::FramedShared shared =
-            remote::divide_framed_lease(message.header, *input.shared);
-        use_batch({message.header, std::span(shared.frames).first(shared.count)});
+        const auto frames = remote::divide_framed_lease(message.header, *input.shared);
+        use_batch({message.header, frames});
       } else {
         use_batch(message);
       }

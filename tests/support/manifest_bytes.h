@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "dataflow/values/crc32c.h"
+#include "tests/support/text_bytes.h"
 
 namespace penstock {
 
@@ -48,8 +49,7 @@ inline std::vector<std::byte> manifest_bytes(std::span<const ManifestFolder> fol
   append(text, files);
   append(text, std::uint64_t{folder_names.size() + file_names.size()});
   text += numbers + folder_names + file_names;
-  std::vector<std::byte> bytes(text.size());
-  std::memcpy(bytes.data(), text.data(), text.size());
+  std::vector<std::byte> bytes = bytes_of_text(text);
   seal_manifest(bytes);
   return bytes;
 }

@@ -11,6 +11,18 @@
 
 namespace penstock {
 
+/// The frames of the next message. Empty if no message came in time.
+inline FrameList received_frames(zmq::socket_t& socket) {
+  FrameList frames;
+  for (bool more = true; more;) {
+    zmq::message_t frame;
+    if (!socket.recv(frame)) return {};
+    frames.emplace_back(frame.data<std::byte>(), frame.data<std::byte>() + frame.size());
+    more = frame.more();
+  }
+  return frames;
+}
+
 class MessagePuller {
  public:
   explicit MessagePuller(const std::string& endpoint) {
@@ -18,18 +30,10 @@ class MessagePuller {
     socket_.bind(endpoint);
   }
 
-  /// The frames of the next message. Empty if no message came in time.
+  /// Fails if no message came in time.
   FrameList next() {
-    FrameList frames;
-    for (bool more = true; more;) {
-      zmq::message_t frame;
-      if (!socket_.recv(frame)) {
-        ADD_FAILURE() << "no message came in time";
-        return {};
-      }
-      frames.emplace_back(frame.data<std::byte>(), frame.data<std::byte>() + frame.size());
-      more = frame.more();
-    }
+    FrameList frames = received_frames(socket_);
+    EXPECT_FALSE(frames.empty()) << "no message came in time";
     return frames;
   }
 

@@ -10,7 +10,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -21,6 +20,7 @@
 #include "bench/scaling/launch/run_ranks.h"
 #include "tests/support/patience.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/text_files.h"
 #include "tests/support/words.h"
 
 namespace penstock {
@@ -150,11 +150,7 @@ class MpirunFixture : public ::testing::Test {
   std::filesystem::path left_by(int rank, const std::string& what) const {
     return folder_.path() / ("rank." + std::to_string(rank) + "." + what);
   }
-  static std::string content_of(const std::filesystem::path& path) {
-    std::ostringstream text;
-    text << std::ifstream(path, std::ios::binary).rdbuf();
-    return text.str();
-  }
+  static std::string content_of(const std::filesystem::path& path) { return read_text(path); }
   /// The lines of all ranks' standard errors that contain `text`.
   std::vector<std::string> lines_with(const std::string& text) const {
     std::vector<std::string> lines;

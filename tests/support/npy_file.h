@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/text_bytes.h"
+
 namespace penstock {
 
 /// `header` is the dictionary's text.
@@ -21,8 +23,7 @@ inline std::vector<std::byte> npy_file(std::string header, std::span<const std::
     text += static_cast<char>(header.size() >> 8 * i & 0xff);
   }
   text += header;
-  std::vector<std::byte> bytes;
-  for (const char c : text) bytes.push_back(static_cast<std::byte>(c));
+  std::vector<std::byte> bytes = bytes_of_text(text);
   bytes.insert(bytes.end(), data.begin(), data.end());
   return bytes;
 }

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/support/text_bytes.h"
+
 namespace penstock {
 
 /// Spaces between bytes are skipped.
@@ -45,10 +47,7 @@ inline std::vector<std::byte> pickle_of_python2() {
       "cnumpy\n"
       "dtype\nq\x08U\x02u1K\x00K\x01\x87Rq\x09(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xff"
       "K\x00tb\x89T\x04\x00\x00\x00\x09\x08\x07\x06tbu.";
-  std::vector<std::byte> bytes;
-  for (const char c : std::string_view(kText, sizeof kText - 1))
-    bytes.push_back(static_cast<std::byte>(c));
-  return bytes;
+  return bytes_of_text({kText, sizeof kText - 1});
 }
 
 }  // namespace penstock

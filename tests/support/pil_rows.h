@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -19,6 +18,8 @@
 #include "dataflow/batch.h"
 #include "tests/support/python.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/text_bytes.h"
+#include "tests/support/text_files.h"
 
 namespace penstock {
 
@@ -51,10 +52,7 @@ with open(folder + 'rows', 'wb') as rows:
 )";
 
 inline std::vector<std::byte> read_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  const auto bytes = std::as_bytes(std::span(text));
-  return {bytes.begin(), bytes.end()};
+  return bytes_of_text(read_text(path));
 }
 
 /// PIL's results for the jobs in a folder: rows, and error messages.

@@ -129,17 +129,17 @@ class Step {
     }
   }
   void forward(const Node& node, const Add&, Images& y) {
-    for (const NodeId input : node.inputs) plain::add_channels(output(input), y, 0);
+    for (const NodeId input : node.inputs) plain::add_channels(output(input), 0, y, 0);
   }
   void forward(const Node& node, const Concat&, Images& y) {
     std::int32_t first = 0;
     for (const NodeId input : node.inputs) {
-      plain::add_channels(output(input), y, first);
+      plain::add_channels(output(input), 0, y, first);
       first += output(input).shape.channels;
     }
   }
   void forward(const Node& node, const PadChannels& op, Images& y) {
-    plain::add_channels(output(node.inputs[0]), y, op.before);
+    plain::add_channels(output(node.inputs[0]), 0, y, op.before);
   }
 
   /// Computes loss and accuracies. Returns the gradient of the logits.
@@ -207,18 +207,18 @@ class Step {
   }
   void backward(const Node& node, const Add&, const Images& dy) {
     for (std::size_t input = 0; input < node.inputs.size(); ++input) {
-      if (Images* const dx = below(node, input)) plain::add_channels(dy, *dx, 0);
+      if (Images* const dx = below(node, input)) plain::add_channels(dy, 0, *dx, 0);
     }
   }
   void backward(const Node& node, const Concat&, const Images& dy) {
     std::int32_t first = 0;
     for (std::size_t input = 0; input < node.inputs.size(); ++input) {
-      if (Images* const dx = below(node, input)) plain::add_channels_back(dy, first, *dx);
+      if (Images* const dx = below(node, input)) plain::add_channels(dy, first, *dx, 0);
       first += output(node.inputs[input]).shape.channels;
     }
   }
   void backward(const Node& node, const PadChannels& op, const Images& dy) {
-    if (Images* const dx = below(node)) plain::add_channels_back(dy, op.before, *dx);
+    if (Images* const dx = below(node)) plain::add_channels(dy, op.before, *dx, 0);
   }
 
   const Graph& graph_;

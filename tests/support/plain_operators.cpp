@@ -36,6 +36,14 @@ void for_each_row(const Window& window, const ImageShape& in, const ImageShape& 
   }
 }
 
+/// Calls visit(n, c) for each channel of each image.
+template <typename Visit>
+void for_each_channel(const Images& x, const Visit& visit) {
+  for (std::int32_t n = 0; n < x.count; ++n) {
+    for (std::int32_t c = 0; c < x.shape.channels; ++c) visit(n, c);
+  }
+}
+
 /// Calls tap(n, o, c, input channel, weight's index, i, j) for every weight and image.
 template <typename Tap>
 void for_each_tap(const Conv2d& op, const Images& x, const Tap& tap) {
@@ -72,11 +80,8 @@ void for_each_window(const Window& window, const Images& x, const ImageShape& ou
         }
       }
       PENSTOCK_ASSERT(!elements.empty());
-      for (std::int32_t n = 0; n < x.count; ++n) {
-        for (std::int32_t c = 0; c < x.shape.channels; ++c) {
-          visit(n, c, index_of(y * out.width + column), elements);
-        }
-      }
+      for_each_channel(
+          x, [&](auto n, auto c) { visit(n, c, index_of(y * out.width + column), elements); });
     }
   }
 }
@@ -110,11 +115,9 @@ double denominator(const Lrn& op, const Images& x, std::int32_t n, std::int32_t 
 }  // namespace
 
 void forward(const Conv2d& op, const Images& x, Values weight, Values bias, Images& y) {
-  for (std::int32_t n = 0; n < y.count && !bias.empty(); ++n) {
-    for (std::int32_t o = 0; o < op.channels; ++o) {
-      std::fill_n(y.channel(n, o), y.plane(), bias[index_of(o)]);
-    }
-  }
+  for_each_channel(y, [&](auto n, auto o) {
+    if (!bias.empty()) std::fill_n(y.channel(n, o), y.plane(), bias[index_of(o)]);
+  });
   for_each_tap(op, x, [&](auto n, auto o, auto c, std::size_t w, auto i, auto j) {
     const double value = weight[w];
     const double* const from = x.channel(n, c);
@@ -142,12 +145,11 @@ void backward(const Conv2d& op, const Images& x, Values weight, const Images& dy
     });
     dweight[w] += sum;
   });
-  for (std::int32_t n = 0; n < dy.count && !dbias.empty(); ++n) {
-    for (std::int32_t o = 0; o < op.channels; ++o) {
-      const double* const above = dy.channel(n, o);
-      for (std::size_t k = 0; k < dy.plane(); ++k) dbias[index_of(o)] += above[k];
-    }
-  }
+  if (dbias.empty()) return;
+  for_each_channel(dy, [&](auto n, auto o) {
+    const double* const above = dy.channel(n, o);
+    for (std::size_t k = 0; k < dy.plane(); ++k) dbias[index_of(o)] += above[k];
+  });
 }
 
 void forward(const Linear& op, const Images& x, Values weight, Values bias, Images& y) {
@@ -212,17 +214,15 @@ void update_running(const BatchNorm& op, const Images& x, std::span<const Moment
 
 void forward(const BatchNorm& op, const Images& x, std::span<const Moments> moments, Values scale,
              Values shift, Images& y) {
-  for (std::int32_t n = 0; n < x.count; ++n) {
-    for (std::int32_t c = 0; c < x.shape.channels; ++c) {
-      const Moments& of = moments[index_of(c)];
-      const double factor = scale[index_of(c)] / std::sqrt(of.variance + op.epsilon);
-      const double* const from = x.channel(n, c);
-      double* const to = y.channel(n, c);
-      for (std::size_t k = 0; k < x.plane(); ++k) {
-        to[k] = (from[k] - of.mean) * factor + shift[index_of(c)];
-      }
+  for_each_channel(x, [&](auto n, auto c) {
+    const Moments& of = moments[index_of(c)];
+    const double factor = scale[index_of(c)] / std::sqrt(of.variance + op.epsilon);
+    const double* const from = x.channel(n, c);
+    double* const to = y.channel(n, c);
+    for (std::size_t k = 0; k < x.plane(); ++k) {
+      to[k] = (from[k] - of.mean) * factor + shift[index_of(c)];
     }
-  }
+  });
 }
 
 void backward(const BatchNorm& op, const Images& x, std::span<const Moments> moments, Values scale,
@@ -290,52 +290,44 @@ void backward(const AvgPool& op, const Images& x, const Images& dy, Images* dx) 
 }
 
 void forward(const GlobalAvgPool&, const Images& x, Images& y) {
-  for (std::int32_t n = 0; n < x.count; ++n) {
-    for (std::int32_t c = 0; c < x.shape.channels; ++c) {
-      double sum = 0;
-      for (std::size_t k = 0; k < x.plane(); ++k) sum += x.channel(n, c)[k];
-      *y.channel(n, c) = sum / static_cast<double>(x.plane());
-    }
-  }
+  for_each_channel(x, [&](auto n, auto c) {
+    double sum = 0;
+    for (std::size_t k = 0; k < x.plane(); ++k) sum += x.channel(n, c)[k];
+    *y.channel(n, c) = sum / static_cast<double>(x.plane());
+  });
 }
 
 void backward(const GlobalAvgPool&, const Images& x, const Images& dy, Images* dx) {
   if (dx == nullptr) return;
-  for (std::int32_t n = 0; n < x.count; ++n) {
-    for (std::int32_t c = 0; c < x.shape.channels; ++c) {
-      const double share = *dy.channel(n, c) / static_cast<double>(x.plane());
-      for (std::size_t k = 0; k < x.plane(); ++k) dx->channel(n, c)[k] += share;
-    }
-  }
+  for_each_channel(x, [&](auto n, auto c) {
+    const double share = *dy.channel(n, c) / static_cast<double>(x.plane());
+    for (std::size_t k = 0; k < x.plane(); ++k) dx->channel(n, c)[k] += share;
+  });
 }
 
 void forward(const Lrn& op, const Images& x, Images& y) {
-  for (std::int32_t n = 0; n < x.count; ++n) {
-    for (std::int32_t c = 0; c < x.shape.channels; ++c) {
-      for (std::size_t k = 0; k < x.plane(); ++k) {
-        y.channel(n, c)[k] =
-            x.channel(n, c)[k] * std::pow(denominator(op, x, n, c, k), -double{op.beta});
-      }
+  for_each_channel(x, [&](auto n, auto c) {
+    for (std::size_t k = 0; k < x.plane(); ++k) {
+      y.channel(n, c)[k] =
+          x.channel(n, c)[k] * std::pow(denominator(op, x, n, c, k), -double{op.beta});
     }
-  }
+  });
 }
 
 void backward(const Lrn& op, const Images& x, const Images& dy, Images* dx) {
   if (dx == nullptr) return;
   const double beta = op.beta, slope = 2 * double{op.alpha} / op.size * beta;
-  for (std::int32_t n = 0; n < x.count; ++n) {
-    for (std::int32_t c = 0; c < x.shape.channels; ++c) {
-      for (std::size_t k = 0; k < x.plane(); ++k) {
-        const double below = denominator(op, x, n, c, k), above = dy.channel(n, c)[k];
-        dx->channel(n, c)[k] += above * std::pow(below, -beta);
-        // x of this channel is in the denominators of its neighbours.
-        const double passed = slope * above * x.channel(n, c)[k] * std::pow(below, -beta - 1);
-        for_each_neighbour(op, c, x.shape.channels, [&](std::int32_t j) {
-          dx->channel(n, j)[k] -= passed * x.channel(n, j)[k];
-        });
-      }
+  for_each_channel(x, [&](auto n, auto c) {
+    for (std::size_t k = 0; k < x.plane(); ++k) {
+      const double below = denominator(op, x, n, c, k), above = dy.channel(n, c)[k];
+      dx->channel(n, c)[k] += above * std::pow(below, -beta);
+      // x of this channel is in the denominators of its neighbours.
+      const double passed = slope * above * x.channel(n, c)[k] * std::pow(below, -beta - 1);
+      for_each_neighbour(op, c, x.shape.channels, [&](std::int32_t j) {
+        dx->channel(n, j)[k] -= passed * x.channel(n, j)[k];
+      });
     }
-  }
+  });
 }
 
 void forward(const Dropout& op, const DropoutMask& mask, const Images& x, Images& y) {
@@ -351,22 +343,14 @@ void backward(const Dropout& op, const DropoutMask& mask, const Images& dy, Imag
   }
 }
 
-void add_channels(const Images& from, Images& to, std::int32_t first) {
-  for (std::int32_t n = 0; n < from.count; ++n) {
-    for (std::int32_t c = 0; c < from.shape.channels; ++c) {
-      for (std::size_t k = 0; k < from.plane(); ++k) {
-        to.channel(n, first + c)[k] += from.channel(n, c)[k];
-      }
-    }
-  }
-}
-
-void add_channels_back(const Images& from, std::int32_t first, Images& to) {
+void add_channels(const Images& from, std::int32_t from_first, Images& to, std::int32_t to_first) {
+  const std::int32_t channels =
+      std::min(from.shape.channels - from_first, to.shape.channels - to_first);
   for (std::int32_t n = 0; n < to.count; ++n) {
-    for (std::int32_t c = 0; c < to.shape.channels; ++c) {
-      for (std::size_t k = 0; k < to.plane(); ++k) {
-        to.channel(n, c)[k] += from.channel(n, first + c)[k];
-      }
+    for (std::int32_t c = 0; c < channels; ++c) {
+      const double* const added = from.channel(n, from_first + c);
+      double* const sum = to.channel(n, to_first + c);
+      for (std::size_t k = 0; k < to.plane(); ++k) sum[k] += added[k];
     }
   }
 }

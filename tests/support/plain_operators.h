@@ -90,9 +90,8 @@ void backward(const Lrn& op, const Images& x, const Images& dy, Images* dx);
 void forward(const Dropout& op, const DropoutMask& mask, const Images& x, Images& y);
 void backward(const Dropout& op, const DropoutMask& mask, const Images& dy, Images* dx);
 
-/// Adds channels [0, C) of `from` to channels [first, first + C) of `to`.
-void add_channels(const Images& from, Images& to, std::int32_t first);
-/// Adds channels [first, first + C) of `from` to channels [0, C) of `to`.
-void add_channels_back(const Images& from, std::int32_t first, Images& to);
+/// Adds the channels of `from` from `from_first` on to those of `to` from `to_first` on, as many as
+/// both have.
+void add_channels(const Images& from, std::int32_t from_first, Images& to, std::int32_t to_first);
 
 }  // namespace penstock::plain

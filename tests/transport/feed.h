@@ -4,11 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "tests/feeders/remote/zmq_fixture.h"
 #include "tests/transport/closed_form.h"
@@ -47,11 +49,14 @@ class Feed : public Consumer {
       accounts.arrived(*name);
     }
   }
-
-  /// Where it listens, with the port that libzmq chose.
-  std::string address() const {
-    const std::string note = notes().at(0);
-    return note.substr(note.find("tcp://"));
+  /// Expects notes that name the senders of refused messages; of equal refusals one tells.
+  void expect_named(std::ptrdiff_t refusals) const {
+    const std::vector<std::string> all = notes();
+    const auto named = std::ranges::count_if(all, [](const std::string& note) {
+      return says(note, " refused: ") && says(note, "of process ");
+    });
+    EXPECT_GE(named, 1) << all_notes();
+    EXPECT_LE(named, refusals) << all_notes();
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <tuple>
 
+#include "tests/support/entry_names.h"
 #include "tests/transport/feed.h"
 #include "tests/transport/raw_producer.h"
 
@@ -136,11 +137,9 @@ TEST_P(FeedMatrix, EveryBatchArrivesOnceAtOneConsumer) {
 
 std::string cell_name(const ::testing::TestParamInfo<Cell>& info) {
   constexpr const char* kTransports[] = {"ipc_file", "ipc_abstract", "tcp"};
-  std::string name = name_of(std::get<Format>(info.param)) + "_" +
-                     kTransports[static_cast<std::size_t>(std::get<Transport>(info.param))] + "_" +
-                     std::get<Topology>(info.param).name;
-  for (char& c : name) c = c == '-' ? '_' : c;
-  return name;
+  return test_name(name_of(std::get<Format>(info.param)) + "_" +
+                   kTransports[static_cast<std::size_t>(std::get<Transport>(info.param))] + "_" +
+                   std::get<Topology>(info.param).name);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FeedMatrix,

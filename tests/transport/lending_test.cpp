@@ -10,13 +10,10 @@
 namespace penstock::transport {
 namespace {
 
-using namespace std::chrono_literals;
-
-class ZmqLending : public ::testing::Test {
+class ZmqLending : public ZmqConsume {
  protected:
   static constexpr std::size_t kSlots = 5;  // of the ring
 
-  std::string endpoint() const { return "ipc://" + (folder_ / "feed").native(); }
   std::string options() const {
     return "credit=4,shared_memory=true,max_pool=256MiB,endpoint=" + endpoint();
   }
@@ -25,7 +22,6 @@ class ZmqLending : public ::testing::Test {
     return {"lend", endpoint(), std::to_string(producer), std::to_string(batches),
             std::to_string(frames)};
   }
-  TempFolder folder_;
 };
 
 TEST_F(ZmqLending, NothingIsOverwrittenWhileAReaderHoldsIt) {

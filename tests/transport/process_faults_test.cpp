@@ -9,29 +9,9 @@
 namespace penstock::transport {
 namespace {
 
-using namespace std::chrono_literals;
-
-class ZmqProcessFaults : public ::testing::Test {
+class ZmqProcessFaults : public ZmqConsume {
  protected:
   static constexpr std::int32_t kGood = 40;
-
-  std::string endpoint() const { return "ipc://" + (folder_ / "feed").native(); }
-  TempFolder folder_;
-};
-
-/// Producer 0, on a thread of its own.
-class GoodStream {
- public:
-  GoodStream(const std::string& to, std::int32_t batches, Format format = Format::pickle)
-      : producer_(to, RawProducer::Side::connects), thread_([this, batches, format] {
-          for (std::int32_t batch = 0; batch < batches; ++batch) {
-            producer_.send(message_of(format, kLarge, {0, batch}));
-          }
-        }) {}
-
- private:
-  RawProducer producer_;
-  std::jthread thread_;
 };
 
 /// A proxy lets two messages and a half through, and then the producer is killed: what was not

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <thread>
 #include <zmq.hpp>
 
 #include "tests/transport/wire_writers.h"
@@ -58,6 +59,22 @@ class RawProducer {
   zmq::context_t context_;
   zmq::socket_t monitor_{context_, ZMQ_PAIR};
   zmq::socket_t socket_{context_, ZMQ_PUSH};
+};
+
+/// Producer 0, on a thread of its own, which sends `batches` batches.
+class GoodStream {
+ public:
+  GoodStream(const std::string& to, std::int32_t batches, Format format = Format::pickle,
+             const BatchSpec& spec = kLarge)
+      : producer_(to, RawProducer::Side::connects), thread_([this, batches, format, spec] {
+          for (std::int32_t batch = 0; batch < batches; ++batch) {
+            producer_.send(message_of(format, spec, {0, batch}));
+          }
+        }) {}
+
+ private:
+  RawProducer producer_;
+  std::jthread thread_;
 };
 
 }  // namespace penstock::transport

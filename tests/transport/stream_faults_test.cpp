@@ -4,6 +4,7 @@
 #include <random>
 
 #include "dataflow/net/certificate.h"
+#include "tests/support/text_bytes.h"
 #include "tests/transport/feed.h"
 #include "tests/transport/raw_producer.h"
 #include "tests/transport/tcp.h"
@@ -20,12 +21,7 @@ class ZmqStreamFaults : public ::testing::Test {
   /// Has the fault happen while a good producer sends; `more` messages of others come as well, all
   /// good.
   void run(const std::function<void()>& fault, std::int64_t more = 0) {
-    RawProducer good(feed_.address(), RawProducer::Side::connects);
-    const std::jthread sending([&good] {
-      for (std::int32_t batch = 0; batch < kGood; ++batch) {
-        good.send(message_of(Format::zmq_op, kTiny, {0, batch}));
-      }
-    });
+    const GoodStream good(feed_.address(), kGood, Format::zmq_op, kTiny);
     feed_.read(5, accounts_);
     fault();
     feed_.read(kGood - 5 + more, accounts_);
@@ -48,12 +44,6 @@ class ZmqStreamFaults : public ::testing::Test {
   std::vector<TcpSocket> open_;
   bool may_be_messages_ = false;  // what is said by those who say what they like
 };
-
-Bytes bytes_of_text(std::string_view text) {
-  Bytes bytes;
-  Writer(bytes).text(text);
-  return bytes;
-}
 
 /// The hand-written ZMTP of the tests below is what libzmq speaks.
 TEST_F(ZmqStreamFaults, NoneWithZmtpByHand) {
@@ -181,6 +171,26 @@ TEST_F(ZmqStreamFaults, PeersThatComeInAndSayNothing) {
   });
 }
 
+/// libzmq neither counts nor delivers the frames of an endless message, which fill the consumer's
+/// memory.
+TEST(ZmqFlood, FramesOfAMessageThatNeverEndsEndTheirConnection) {
+  Feed feed("hwm=2,endpoint=tcp://127.0.0.1:*");
+  ZmtpClient hostile(port_of(feed.address()));
+  hostile.shake_hands();
+  Bytes frame = ZmtpClient::frame_header(60'000, true);
+  frame.resize(frame.size() + 60'000);
+  constexpr int kMost = 20'000;  // 1.2 GB
+  int sent = 0;
+  while (sent < kMost && hostile.socket().send(frame)) ++sent;
+  EXPECT_LT(sent, kMost) << "it may send as much as it likes";
+  RawProducer honest(feed.address(), RawProducer::Side::connects);
+  honest.send(message_of(Format::zmq_op, kTiny, {0, 3}));
+  EXPECT_EQ(feed.next(), (BatchName{0, 3}));
+  EXPECT_EQ(feed.counter("producers_cut_off"), 1);
+  ASSERT_EQ(feed.notes().size(), 2U);
+  EXPECT_TRUE(says(feed.notes()[1], "cut off 127.0.0.1 at tcp://127.0.0.1:*"));
+}
+
 /// ZMTP 1 knows no keys: an anonymous identity, and a message of one frame.
 TEST(ZmqOldProtocol, FeedsARunWithoutKeysAndNoRunWithKeys) {
   if (!net::has_curve()) GTEST_SKIP() << "this libzmq was built without CURVE";
@@ -209,12 +219,7 @@ TEST(ZmqOldProtocol, FeedsARunWithoutKeysAndNoRunWithKeys) {
 TEST(ZmqEarlyEnd, LosesNothingOverTcp) {
   constexpr std::int32_t kSent = 100;
   Feed feed("hwm=2,endpoint=tcp://127.0.0.1:*");
-  std::jthread([&] {
-    RawProducer producer(feed.address(), RawProducer::Side::connects);
-    for (std::int32_t batch = 0; batch < kSent; ++batch) {
-      producer.send(message_of(Format::msgpack, kTiny, {0, batch}));
-    }
-  }).join();
+  GoodStream(feed.address(), kSent, Format::msgpack, kTiny);
   Ledger accounts;
   feed.read(kSent, accounts);
   accounts.expect_once(0, 0, kSent);
@@ -228,12 +233,7 @@ TEST(ZmqEarlyEnd, LosesAtMostTheLastMessagesOverIpc) {
   const TempFolder folder;
   const std::string endpoint = "ipc://" + (folder / "feed").native();
   Feed feed("hwm=2,endpoint=" + endpoint);
-  std::jthread([&] {
-    RawProducer producer(endpoint, RawProducer::Side::connects);
-    for (std::int32_t batch = 0; batch < kSent; ++batch) {
-      producer.send(message_of(Format::msgpack, kTiny, {0, batch}));
-    }
-  }).join();
+  GoodStream(endpoint, kSent, Format::msgpack, kTiny);
   RawProducer next(endpoint, RawProducer::Side::connects);
   next.send(message_of(Format::zmq_op, kTiny, {1, 0}));
   Ledger accounts;

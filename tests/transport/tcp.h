@@ -117,6 +117,7 @@ class ZmtpClient {
     send(frame_header(frame.size(), more));
     send(frame);
   }
+  const TcpSocket& socket() const { return socket_; }
   bool await_end() const { return socket_.await_end(); }
   void close() { socket_.close(); }
 

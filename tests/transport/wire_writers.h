@@ -4,6 +4,7 @@
 // both have wrong shows here.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -26,6 +27,11 @@ struct Array {
   std::vector<std::int64_t> shape{};
   Bytes data{};
 };
+
+/// Changes the byte order of numbers of four bytes.
+inline void reverse_each(Bytes& numbers) {
+  for (auto at = numbers.begin(); at != numbers.end(); at += 4) std::reverse(at, at + 4);
+}
 
 enum class Format : std::uint8_t { zmq_op, pickle, msgpack, numpy_frames, framed };
 inline constexpr Format kFormats[] = {Format::zmq_op, Format::pickle, Format::msgpack,
@@ -70,10 +76,9 @@ inline Array pixels_array(const BatchSpec& spec, BatchName name) {
 inline Array labels_array(const BatchSpec& spec, BatchName name, bool big_endian = false) {
   Array array{.kind = 'i', .bytes = 4, .big_endian = big_endian, .shape = {spec.images}};
   for (std::int32_t index = 0; index < spec.images; ++index) {
-    const auto label = static_cast<std::uint64_t>(label_of(spec, name, index));
-    Writer writer(array.data);
-    big_endian ? writer.big(label, 4) : writer.little(label, 4);
+    Writer(array.data).little(static_cast<std::uint64_t>(label_of(spec, name, index)), 4);
   }
+  if (big_endian) reverse_each(array.data);
   return array;
 }
 

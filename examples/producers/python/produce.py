@@ -72,23 +72,20 @@ class Framed:
         return self.message(self.HELLO, encoding, shape, [json.dumps(about).encode()])
 
     def pixels(self, images, labels, begun):
-        message = self.message(self.BATCH, self.PIXELS, images.shape, [images, labels], begun)
-        self.count(images.shape[0])
-        return message
+        return self.batch(self.PIXELS, images.shape, [images, labels], begun)
 
     def jpegs(self, files, labels, begun):
         lengths = numpy.array([len(file) for file in files], numpy.uint32)
-        frames = [lengths, b"".join(files), labels]
-        message = self.message(self.BATCH, self.JPEG, (len(files), 0, 0, 0), frames, begun)
-        self.count(len(files))
-        return message
+        return self.batch(self.JPEG, (len(files), 0, 0, 0), [lengths, b"".join(files), labels], begun)
 
     def end(self):
         return self.message(self.END, 0, (0, 0, 0, 0), [])
 
-    def count(self, images):
+    def batch(self, encoding, shape, frames, begun):
+        message = self.message(self.BATCH, encoding, shape, frames, begun)
         self.sequence += 1
-        self.images += images
+        self.images += shape[0]
+        return message
 
     def message(self, kind, encoding, shape, frames, begun=0):
         of_batch = kind == self.BATCH

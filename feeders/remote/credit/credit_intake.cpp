@@ -11,13 +11,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <span>
 #include <utility>
 #include <zmq.hpp>
 
 #include "dataflow/error.h"
 #include "dataflow/options.h"
+#include "dataflow/values/value_at.h"
 #include "feeders/remote/credit/credit_peers.h"
 #include "feeders/remote/receive/message_intake.h"
 #include "feeders/remote/receive/zmq_message.h"
@@ -58,9 +58,7 @@ std::optional<std::uint64_t> lease_number(MessageFrames frames) {
   if (!header || (header->flags & kFramedShared) == 0 || frames[1].size() != kFramedLeaseBytes) {
     return std::nullopt;
   }
-  std::uint64_t number = 0;
-  std::memcpy(&number, frames[1].data(), sizeof(number));
-  return number;
+  return values::value_at<std::uint64_t>(frames[1], 0);
 }
 
 ZmqSocketOptions socket_options(const ConsumePlan& plan) {

@@ -28,14 +28,6 @@ constexpr Nanoseconds kProbing = std::chrono::seconds(1),
 /// How many returned leases a producer may leave unread.
 constexpr std::size_t kMostReturns = 1 << 16;
 
-template <typename Call>
-auto unless_interrupted(const Call& call) {
-  while (true) {
-    const auto result = call();
-    if (result >= 0 || zmq_errno() != EINTR) return result;
-  }
-}
-
 }  // namespace
 
 void CreditPeer::note_batch(const FramedHeader& header, std::int64_t arrival_ns, Probe& probe) {
@@ -246,7 +238,10 @@ CreditPeers::Sent CreditPeers::send(const std::string& routing_id, const FramedH
   void* const socket = socket_.native();
   const auto put = [&](const void* data, std::size_t bytes, bool more) {
     const int flags = ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0);
-    return unless_interrupted([&] { return zmq_send(socket, data, bytes, flags); }) >= 0;
+    while (zmq_send(socket, data, bytes, flags) < 0) {
+      if (zmq_errno() != EINTR) return false;
+    }
+    return true;
   };
   if (!put(routing_id.data(), routing_id.size(), true)) {
     return zmq_errno() == EAGAIN ? Sent::later : Sent::gone;

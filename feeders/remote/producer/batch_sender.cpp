@@ -8,7 +8,6 @@
 #include <fstream>
 #include <limits>
 #include <memory>
-#include <random>
 #include <string_view>
 #include <utility>
 
@@ -28,18 +27,6 @@ constexpr milliseconds kLongest = std::chrono::hours(24 * 365);
 
 SteadyTime after(milliseconds time) {
   return std::chrono::steady_clock::now() + std::min(time, kLongest);
-}
-
-/// Time for headers: ns since 1970.
-std::int64_t now_ns() noexcept {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
-}
-
-std::uint64_t random_number() {
-  std::random_device device;
-  const std::uint64_t number = std::uint64_t{device()} << 32 | device();
-  return number == 0 ? 1 : number;
 }
 
 std::string seconds_text(milliseconds time) {
@@ -77,9 +64,6 @@ std::string hello_text(std::string_view name) {
   return text + "}";
 }
 
-/// The name of this process's program.
-std::string program_name() { return program_invocation_short_name; }
-
 std::size_t bytes_of(remote::FramedPixel pixel) noexcept {
   if (pixel == remote::FramedPixel::u8) return 1;
   return pixel == remote::FramedPixel::f32 ? 4 : 2;
@@ -87,7 +71,7 @@ std::size_t bytes_of(remote::FramedPixel pixel) noexcept {
 
 remote::FramedHeader header_of(const PixelShape& shape, const PixelKind& kind) {
   return {.encoding = remote::FramedEncoding::pixels,
-          .ready_ns = now_ns(),
+          .ready_ns = remote::wall_clock_ns(),
           .images = shape.images,
           .height = shape.height,
           .width = shape.width,
@@ -99,7 +83,9 @@ remote::FramedHeader header_of(const PixelShape& shape, const PixelKind& kind) {
 }  // namespace
 
 BatchSender::BatchSender(SenderOptions options)
-    : options_(std::move(options)), number_(random_number()), socket_(options_.push) {}
+    : options_(std::move(options)),
+      number_(remote::draw_producer_number()),
+      socket_(options_.push) {}
 
 std::size_t BatchSender::pixel_bytes() const noexcept { return bytes_of(kind_.type); }
 
@@ -109,23 +95,16 @@ void BatchSender::set_pixels(const PixelKind& kind) {
 }
 
 void BatchSender::begin() noexcept {
-  begun_ns_ = now_ns();
+  begun_ns_ = remote::wall_clock_ns();
   ready_ns_ = 0;
 }
 
 void BatchSender::send_pixels(std::span<const std::byte> pixels, const PixelShape& shape,
-                              std::span<const std::int32_t> labels) {
-  const remote::FramedHeader header = header_of(shape, kind_);
-  std::vector<Frame> frames;
-  frames.push_back(Frame::copy_of(pixels));
-  send_batch(header, std::move(frames), labels);
-}
-
-void BatchSender::lend_pixels(std::span<const std::byte> pixels, const PixelShape& shape,
                               std::span<const std::int32_t> labels, std::function<void()> release) {
   const remote::FramedHeader header = header_of(shape, kind_);
   std::vector<Frame> frames;
-  frames.emplace_back(pixels.data(), pixels.size(), std::move(release));
+  frames.push_back(release ? Frame(pixels.data(), pixels.size(), std::move(release))
+                           : Frame::copy_of(pixels));
   send_batch(header, std::move(frames), labels);
 }
 
@@ -136,7 +115,7 @@ void BatchSender::send_jpegs(std::span<const std::span<const std::byte>> files,
                   std::to_string(kMostJpegs));
   }
   const remote::FramedHeader header{.encoding = remote::FramedEncoding::jpeg,
-                                    .ready_ns = now_ns(),
+                                    .ready_ns = remote::wall_clock_ns(),
                                     .images = static_cast<std::uint32_t>(files.size())};
   std::vector<std::uint32_t> lengths;
   std::size_t total = 0;
@@ -194,7 +173,7 @@ void BatchSender::send_batch(remote::FramedHeader header, std::vector<Frame> fra
 
 void BatchSender::say_hello(const remote::FramedHeader& of_batch, SteadyTime deadline) {
   const std::string text =
-      hello_text(options_.name.empty() ? program_name() : std::string_view(options_.name));
+      hello_text(options_.name.empty() ? program_invocation_short_name : options_.name.c_str());
   remote::FramedHeader header = of_batch;
   header.kind = remote::FramedKind::hello;
   header.ready_ns = 0;
@@ -215,7 +194,7 @@ void BatchSender::send(remote::FramedHeader header, std::vector<Frame> frames,
   }
   while (socket_.wait_for_room(deadline)) {
     std::array<std::byte, remote::kFramedHeaderBytes> bytes{};
-    header.sent_ns = now_ns();
+    header.sent_ns = remote::wall_clock_ns();
     remote::write_framed_header(bytes, header);
     Frame first = frames.empty() ? Frame::copy_of(bytes, [this] { outbox_.remove(false); })
                                  : Frame::copy_of(bytes);

@@ -76,11 +76,9 @@ class BatchSender {
   /// Work on the next batch begins now.
   void begin() noexcept;
 
+  /// Calls `release` when the pixels are no longer needed, on any thread. Empty: copies them.
   void send_pixels(std::span<const std::byte> pixels, const PixelShape& shape,
-                   std::span<const std::int32_t> labels);
-  /// Calls `release` when the pixels are no longer needed, on any thread.
-  void lend_pixels(std::span<const std::byte> pixels, const PixelShape& shape,
-                   std::span<const std::int32_t> labels, std::function<void()> release);
+                   std::span<const std::int32_t> labels, std::function<void()> release = {});
   void send_jpegs(std::span<const std::span<const std::byte>> files,
                   std::span<const std::int32_t> labels);
   void end();

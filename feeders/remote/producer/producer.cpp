@@ -162,7 +162,7 @@ int penstock_producer_lend_pixels(penstock_producer* producer, const void* pixel
   return guarded(producer, [&](BatchSender& sender) {
     if (release == nullptr) throw invalid("no release; send_pixels takes a copy");
     const PixelShape shape{images, height, width, channels};
-    sender.lend_pixels(checked_pixels(pixels, shape, labels, sender.pixel_bytes()), shape,
+    sender.send_pixels(checked_pixels(pixels, shape, labels, sender.pixel_bytes()), shape,
                        {labels, images}, [release, hint] { release(hint); });
   });
 }

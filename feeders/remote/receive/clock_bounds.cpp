@@ -2,7 +2,6 @@
 #include "feeders/remote/receive/clock_bounds.h"
 
 #include <algorithm>
-#include <chrono>
 
 namespace penstock::remote {
 namespace {
@@ -16,12 +15,6 @@ std::optional<std::int64_t> difference(std::int64_t theirs, std::int64_t ours) n
 }
 
 }  // namespace
-
-std::int64_t wall_clock_ns() noexcept {
-  return std::chrono::round<std::chrono::nanoseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
 
 void ClockBounds::before(std::int64_t theirs, std::int64_t ours) noexcept {
   const std::optional<std::int64_t> least = difference(theirs, ours);

@@ -12,9 +12,6 @@
 
 namespace penstock::remote {
 
-/// This machine's CLOCK_REALTIME, in ns since 1970.
-std::int64_t wall_clock_ns() noexcept;
-
 class ClockBounds {
  public:
   /// An event at `theirs` by the other clock happened before, or after, `ours` by our clock. In ns

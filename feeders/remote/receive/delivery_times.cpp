@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "dataflow/random.h"
 
@@ -25,12 +26,35 @@ std::optional<std::int64_t> difference(std::int64_t later, std::int64_t earlier)
   return result;
 }
 
-struct Distribution {
-  double median = 0, p99 = 0;
+/// How long a batch was made (-1: not known), waited for its producer's socket, and was in transit,
+/// in ns.
+struct Durations {
+  std::int64_t making, waiting, way;
 };
 
+/// Empty: the batch does not say when it was ready and sent, or its times run backwards.
+std::optional<Durations> durations_of(const FramedHeader& header,
+                                      std::int64_t received_ns) noexcept {
+  if (header.ready_ns == 0 || header.sent_ns == 0) return std::nullopt;
+  const bool is_begun = header.begun_ns != 0;
+  const auto making = difference(header.ready_ns, is_begun ? header.begun_ns : header.ready_ns);
+  const auto waiting = difference(header.sent_ns, header.ready_ns);
+  const auto way = difference(received_ns, header.sent_ns);
+  if (!making || !waiting || !way || *making < 0 || *waiting < 0) return std::nullopt;
+  return Durations{is_begun ? *making : -1, *waiting, *way};
+}
+
+/// The shortest transit time of the producer, this one included. Null: it is one producer too many.
+const std::int64_t* shortest_way(std::map<std::uint64_t, std::int64_t>& ways,
+                                 std::uint64_t producer, std::int64_t way) {
+  if (!ways.contains(producer) && ways.size() >= kTimedProducers) return nullptr;
+  std::int64_t& shortest = ways.try_emplace(producer, way).first->second;
+  shortest = std::min(shortest, way);
+  return &shortest;
+}
+
 /// Distribution of times in ns, by nearest rank.
-Distribution distribution_of(std::vector<double>& times) {
+HandOffSummary::Times distribution_of(std::vector<double> times) {
   if (times.empty()) return {};
   const auto rank = [&](double share) {
     const auto count = static_cast<double>(times.size());
@@ -39,11 +63,6 @@ Distribution distribution_of(std::vector<double>& times) {
     return 1e-9 * times[static_cast<std::size_t>(at)];
   };
   return {rank(0.5), rank(0.99)};
-}
-
-/// Whether this can be a duration.
-bool is_duration(const std::optional<std::int64_t>& time) noexcept {
-  return time && *time >= 0 && *time <= kLongestSummed;
 }
 
 void count(StageCounters& stage, std::int64_t images, std::int64_t ns) noexcept {
@@ -55,27 +74,14 @@ void count(StageCounters& stage, std::int64_t images, std::int64_t ns) noexcept 
 }  // namespace
 
 void HandOffTimes::add(const FramedHeader& header, std::int64_t received_ns, bool one_clock) {
-  if (header.ready_ns == 0 || header.sent_ns == 0) return;
-  const auto waiting = difference(header.sent_ns, header.ready_ns);
-  const auto way = difference(received_ns, header.sent_ns);
-  const bool is_begun = header.begun_ns != 0;
-  const auto making = difference(header.ready_ns, is_begun ? header.begun_ns : header.ready_ns);
-  if (!waiting || !way || !making || *waiting < 0 || *making < 0 || (one_clock && *way < 0)) {
-    return;
-  }
+  const std::optional<Durations> times = durations_of(header, received_ns);
+  if (!times || (one_clock && times->way < 0)) return;
   const std::lock_guard lock(mutex_);
   if (!one_clock) {
-    const auto found = shortest_.find(header.producer);
-    if (found != shortest_.end()) {
-      found->second = std::min(found->second, *way);
-    } else if (shortest_.size() < kProducers) {
-      shortest_[header.producer] = *way;
-    } else {
-      return;
-    }
+    if (shortest_way(shortest_, header.producer, times->way) == nullptr) return;
     ++other_clocks_;
   }
-  const Sample sample{one_clock ? 0 : header.producer, is_begun ? *making : -1, *waiting, *way};
+  const Sample sample{one_clock ? 0 : header.producer, times->making, times->waiting, times->way};
   const std::uint64_t index = batches_++;
   if (index < kSamples) {
     samples_.push_back(sample);
@@ -95,16 +101,11 @@ HandOffSummary HandOffTimes::summary() const {
     const std::int64_t least = sample.producer == 0 ? 0 : shortest_.at(sample.producer);
     way.push_back(static_cast<double>(sample.way - least));
   }
-  const Distribution m = distribution_of(making), w = distribution_of(waiting),
-                     y = distribution_of(way);
   return {.batches = batches_,
           .other_clocks = other_clocks_,
-          .making_median = m.median,
-          .making_p99 = m.p99,
-          .waiting_median = w.median,
-          .waiting_p99 = w.p99,
-          .way_median = y.median,
-          .way_p99 = y.p99};
+          .making = distribution_of(std::move(making)),
+          .waiting = distribution_of(std::move(waiting)),
+          .way = distribution_of(std::move(way))};
 }
 
 DeliveryTimes::DeliveryTimes(Probe& probe, std::int64_t made_ns)
@@ -116,37 +117,28 @@ DeliveryTimes::DeliveryTimes(Probe& probe, std::int64_t made_ns)
 
 void DeliveryTimes::add(const FramedHeader& header, std::int64_t received_ns,
                         const std::optional<ClockBounds::Estimate>& ahead) {
-  if (!making_.on || header.ready_ns == 0 || header.sent_ns == 0) return;
-  const bool is_begun = header.begun_ns != 0;
-  const auto making = difference(header.ready_ns, is_begun ? header.begun_ns : header.ready_ns);
-  const auto holding = difference(header.sent_ns, header.ready_ns);
-  auto way = difference(received_ns, header.sent_ns);
-  if (!is_duration(making) || !is_duration(holding) || !way) return;
+  if (!making_.on) return;
+  const std::optional<Durations> times = durations_of(header, received_ns);
+  if (!times || std::max(times->making, times->waiting) > kLongestSummed) return;
+  std::optional<std::int64_t> way;
   if (ahead) {
     // The offset has an error, so a batch may seem to arrive before it was sent.
-    const double known = static_cast<double>(*way) + ahead->offset_ns;
+    const double known = static_cast<double>(times->way) + ahead->offset_ns;
     if (known < -ahead->bound_ns || known > static_cast<double>(kLongestSummed)) return;
     way = static_cast<std::int64_t>(std::max(0.0, known));
   } else {
-    way = way_beyond_shortest(header.producer, *way);
+    const std::lock_guard lock(mutex_);
+    const std::int64_t* const shortest = shortest_way(shortest_, header.producer, times->way);
+    if (shortest != nullptr) way = difference(times->way, *shortest);
   }
-  if (!is_duration(way)) return;
+  if (!way || *way > kLongestSummed) return;
   const auto here = difference(received_ns, made_ns_);
-  if (!here || *holding + *way > *here) return;
+  if (!here || times->waiting + *way > *here) return;
   const auto images = static_cast<std::int64_t>(header.images);
   if (!ahead || ahead->bound_ns > 0) note_clock(header.producer, ahead);
-  if (is_begun) count(making_, images, *making);
-  count(holding_, images, *holding);
+  if (times->making >= 0) count(making_, images, times->making);
+  count(holding_, images, times->waiting);
   count(carrying_, images, *way);
-}
-
-std::optional<std::int64_t> DeliveryTimes::way_beyond_shortest(std::uint64_t producer,
-                                                               std::int64_t way) {
-  const std::lock_guard lock(mutex_);
-  if (!shortest_.contains(producer) && shortest_.size() >= kProducers) return std::nullopt;
-  std::int64_t& shortest = shortest_.try_emplace(producer, way).first->second;
-  shortest = std::min(shortest, way);
-  return difference(way, shortest);
 }
 
 void DeliveryTimes::note_clock(std::uint64_t producer,
@@ -158,7 +150,7 @@ void DeliveryTimes::note_clock(std::uint64_t producer,
     return;
   }
   const auto known = bounds_.find(producer);
-  if (known == bounds_.end() && bounds_.size() >= kProducers) return;
+  if (known == bounds_.end() && bounds_.size() >= kTimedProducers) return;
   if (known != bounds_.end() && ahead->bound_ns >= kBetter * known->second) return;
   bounds_[producer] = ahead->bound_ns;
   double widest = 0;

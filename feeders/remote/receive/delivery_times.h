@@ -23,22 +23,27 @@
 
 namespace penstock::remote {
 
+/// Producers with other clocks whose shortest transit times are kept. Batches of further ones are
+/// not timed.
+inline constexpr std::size_t kTimedProducers = 1024;
+
 /// Over all batches that say when they were ready and sent. In seconds.
 struct HandOffSummary {
-  std::uint64_t batches = 0;                   ///< timed batches
-  std::uint64_t other_clocks = 0;              ///< of them, timed by another machine's clock
-  double making_median = 0, making_p99 = 0;    ///< from begun to ready; if both are known
-  double waiting_median = 0, waiting_p99 = 0;  ///< from ready to sent
-  double way_median = 0, way_p99 = 0;          ///< from sent to received
+  struct Times {
+    double median = 0, p99 = 0;
+  };
+  std::uint64_t batches = 0;       ///< timed batches
+  std::uint64_t other_clocks = 0;  ///< of them, timed by another machine's clock
+  Times making{};                  ///< from begun to ready; if both are known
+  Times waiting{};                 ///< from ready to sent
+  Times way{};                     ///< from sent to received
 };
 
-/// Keeps kSamples batches, drawn at random from all, and the shortest transit times of kProducers
-/// producers. Batches of further producers are not timed. Times that run backwards are left out.
-/// Each call takes one lock.
+/// Keeps kSamples batches, drawn at random from all. Times that run backwards are left out. Each
+/// call takes one lock.
 class HandOffTimes {
  public:
   static constexpr std::size_t kSamples = 8192;
-  static constexpr std::size_t kProducers = 1024;
 
   /// Adds a batch that was received at `received_ns` (CLOCK_REALTIME of this machine, in ns).
   /// `one_clock`: its producer uses the same clock.
@@ -64,8 +69,6 @@ class HandOffTimes {
 /// consumer. An unknown clock or a wider bound takes a lock.
 class DeliveryTimes {
  public:
-  static constexpr std::size_t kProducers = 1024;
-
   /// Made with the components of the run, at CLOCK_REALTIME `made_ns`. The probe outlives this
   /// object.
   explicit DeliveryTimes(Probe& probe, std::int64_t made_ns = wall_clock_ns());
@@ -77,7 +80,6 @@ class DeliveryTimes {
            const std::optional<ClockBounds::Estimate>& ahead);
 
  private:
-  std::optional<std::int64_t> way_beyond_shortest(std::uint64_t producer, std::int64_t way);
   void note_clock(std::uint64_t producer, const std::optional<ClockBounds::Estimate>& ahead);
 
   Probe& probe_;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cstddef>
+#include <utility>
 
 #include "dataflow/error.h"
 #include "feeders/remote/wire/framed_texts.h"
@@ -13,6 +14,15 @@ namespace {
 
 /// How many producers with missing images are named.
 constexpr std::size_t kMostNamed = 4;
+
+constexpr std::pair<const char*, std::uint64_t AccountTotals::*> kCounted[] = {
+    {"producers_seen", &AccountTotals::producers_seen},
+    {"producers_ended", &AccountTotals::producers_ended},
+    {"images_sent", &AccountTotals::images_sent},
+    {"images_missing", &AccountTotals::images_missing},
+    {"images_rejected", &AccountTotals::images_rejected},
+    {"batches_missing", &AccountTotals::batches_missing},
+    {"batches_duplicate", &AccountTotals::batches_duplicate}};
 
 /// Formats a time, such as "1.25 ms".
 std::string milliseconds_text(double seconds) { return fmt::format("{:.3g} ms", 1e3 * seconds); }
@@ -99,23 +109,12 @@ std::optional<ClockBounds::Estimate> FramedIntake::clock_of(std::uint64_t produc
 
 void FramedIntake::count() {
   const std::lock_guard lock(mutex_);
-  if (!counters_) {
-    counters_.emplace(Counters{probe_.counter("producers_seen"), probe_.counter("producers_ended"),
-                               probe_.counter("images_sent"), probe_.counter("images_missing"),
-                               probe_.counter("images_rejected"), probe_.counter("batches_missing"),
-                               probe_.counter("batches_duplicate")});
-  }
   const AccountTotals now = accounts_.totals();
-  const auto add = [&](Counter& counter, std::uint64_t AccountTotals::*total) {
-    counter.add(static_cast<std::int64_t>(now.*total - counted_.*total));
-  };
-  add(counters_->seen, &AccountTotals::producers_seen);
-  add(counters_->ended, &AccountTotals::producers_ended);
-  add(counters_->sent, &AccountTotals::images_sent);
-  add(counters_->missing, &AccountTotals::images_missing);
-  add(counters_->rejected, &AccountTotals::images_rejected);
-  add(counters_->batches_missing, &AccountTotals::batches_missing);
-  add(counters_->duplicate, &AccountTotals::batches_duplicate);
+  for (std::size_t i = 0; i < counters_.size(); ++i) {
+    const auto& [name, total] = kCounted[i];
+    if (counters_[i] == nullptr) counters_[i] = &probe_.counter(name);
+    counters_[i]->add(static_cast<std::int64_t>(now.*total - counted_.*total));
+  }
   counted_ = now;
 }
 
@@ -156,12 +155,12 @@ void FramedIntake::summarise(double copy_s) {
   }
   const HandOffSummary times = times_.summary();
   if (times.batches == 0) return;
-  probe_.fact("producing_median_s", times.making_median);
-  probe_.fact("producing_p99_s", times.making_p99);
-  probe_.fact("socket_wait_median_s", times.waiting_median);
-  probe_.fact("socket_wait_p99_s", times.waiting_p99);
-  probe_.fact("hand_off_median_s", times.way_median);
-  probe_.fact("hand_off_p99_s", times.way_p99);
+  probe_.fact("producing_median_s", times.making.median);
+  probe_.fact("producing_p99_s", times.making.p99);
+  probe_.fact("socket_wait_median_s", times.waiting.median);
+  probe_.fact("socket_wait_p99_s", times.waiting.p99);
+  probe_.fact("hand_off_median_s", times.way.median);
+  probe_.fact("hand_off_p99_s", times.way.p99);
   const char* clocks = "by one clock";
   if (times.other_clocks == times.batches)
     clocks = "measured from the fastest one, because the clocks differ";
@@ -169,14 +168,14 @@ void FramedIntake::summarise(double copy_s) {
     clocks = "by one clock or, if clocks differ, measured from the fastest one";
   }
   // Medians, because batches that were ready before a consumer existed waited for it.
-  const double whole = times.making_median + times.waiting_median + times.way_median + copy_s;
+  const double whole = times.making.median + times.waiting.median + times.way.median + copy_s;
   const auto share = [&](double part) { return whole > 0 ? 100 * part / whole : 0; };
   probe_.note(fmt::format(
       "of a batch's time its producer made it for {:.0f} %, its socket kept it "
       "waiting for {:.0f} %, it was on its way, buffers included, for {:.0f} % (median {}, p99 "
       "{}, {}){}",
-      share(times.making_median), share(times.waiting_median), share(times.way_median),
-      milliseconds_text(times.way_median), milliseconds_text(times.way_p99), clocks,
+      share(times.making.median), share(times.waiting.median), share(times.way.median),
+      milliseconds_text(times.way.median), milliseconds_text(times.way.p99), clocks,
       copy_s > 0 ? fmt::format(" and was copied out for {:.0f} %", share(copy_s)) : ""));
 }
 

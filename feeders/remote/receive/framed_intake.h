@@ -9,6 +9,7 @@
 // Thread-safety: any thread. No lock is held while frames are read.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -72,9 +73,6 @@ class FramedIntake {
   std::string name_of(std::uint64_t producer) const { return accounts_.name_of(producer); }
 
  private:
-  struct Counters {
-    Counter &seen, &ended, &sent, &missing, &rejected, &batches_missing, &duplicate;
-  };
   void count();
 
   const BatchSpec spec_;
@@ -88,8 +86,8 @@ class FramedIntake {
   DeliveryTimes delivery_;
   std::mutex mutex_;
   // All below under mutex_.
-  std::optional<Counters> counters_;
-  AccountTotals counted_;  // values that the counters have now
+  std::array<Counter*, 7> counters_{};  // null until the first message
+  AccountTotals counted_;               // values that the counters have now
 };
 
 }  // namespace penstock::remote

@@ -254,6 +254,4 @@ std::vector<ProducerAccounts::Absence> ProducerAccounts::absences(std::size_t mo
   return result;
 }
 
-// ---- messages of producers --------------------------------------------------
-
 }  // namespace penstock::remote

@@ -84,7 +84,7 @@ class ProducerAccounts {
   /// The last hello of the producer; empty: none came.
   std::optional<FramedHello> hello_of(std::uint64_t producer) const;
   /// Whether its hello had that boot id; returns `fallback` if no hello had one.
-  bool is_of_boot(std::uint64_t producer, std::string_view boot, bool fallback = false) const;
+  bool is_of_boot(std::uint64_t producer, std::string_view boot, bool fallback) const;
   AccountTotals totals() const;
 
   /// Producers with missing images, at most `most` of them, the largest number first.

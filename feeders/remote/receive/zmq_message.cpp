@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <climits>
-#include <utility>
 #include <zmq.hpp>
 
 #include "dataflow/error.h"
@@ -60,15 +59,6 @@ MessageFrames ZmqMessage::kept_frames() const noexcept {
 net::MessageSender ZmqMessage::sender() const { return net::sender_of(frames_->kept[0].handle()); }
 
 int ZmqMessage::connection() const { return zmq_msg_get(frames_->kept[0].handle(), ZMQ_SRCFD); }
-
-void ZmqMessage::swap(ZmqMessage& other) noexcept {
-  std::swap(number, other.number);
-  std::swap(endpoint, other.endpoint);
-  std::swap(frames_, other.frames_);
-  std::swap(views_, other.views_);
-  std::swap(count_, other.count_);
-  std::swap(bytes_, other.bytes_);
-}
 
 void ZmqMessage::clear() {
   count_ = 0;

@@ -34,8 +34,6 @@ class ZmqMessage {
   net::MessageSender sender() const;
   /// File descriptor of the connection that it came by; -1: none.
   int connection() const;
-  /// Swaps two messages; views of their frames stay valid.
-  void swap(ZmqMessage& other) noexcept;
   /// Gives the memory back to libzmq.
   void clear();
 

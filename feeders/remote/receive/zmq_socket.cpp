@@ -39,19 +39,8 @@ constexpr std::size_t kMostMute = 64;
 /// How long libzmq may take to notice closed connections.
 constexpr std::chrono::seconds kHangUp{1};
 
-int type_of(ZmqSocketOptions::Role role) noexcept {
-  switch (role) {
-    case ZmqSocketOptions::Role::push:
-      return ZMQ_PUSH;
-    case ZmqSocketOptions::Role::pull:
-      return ZMQ_PULL;
-    case ZmqSocketOptions::Role::dealer:
-      return ZMQ_DEALER;
-    case ZmqSocketOptions::Role::router:
-      return ZMQ_ROUTER;
-  }
-  return -1;
-}
+/// By ZmqSocketOptions::Role.
+constexpr int kTypes[] = {ZMQ_PUSH, ZMQ_PULL, ZMQ_DEALER, ZMQ_ROUTER};
 
 [[noreturn]] void refuse(const net::Endpoint& endpoint, bool bind, const zmq::error_t& error) {
   std::string text =
@@ -128,7 +117,7 @@ struct ZmqSocket::State {
         send_buffer(options.send_buffer),
         left(reports.left),
         security(context->handle(), options.curve, std::move(reports)),
-        socket(*context, type_of(options.role)),
+        socket(*context, kTypes[static_cast<std::size_t>(options.role)]),
         monitor(context->handle(), socket.handle()) {
     net::bound_socket(socket.handle(), options.max_message);
     security.set_up(socket.handle(), options.server);

@@ -14,7 +14,6 @@
 #include "dataflow/error.h"
 #include "dataflow/machine/file_descriptor.h"
 #include "dataflow/pace.h"
-#include "feeders/remote/receive/clock_bounds.h"
 
 namespace penstock::remote {
 

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <random>
 #include <utility>
 #include <vector>
 
@@ -13,7 +12,6 @@
 #include "dataflow/net/shared_memory/pool_listener.h"
 #include "dataflow/values/array_pieces.h"
 #include "feeders/pixel_options.h"
-#include "feeders/remote/receive/clock_bounds.h"
 #include "feeders/remote/send/frame_memory.h"
 #include "feeders/remote/wire/framed_texts.h"
 #include "feeders/remote/wire/zmq_op.h"
@@ -21,16 +19,13 @@
 namespace penstock::remote {
 namespace {
 
-std::uint64_t random_number() {
-  std::random_device device;
-  std::uint64_t number = 0;
-  while (number == 0) number = std::uint64_t{device()} << 32 | device();
-  return number;
-}
-
 std::string host_name() {
   std::array<char, HOST_NAME_MAX + 1> name{};
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+std::span<std::byte> labels_of(const Batch& batch) noexcept {
+  return std::as_writable_bytes(batch.labels.first(static_cast<std::size_t>(batch.valid)));
 }
 
 /// The bytes around the pixels and the labels of a batch, in formats of one frame.
@@ -95,9 +90,6 @@ class OneFrameMessages final : public OutgoingMessages {
  private:
   static void write(std::byte* to, const std::string& piece) {
     std::memcpy(to, piece.data(), piece.size());
-  }
-  static std::span<std::byte> labels_of(const Batch& batch) noexcept {
-    return std::as_writable_bytes(batch.labels.first(static_cast<std::size_t>(batch.valid)));
   }
   std::span<std::byte> moved_labels_of(const Batch& batch) const noexcept {
     const std::size_t pixels = static_cast<std::size_t>(batch.valid) * spec_.row_bytes();
@@ -203,9 +195,6 @@ class FramedMessages final : public OutgoingMessages {
   std::span<std::byte> pixels_of(const Batch& batch) const noexcept {
     return batch.pixels.first(static_cast<std::size_t>(batch.valid) * spec_.row_bytes());
   }
-  static std::span<std::byte> labels_of(const Batch& batch) noexcept {
-    return std::as_writable_bytes(batch.labels.first(static_cast<std::size_t>(batch.valid)));
-  }
   /// Where consumers expect the labels of a lease.
   std::span<std::byte> moved_labels_of(const Batch& batch) const noexcept {
     constexpr std::size_t kAlignment = SharedFrameMemory::kFrameAlignment;
@@ -259,7 +248,8 @@ std::unique_ptr<OutgoingMessages> make_lent_outgoing(const BatchSpec& spec, cons
   return std::make_unique<FramedMessages>(spec, clock, false, &pool);
 }
 
-FramedStream::FramedStream(bool checksum) : checksum_(checksum), producer_(random_number()) {}
+FramedStream::FramedStream(bool checksum)
+    : checksum_(checksum), producer_(draw_producer_number()) {}
 
 std::span<const OutgoingFrame> FramedStream::hello(FramedHeader header, const std::string& name,
                                                    const std::string& pool) {

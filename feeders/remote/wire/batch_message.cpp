@@ -2,10 +2,12 @@
 #include "feeders/remote/wire/batch_message.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dataflow/entry.h"
@@ -17,12 +19,7 @@
 namespace penstock::remote {
 namespace {
 
-struct FormatRow {
-  MessageFormat format;
-  std::string_view name;
-};
-
-constexpr FormatRow kFormats[] = {
+constexpr std::pair<MessageFormat, std::string_view> kFormats[] = {
     {MessageFormat::zmq_op, "zmq-op"},   {MessageFormat::pickle, "pickle"},
     {MessageFormat::msgpack, "msgpack"}, {MessageFormat::numpy_frames, "numpy-frames"},
     {MessageFormat::framed, "framed"},
@@ -34,12 +31,8 @@ bool begins_as_msgpack(std::uint8_t first) noexcept {
 }
 
 std::string describe(const values::NumpyArray& array) {
-  std::string text = to_string(array.type);
-  for (std::size_t i = 0; i < array.shape.size(); ++i) {
-    text += i == 0 ? " [" : ",";
-    text += std::to_string(array.shape[i]);
-  }
-  return text + (array.shape.empty() ? " scalar" : "]");
+  if (array.shape.empty()) return to_string(array.type) + " scalar";
+  return fmt::format("{} [{}]", to_string(array.type), fmt::join(array.shape, ","));
 }
 
 /// NumPy's type of pixels. NumPy has no bfloat16: its bits travel as uint16.
@@ -189,8 +182,8 @@ std::vector<values::NumpyArray> parse_numpy_frames(MessageFrames frames) {
 }  // namespace
 
 std::string_view to_string(MessageFormat format) noexcept {
-  for (const FormatRow& row : kFormats) {
-    if (row.format == format) return row.name;
+  for (const auto& [known, name] : kFormats) {
+    if (known == format) return name;
   }
   return "?";
 }
@@ -198,8 +191,8 @@ std::string_view to_string(MessageFormat format) noexcept {
 std::optional<MessageFormat> message_format_of(std::string_view name) {
   const std::string canonical = canonical_name(name);
   if (canonical == "zmq-ops") return MessageFormat::zmq_op;
-  for (const FormatRow& row : kFormats) {
-    if (row.name == canonical) return row.format;
+  for (const auto& [format, known] : kFormats) {
+    if (known == canonical) return format;
   }
   return std::nullopt;
 }

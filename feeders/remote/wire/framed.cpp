@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <cstring>
-#include <initializer_list>
 #include <optional>
 #include <utility>
 
@@ -27,15 +26,6 @@ using Bytes = std::span<const std::byte>;
 template <typename... Values>
 [[noreturn]] void refuse(fmt::format_string<Values...> text, Values&&... values) {
   throw DataError("framed message: {}", fmt::format(text, std::forward<Values>(values)...));
-}
-
-/// Product of any factors; empty: it needs more than 64 bits.
-std::optional<std::uint64_t> product(std::initializer_list<std::uint64_t> factors) noexcept {
-  std::uint64_t result = 1;
-  for (const std::uint64_t factor : factors) {
-    if (__builtin_mul_overflow(result, factor, &result)) return std::nullopt;
-  }
-  return result;
 }
 
 std::uint64_t total_bytes(MessageFrames frames) noexcept {
@@ -73,6 +63,24 @@ constexpr std::pair<FramedPixel, DType> kPixelTypes[] = {{FramedPixel::u8, DType
                                                          {FramedPixel::f32, DType::f32},
                                                          {FramedPixel::f16, DType::f16},
                                                          {FramedPixel::bf16, DType::bf16}};
+
+constexpr std::pair<FramedKind, std::string_view> kKindNames[] = {
+    {FramedKind::batch, "batch"},   {FramedKind::hello, "hello"},
+    {FramedKind::end, "end"},       {FramedKind::welcome, "welcome"},
+    {FramedKind::credit, "credit"}, {FramedKind::refusal, "refusal"}};
+constexpr std::pair<FramedEncoding, std::string_view> kEncodingNames[] = {
+    {FramedEncoding::none, "nothing"},
+    {FramedEncoding::pixels, "pixels"},
+    {FramedEncoding::jpeg, "JPEG files"},
+    {FramedEncoding::arrays, "arrays"}};
+
+template <typename Names, typename Value>
+std::string_view name_in(const Names& names, Value value) noexcept {
+  for (const auto& [known, name] : names) {
+    if (known == value) return name;
+  }
+  return "?";
+}
 
 /// Empty: unknown.
 std::optional<DType> dtype_of(FramedPixel pixel) noexcept {
@@ -156,9 +164,13 @@ void check_size(std::string_view name, Bytes frame, std::optional<std::uint64_t>
          expected ? std::to_string(*expected) : "less than 2^64");
 }
 
+/// Empty: they need more than 64 bits.
 std::optional<std::uint64_t> pixel_bytes(const FramedHeader& header) noexcept {
-  const std::uint64_t element = size_of(dtype_of(header.pixel).value_or(DType::u8));
-  return product({header.images, header.height, header.width, header.channels, element});
+  std::uint64_t bytes = size_of(dtype_of(header.pixel).value_or(DType::u8));
+  for (const std::uint64_t factor : {header.images, header.height, header.width, header.channels}) {
+    if (__builtin_mul_overflow(bytes, factor, &bytes)) return std::nullopt;
+  }
+  return bytes;
 }
 
 /// Checks that the frames of a batch have the sizes that its header says.
@@ -189,7 +201,8 @@ void check_checksum(const FramedHeader& header, MessageFrames frames) {
          header.sequence, found, header.checksum);
 }
 
-void require_batch(const FramedMessage& message, FramedEncoding encoding) {
+/// Checks that the message contains the frames of a batch, and their sizes.
+void require_frames(const FramedMessage& message, FramedEncoding encoding) {
   const FramedHeader& header = message.header;
   if (header.kind != FramedKind::batch) {
     refuse("it is of kind {}; expected a batch", to_string(header.kind));
@@ -197,11 +210,6 @@ void require_batch(const FramedMessage& message, FramedEncoding encoding) {
   if (header.encoding != encoding) {
     refuse("a batch of {}; expected {}", to_string(header.encoding), to_string(encoding));
   }
-}
-
-/// Checks that the message contains the frames of a batch, and their sizes.
-void require_frames(const FramedMessage& message, FramedEncoding encoding) {
-  require_batch(message, encoding);
   if (message.is_shared() && message.payload.size() == 1) {
     refuse("its batch is in shared memory; expected it in the message");
   }
@@ -327,33 +335,24 @@ void write_framed_lease(std::span<std::byte, kFramedLeaseBytes> to,
   std::memcpy(to.data(), words, sizeof(words));
 }
 
-FramedShared divide_framed_lease(const FramedHeader& header, Bytes bytes) {
-  FramedShared shared;
+std::array<Bytes, 2> divide_framed_lease(const FramedHeader& header, Bytes bytes) {
+  if (header.encoding != FramedEncoding::pixels) {
+    refuse("{} in shared memory; expected them in the message", to_string(header.encoding));
+  }
   std::uint64_t at = 0;
   const auto take = [&](std::string_view name, std::optional<std::uint64_t> size) {
     if (!size || at > bytes.size() || *size > bytes.size() - at) {
       refuse("its lease has {} bytes, too few for {} of {} at {}", bytes.size(), name,
              size ? std::to_string(*size) : "2^64 and more", at);
     }
-    shared.frames[shared.count++] = bytes.subspan(at, *size);
+    const Bytes frame = bytes.subspan(at, *size);
     at = (at + *size + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
+    return frame;
   };
-  const std::uint64_t numbers = 4 * std::uint64_t{header.images};
-  if (header.encoding == FramedEncoding::pixels) {
-    take("pixels", pixel_bytes(header));
-  } else if (header.encoding == FramedEncoding::arrays) {
-    refuse("arrays in shared memory; expected them in the message");
-  } else {
-    take("lengths", numbers);
-    std::uint64_t files = 0;
-    for (std::size_t i = 0; i < header.images; ++i) {
-      files += value_at<std::uint32_t>(shared.frames[0], 4 * i);
-    }
-    take("files", files);
-  }
-  take("labels", numbers);
-  check_checksum(header, std::span(shared.frames).first(shared.count));
-  return shared;
+  const Bytes pixels = take("pixels", pixel_bytes(header));
+  const std::array frames{pixels, take("labels", 4 * std::uint64_t{header.images})};
+  check_checksum(header, frames);
+  return frames;
 }
 
 std::vector<std::uint64_t> framed_credit_leases(const FramedMessage& message) {
@@ -390,36 +389,10 @@ FramedPixel framed_pixel_of(DType type) noexcept {
   return FramedPixel::u8;
 }
 
-std::string_view to_string(FramedKind kind) noexcept {
-  switch (kind) {
-    case FramedKind::batch:
-      return "batch";
-    case FramedKind::hello:
-      return "hello";
-    case FramedKind::end:
-      return "end";
-    case FramedKind::welcome:
-      return "welcome";
-    case FramedKind::credit:
-      return "credit";
-    case FramedKind::refusal:
-      return "refusal";
-  }
-  return "?";
-}
+std::string_view to_string(FramedKind kind) noexcept { return name_in(kKindNames, kind); }
 
 std::string_view to_string(FramedEncoding encoding) noexcept {
-  switch (encoding) {
-    case FramedEncoding::none:
-      return "nothing";
-    case FramedEncoding::pixels:
-      return "pixels";
-    case FramedEncoding::jpeg:
-      return "JPEG files";
-    case FramedEncoding::arrays:
-      return "arrays";
-  }
-  return "?";
+  return name_in(kEncodingNames, encoding);
 }
 
 }  // namespace penstock::remote

@@ -2,8 +2,8 @@
 // Reads and writes messages of Penstock's own format (feeders/remote/framed_format.md). Header,
 // frames and the run's shape are checked against each other before anything is used.
 //
-// If another process may still write to the bytes, sizes and labels are copied before they are
-// checked: FramedImages does so; for pixels in shared memory see framed_pixels().
+// If another process may still write to the bytes, labels are copied before they are checked: see
+// framed_pixels().
 //
 // Stateless functions, callable from any thread. All throw DataError, which says what was found and
 // what was expected.
@@ -83,15 +83,11 @@ FramedLease framed_lease(const FramedMessage& message);
 void write_framed_lease(std::span<std::byte, kFramedLeaseBytes> to,
                         const FramedLease& lease) noexcept;
 
-/// The frames of a batch in shared memory, as views of the bytes of its lease.
-struct FramedShared {
-  std::array<std::span<const std::byte>, kMaxFramedPayload> frames;
-  std::size_t count = 0;
-};
-
-/// Finds the frames in the bytes of a lease, each at the next multiple of 64, and checks their
-/// sizes and the checksum. {header, {frames, count}} can then be used like any other message.
-FramedShared divide_framed_lease(const FramedHeader& header, std::span<const std::byte> bytes);
+/// Finds the pixels and the labels of a batch in the bytes of its lease, each at the next multiple
+/// of 64, and checks their sizes and the checksum. {header, frames} can then be used like any other
+/// message.
+std::array<std::span<const std::byte>, 2> divide_framed_lease(const FramedHeader& header,
+                                                              std::span<const std::byte> bytes);
 
 /// The numbers of leases that a credit message returns.
 std::vector<std::uint64_t> framed_credit_leases(const FramedMessage& message);

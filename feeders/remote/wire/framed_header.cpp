@@ -2,7 +2,9 @@
 #include "feeders/remote/wire/framed_header.h"
 
 #include <bit>
+#include <chrono>
 #include <cstring>
+#include <random>
 
 namespace penstock::remote {
 namespace {
@@ -38,6 +40,19 @@ void for_each_field(Header& header, Field field) {
 }
 
 }  // namespace
+
+std::int64_t wall_clock_ns() noexcept {
+  return std::chrono::round<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+std::uint64_t draw_producer_number() {
+  std::random_device device;
+  std::uint64_t number = 0;
+  while (number == 0) number = std::uint64_t{device()} << 32 | device();
+  return number;
+}
 
 void write_framed_header(std::span<std::byte, kFramedHeaderBytes> to,
                          const FramedHeader& header) noexcept {

@@ -62,6 +62,11 @@ inline constexpr std::uint16_t kFramedVersion = 1;
 /// Longest text of a hello, a welcome or a refusal, in bytes.
 inline constexpr std::size_t kMaxFramedText = 4096;
 
+/// This machine's CLOCK_REALTIME, in ns since 1970.
+std::int64_t wall_clock_ns() noexcept;
+/// A random number for a producer; never 0.
+std::uint64_t draw_producer_number();
+
 void write_framed_header(std::span<std::byte, kFramedHeaderBytes> to,
                          const FramedHeader& header) noexcept;
 

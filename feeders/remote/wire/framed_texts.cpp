@@ -129,10 +129,7 @@ std::string write_framed_refusal(std::string_view why) {
 }
 
 std::string describe(const FramedHello& hello, std::uint64_t producer) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string number(16, '0');
-  for (std::size_t i = 16; i-- > 0; producer >>= 4) number[i] = kDigits[producer & 15];
-  std::string text = hello.name.empty() ? "producer " + number : hello.name;
+  std::string text = hello.name.empty() ? fmt::format("producer {:016x}", producer) : hello.name;
   if (!hello.host.empty()) text += " on " + hello.host;
   if (hello.pid > 0) text += fmt::format(", pid {}", hello.pid);
   return text;

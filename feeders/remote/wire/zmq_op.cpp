@@ -2,7 +2,9 @@
 #include "feeders/remote/wire/zmq_op.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <string>
@@ -75,9 +77,8 @@ class Reader {
 /// Sets the size in bytes of a tensor with these dimensions; false if a message cannot hold it.
 bool data_bytes(const WireTensor& tensor, std::uint64_t& bytes) {
   bytes = size_of(tensor.type);
-  for (std::size_t i = 0; i < tensor.dimensions; ++i) {
-    if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(tensor.dims[i]), &bytes))
-      return false;
+  for (const std::int32_t dim : tensor.shape()) {
+    if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(dim), &bytes)) return false;
   }
   return bytes <= static_cast<std::uint64_t>(INT64_MAX);
 }
@@ -130,30 +131,17 @@ WireTensor parse_tensor(Reader& reader, std::size_t index) {
 }
 
 std::string describe(WireType type, std::span<const std::int32_t> dims) {
-  std::string text(to_string(type));
-  for (std::size_t i = 0; i < dims.size(); ++i) {
-    text += i == 0 ? " [" : ",";
-    text += std::to_string(dims[i]);
-  }
-  return text + (dims.empty() ? " scalar" : "]");
-}
-
-std::string describe(const WireTensor& tensor) {
-  return describe(tensor.type, std::span(tensor.dims).first(tensor.dimensions));
+  if (dims.empty()) return fmt::format("{} scalar", to_string(type));
+  return fmt::format("{} [{}]", to_string(type), fmt::join(dims, ","));
 }
 
 std::string describe(const WireMessage& message) {
   std::string text;
   for (std::size_t i = 0; i < message.tensors; ++i) {
     if (i > 0) text += " and ";
-    text += describe(message.tensor[i]);
+    text += describe(message.tensor[i].type, message.tensor[i].shape());
   }
   return text;
-}
-
-bool has_shape(const WireTensor& tensor, std::span<const std::int32_t> dims) {
-  if (tensor.dimensions != dims.size()) return false;
-  return std::memcmp(tensor.dims.data(), dims.data(), dims.size_bytes()) == 0;
 }
 
 constexpr std::pair<DType, WireType> kPixelTypes[] = {{DType::u8, WireType::u8},
@@ -227,12 +215,13 @@ WireBatch as_batch(const WireMessage& message, const BatchSpec& spec) {
   const std::span labels_shape = std::span(shape).first(1);
   const WireTensor &pixels = message.tensor[0], &labels = message.tensor[1];
   const bool wide = labels.type == WireType::i64;
-  if (message.tensors != 2 || pixels.type != type || !has_shape(pixels, shape) ||
-      (labels.type != WireType::i32 && !wide) || !has_shape(labels, labels_shape)) {
+  if (message.tensors != 2 || pixels.type != type || !std::ranges::equal(pixels.shape(), shape) ||
+      (labels.type != WireType::i32 && !wide) ||
+      !std::ranges::equal(labels.shape(), labels_shape)) {
     std::string text = fmt::format("zmq_op message holds {}; expected {} and {}", describe(message),
                                    describe(type, shape), describe(WireType::i32, labels_shape));
     if (message.tensors != 2) throw DataError(text);
-    const auto dims = std::span(pixels.dims).first(pixels.dimensions);
+    const auto dims = pixels.shape();
     refuse_pixels(text, dtype_of(pixels.type), std::vector<std::int64_t>(dims.begin(), dims.end()),
                   spec);
   }

@@ -48,6 +48,8 @@ struct WireTensor {
   std::array<std::int32_t, kMaxDimensions> dims{};
   std::span<const std::byte> data;
   std::size_t offset = 0;  ///< of its first field in the message
+
+  std::span<const std::int32_t> shape() const noexcept { return std::span(dims).first(dimensions); }
 };
 
 struct WireMessage {

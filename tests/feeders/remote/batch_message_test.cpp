@@ -51,9 +51,7 @@ std::vector<std::int32_t> labels_of(remote::MessageFormat format,
   const remote::WireBatch view = reader.read(format, views(frames));
   Bytes pixels(kSpec.pixel_bytes());
   std::vector<std::int32_t> labels(2);
-  Batch batch;
-  batch.pixels = pixels;
-  batch.labels = labels;
+  Batch batch{.pixels = pixels, .labels = labels};
   remote::copy_batch(view, batch);
   EXPECT_EQ(pixels, counted(12));
   return labels;
@@ -240,7 +238,8 @@ TEST(BatchMessage, FormatsAreFoundByTheirFirstBytes) {
 TEST(BatchMessage, FormatsHaveNames) {
   for (const remote::MessageFormat format :
        {remote::MessageFormat::zmq_op, remote::MessageFormat::pickle,
-        remote::MessageFormat::msgpack, remote::MessageFormat::numpy_frames}) {
+        remote::MessageFormat::msgpack, remote::MessageFormat::numpy_frames,
+        remote::MessageFormat::framed}) {
     EXPECT_EQ(remote::message_format_of(to_string(format)), format);
   }
   EXPECT_EQ(remote::message_format_of("zmq_ops"), remote::MessageFormat::zmq_op);

@@ -22,12 +22,6 @@ std::map<std::string, std::int64_t> accounts_of(const Consumer& consumer) {
   return accounts;
 }
 
-bool add_up(const std::map<std::string, std::int64_t>& accounts) {
-  return accounts.at("images_sent") == accounts.at("images_received") +
-                                           accounts.at("images_rejected") +
-                                           accounts.at("images_missing");
-}
-
 /// A batch of producer 7, with a label that no run has.
 FrameList bad_batch(std::uint64_t sequence) {
   FrameList payload = BareProducer::payload_of(sequence);
@@ -43,9 +37,6 @@ FrameList batch(std::uint64_t sequence) {
 std::vector<FrameList> eventful_messages() {
   remote::FramedHeader hello = pixels_header(kSmall);
   hello.kind = remote::FramedKind::hello;
-  remote::FramedHeader end = header_of(remote::FramedKind::end);
-  end.sequence = 10;
-  end.images_before = 40;
   FrameList cut = batch(4);
   cut[1].pop_back();
   return {framed_message(hello, {bytes_of_text(remote::write_framed_hello(bare_hello()))}),
@@ -56,7 +47,7 @@ std::vector<FrameList> eventful_messages() {
           batch(2),
           cut,
           batch(6),
-          framed_message(end, {})};
+          end_message(10)};
 }
 
 TEST_F(CreditConsume, AccountsEqualTheAccountsOfPush) {
@@ -91,7 +82,7 @@ TEST_F(CreditConsume, AccountsEqualTheAccountsOfPush) {
                                                            {"batches_missing", 4},
                                                            {"batches_duplicate", 1},
                                                            {"images_received", 16}}));
-  EXPECT_TRUE(add_up(accounts));
+  EXPECT_TRUE(credited.adds_up());
   credited.stop();
   pushed.stop();
   const std::string missing = "of 40 images that producers sent, 16 are missing";
@@ -108,7 +99,7 @@ TEST_F(CreditConsume, ABatchWithoutACreditIsRefusedAndNotMissing) {
   ASSERT_TRUE(reaches(consumer, "messages_received", 7));
   ASSERT_TRUE(reaches(consumer, "messages_rejected", 1));
   ASSERT_TRUE(reaches(consumer, "images_sent", 24));
-  EXPECT_TRUE(await([&] { return add_up(accounts_of(consumer)); }));
+  EXPECT_TRUE(await([&] { return consumer.adds_up(); }));
   EXPECT_EQ(consumer.counter("images_missing"), 0);
   EXPECT_GE(consumer.counter("images_rejected"), 4);
   EXPECT_TRUE(says(consumer.all_notes(), "it had no credit"));

@@ -38,12 +38,8 @@ TEST_F(CreditConsume, ARingThatIsFullGivesNoMoreCredit) {
   consumer.start();
   BareProducer producer(endpoint());
   producer.enter(2);
-  std::uint64_t sent = 0;
-  for (; sent < 4; ++sent) {
-    producer.await_credit(sent + 1);
-    producer.send_batch(sent);
-  }
-  producer.send_batch(sent++);  // no credit for a sixth batch
+  producer.send_batches(4);
+  producer.send_batch(4);  // no credit for a sixth batch
   while (producer.hear_any(200ms)) {
   }
   EXPECT_LE(producer.credit(), 4U);
@@ -110,15 +106,9 @@ TEST_F(CreditConsume, AProducerMayEndBeforeItsLastBatchesAreRead) {
     BareProducer producer(endpoint());
     producer.enter(2);
     // Two fill the ring. Two and the end wait in the consumer's socket, which is not read.
-    for (std::uint64_t i = 0; i < 4; ++i) {
-      producer.await_credit(i + 1);
-      producer.send_batch(i);
-    }
+    producer.send_batches(4);
     ASSERT_TRUE(reaches(consumer, "images_received", 8));
-    remote::FramedHeader end = header_of(remote::FramedKind::end);
-    end.sequence = 4;
-    end.images_before = 16;
-    producer.send(framed_message(end, {}));
+    producer.send(end_message(4));
     producer.linger();
   }
   EXPECT_TRUE(await([&] { return connections() == 0; })) << "libzmq has found it gone";
@@ -134,10 +124,7 @@ TEST_F(CreditConsume, AProducerThatEndsIsNotLost) {
     BareProducer producer(endpoint());
     producer.enter(2);
     producer.send_batch(0);
-    remote::FramedHeader end = header_of(remote::FramedKind::end);
-    end.sequence = 3;
-    end.images_before = 12;
-    producer.send(framed_message(end, {}));
+    producer.send(end_message(3));
     EXPECT_EQ(consumer.next(), 0U);
     EXPECT_TRUE(reaches(consumer, "batches_missing", 2));
   }
@@ -231,22 +218,13 @@ TEST_F(CreditConsume, BatchesSentBeforeARestartAreTaken) {
   auto first = std::make_unique<BareProducer>(endpoint(), 1, kId);
   first->enter(2);
   // Two fill the ring, and two wait in the consumer's socket, which is not read.
-  for (std::uint64_t i = 0; i < 4; ++i) {
-    first->await_credit(i + 1);
-    first->send_batch(i);
-  }
+  first->send_batches(4);
   ASSERT_TRUE(reaches(consumer, "images_received", 8));
   first->linger();
   first.reset();
   BareProducer second(endpoint(), 2, kId);
   second.send_hello();
-  std::vector<std::uint64_t> seen;
-  for (int i = 0; i < 4; ++i) {
-    const std::optional<std::uint64_t> number = consumer.next();
-    ASSERT_TRUE(number.has_value());
-    seen.push_back(*number);
-  }
-  EXPECT_EQ(seen, (std::vector<std::uint64_t>{0, 1, 2, 3}));
+  for (std::uint64_t i = 0; i < 4; ++i) EXPECT_EQ(consumer.next(), i);
   second.await_welcome();
   second.await_credit(2);
   second.send_batch(9);

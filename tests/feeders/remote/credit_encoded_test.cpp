@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Image files by credit: a message counts as in flight until all its images are decoded.
 
-#include <algorithm>
 #include <thread>
 
 #include "dataflow/error.h"
@@ -54,34 +53,28 @@ class CreditEncoded : public ZmqEncoded {
   bool reaches(const std::string& name, std::int64_t value) const {
     return await([&] { return count(name) >= value; });
   }
-  std::string notes() const {
-    std::string text;
-    for (const std::string& note : probe_.notes()) text += note + "\n";
-    return text;
-  }
 };
 
 /// A working consumer with a ring of three slots, which the test reads when it wants.
 class Working {
  public:
-  Working(Feeder& feeder, const BatchSpec& spec, Device& device, Clock& clock)
+  Working(std::unique_ptr<Feeder> feeder, const BatchSpec& spec, Device& device, Clock& clock)
       : reader_(&device),
-        ring_(spec, 3, device, MemoryKind::host, std::span(&reader_, 1), Order::relaxed, clock) {
-    thread_ = std::jthread(
-        [this, &feeder](const std::stop_token& stop) { run_to_end(feeder, ring_, stop); });
-  }
+        ring_(spec, 3, device, MemoryKind::host, std::span(&reader_, 1), Order::relaxed, clock),
+        feeder_(std::move(feeder)),
+        thread_([this](const std::stop_token& stop) { run_to_end(*feeder_, ring_, stop); }) {}
   ReadLease next() { return ring_.next(0, {}); }
 
  private:
   Device* const reader_;
   BatchRing ring_;
+  const std::unique_ptr<Feeder> feeder_;
   std::jthread thread_;
 };
 
 TEST_F(CreditEncoded, ACreditComesBackWhenAllImagesAreDecodedAndNotBefore) {
-  const std::unique_ptr<Feeder> feeder = consumer(",encoded=true,credit=2");
+  Working working(consumer(",encoded=true,credit=2"), spec_, device_, clock_);
   BareFiles producer(endpoint_);
-  Working working(*feeder, spec_, device_, clock_);
   producer.enter(2);
   // Two messages are a batch and a half; the ring has room for three batches of 8.
   std::uint64_t sent = 0;
@@ -103,9 +96,8 @@ TEST_F(CreditEncoded, ACreditComesBackWhenAllImagesAreDecodedAndNotBefore) {
 }
 
 TEST_F(CreditEncoded, AFullRingIsNoSilence) {
-  const std::unique_ptr<Feeder> feeder = consumer(",encoded=true,credit=2");
+  Working working(consumer(",encoded=true,credit=2"), spec_, device_, clock_);
   BareFiles producer(endpoint_);
-  Working working(*feeder, spec_, device_, clock_);
   producer.enter(2);
   for (std::uint64_t sent = 0; sent < 5; ++sent) {
     producer.await_credit(sent + 1);
@@ -120,35 +112,31 @@ TEST_F(CreditEncoded, AFullRingIsNoSilence) {
 }
 
 TEST_F(CreditEncoded, ADamagedImageIsLeftOutAndItsMessageGivesItsCreditBack) {
-  const std::unique_ptr<Feeder> feeder = consumer(",encoded=true,credit=1");
+  Working working(consumer(",encoded=true,credit=1"), spec_, device_, clock_);
   BareFiles producer(endpoint_);
-  Working working(*feeder, spec_, device_, clock_);
   producer.enter(1);
   producer.send_files(2, 1);
   producer.await_credit(2);
   EXPECT_EQ(count("bad_samples"), 1);
   EXPECT_EQ(count("messages_rejected"), 0);
   EXPECT_EQ(count("images_sent"), 3);
-  EXPECT_TRUE(says(notes(), "image 1 of batch 0 of bare"));
+  EXPECT_TRUE(mentions(probe_.notes(), "image 1 of batch 0 of bare"));
 }
 
 TEST_F(CreditEncoded, ProducersOfPixelsAreToldWhatToChangeAndTheOtherWayRound) {
   {
-    const std::unique_ptr<Feeder> feeder = consumer(",encoded=true,credit=2");
-    Working working(*feeder, spec_, device_, clock_);
+    Working working(consumer(",encoded=true,credit=2"), spec_, device_, clock_);
     BareProducer pixels(endpoint_);
     pixels.send_hello();
     EXPECT_TRUE(says(pixels.hear_refusal(), "serve --encoded --credit"));
   }
-  const std::unique_ptr<Feeder> feeder = consumer(",credit=2");
-  Working working(*feeder, spec_, device_, clock_);
+  Working working(consumer(",credit=2"), spec_, device_, clock_);
   const std::string why = thrown_by<ConfigError>([&] { serve(8, "queue", kByCredit); });
   EXPECT_TRUE(says(why, "zmq-consume:encoded=true"));
 }
 
 TEST_F(CreditEncoded, MessagesOfALostProducerAreDecoded) {
-  const std::unique_ptr<Feeder> feeder = consumer(",encoded=true,credit=8,credit_together=8");
-  Working working(*feeder, spec_, device_, clock_);
+  Working working(consumer(",encoded=true,credit=8,credit_together=8"), spec_, device_, clock_);
   auto first = std::make_unique<BareFiles>(endpoint_, 1);
   first->enter(8);
   for (int i = 0; i < 8; ++i) first->send_files(8);

@@ -15,37 +15,32 @@
 
 #include "dataflow/net/shared_memory/pool_listener.h"
 #include "dataflow/net/shared_memory/shared_pool.h"
-#include "feeders/remote/receive/clock_bounds.h"
 #include "feeders/remote/wire/framed.h"
 #include "feeders/remote/wire/framed_texts.h"
 #include "tests/feeders/remote/zmq_fixture.h"
 #include "tests/support/framed_messages.h"
+#include "tests/support/message_puller.h"
 
 namespace penstock {
 
 /// A message as received; its views refer to its frames.
 struct Heard {
-  FrameList frames;
-  std::vector<std::span<const std::byte>> views;
-  remote::FramedMessage message;
-  std::string routing_id;  // at a router
+  FrameList frames{};
+  std::vector<std::span<const std::byte>> views{};
+  remote::FramedMessage message{};
+  std::string routing_id{};  // at a router
 };
 
 /// Returns none if no message came in time.
 inline std::optional<Heard> hear(zmq::socket_t& socket, bool is_router = false,
                                  std::chrono::milliseconds limit = std::chrono::seconds(20)) {
   socket.set(zmq::sockopt::rcvtimeo, static_cast<int>(limit.count()));
-  Heard heard;
-  zmq::message_t frame;
-  if (!socket.recv(frame)) return std::nullopt;
+  Heard heard{.frames = received_frames(socket)};
+  if (heard.frames.empty()) return std::nullopt;
   if (is_router) {
-    heard.routing_id = frame.to_string();
-  } else {
-    heard.frames.emplace_back(frame.data<std::byte>(), frame.data<std::byte>() + frame.size());
-  }
-  while (frame.more()) {
-    if (!socket.recv(frame)) return std::nullopt;
-    heard.frames.emplace_back(frame.data<std::byte>(), frame.data<std::byte>() + frame.size());
+    const FrameBytes& id = heard.frames.front();
+    heard.routing_id.assign(reinterpret_cast<const char*>(id.data()), id.size());
+    heard.frames.erase(heard.frames.begin());
   }
   heard.views = views_of(heard.frames);
   heard.message = remote::parse_framed(heard.views);
@@ -63,11 +58,15 @@ inline void say(zmq::socket_t& socket, const FrameList& frames, const std::strin
 }
 
 inline remote::FramedHello bare_hello(const std::string& boot = {}, const std::string& pool = {}) {
-  remote::FramedHello hello;
-  hello.name = "bare";
-  hello.boot = boot;
-  hello.pool = pool;
-  return hello;
+  return {.name = "bare", .host = {}, .boot = boot, .pool = pool};
+}
+
+/// The end of a producer of batches of kSmall.
+inline FrameList end_message(std::uint64_t batches, std::uint64_t producer = 7) {
+  remote::FramedHeader header = header_of(remote::FramedKind::end, producer);
+  header.sequence = batches;
+  header.images_before = batches * static_cast<std::uint64_t>(kSmall.images);
+  return framed_message(header, {});
 }
 
 /// A DEALER that sends whatever a test wants.
@@ -106,12 +105,11 @@ class BareProducer {
   }
   /// Skips messages for an earlier producer with the same routing id.
   void await_welcome() {
-    for (remote::FramedKind kind = remote::FramedKind::hello;
-         kind != remote::FramedKind::welcome;) {
-      const std::optional<Heard> heard = hear_any();
+    std::optional<Heard> heard;
+    do {
+      heard = hear_any();
       ASSERT_TRUE(heard.has_value()) << "no welcome in time";
-      kind = heard->message.header.kind;
-    }
+    } while (heard->message.header.kind != remote::FramedKind::welcome);
     credit_ = 0;
   }
   void await_credit(std::uint64_t credits) {
@@ -124,10 +122,7 @@ class BareProducer {
   static FrameList payload_of(std::uint64_t index) {
     FrameList frames{FrameBytes(kSmall.pixel_bytes()), FrameBytes(kSmall.label_bytes())};
     std::vector<std::int32_t> labels(static_cast<std::size_t>(kSmall.images));
-    Batch batch;
-    batch.pixels = frames[0];
-    batch.labels = labels;
-    fill_closed_form(batch, kSmall, index);
+    fill_closed_form({.pixels = frames[0], .labels = labels}, kSmall, index);
     std::memcpy(frames[1].data(), labels.data(), frames[1].size());
     return frames;
   }
@@ -138,6 +133,13 @@ class BareProducer {
   }
   void send_batch(std::uint64_t sequence) {
     send(framed_message(batch_header(sequence), payload_of(sequence)));
+  }
+  /// Sends this many batches, each when there is a credit for it.
+  void send_batches(std::uint64_t count) {
+    for (std::uint64_t i = 0; i < count; ++i) {
+      await_credit(i + 1);
+      send_batch(i);
+    }
   }
   void lend(std::uint64_t sequence, const remote::FramedLease& lease) {
     remote::FramedHeader header = batch_header(sequence);
@@ -170,6 +172,13 @@ class BareProducer {
   void linger() { socket_.set(zmq::sockopt::linger, 20000); }
   std::uint64_t credit() const { return credit_; }
   const std::vector<std::uint64_t>& returned() const { return returned_; }
+  /// Waits until as many leases have come back; false: others came, or none in time.
+  bool returns(std::size_t leases) {
+    while (returned_.size() < leases) {
+      if (!hear_any()) return false;
+    }
+    return returned_.size() == leases;
+  }
 
  private:
   const std::uint64_t number_;
@@ -196,6 +205,15 @@ class BarePool {
   net::PoolListener listener_;
 };
 
+/// A producer that lends batches of a pool, and has two credits.
+class Lender : public BarePool, public BareProducer {
+ public:
+  explicit Lender(const std::string& endpoint, std::size_t slots = 4, std::uint64_t number = 7)
+      : BarePool(slots), BareProducer(endpoint, number) {
+    enter(2, hello());
+  }
+};
+
 /// A ROUTER that sends whatever a test wants.
 class BareConsumer {
  public:
@@ -214,7 +232,8 @@ class BareConsumer {
     ADD_FAILURE() << "no " << to_string(kind) << " came in time";
     return {};
   }
-  void welcome(const Heard& hello, const BatchSpec& spec = kSmall) {
+  /// `ahead_ns`: how far its clock is ahead.
+  void welcome(const Heard& hello, const BatchSpec& spec = kSmall, std::int64_t ahead_ns = 0) {
     const std::string text = remote::write_framed_welcome({.images = spec.images,
                                                            .height = spec.image.height,
                                                            .width = spec.image.width,
@@ -223,7 +242,7 @@ class BareConsumer {
                                                            .boot = {}});
     remote::FramedHeader header = header_of(remote::FramedKind::welcome, producer_);
     header.begun_ns = hello.message.header.sent_ns;
-    header.ready_ns = header.sent_ns = remote::wall_clock_ns();
+    header.ready_ns = header.sent_ns = remote::wall_clock_ns() + ahead_ns;
     send(framed_message(header, {bytes_of_text(text)}));
   }
   void credit(std::uint64_t total, const std::vector<std::uint64_t>& leases = {}) {

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Credits lapse if a silent producer does not use them while others wait for credits.
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <vector>
 
@@ -94,46 +90,16 @@ TEST_F(CreditLapse, NoCreditLapsesIfNoProducerWaits) {
   EXPECT_EQ(silent.credit(), 3U);
 }
 
-/// A process that feeds twelve batches, three per second, until it is told to stop.
-class SlowProcess {
- public:
-  SlowProcess(const std::string& endpoint, bool shared) : pid_(fork()) {
-    if (pid_ != 0) return;
-    {
-      Server server(endpoint, false, by_credit(shared));
-      server.feed(0, 12);
-      server.start({.img_per_s = 3.0 * kSmall.images, .timeout = 60s});
-      server.join();
-    }
-    _exit(0);
-  }
-  ~SlowProcess() {
-    if (pid_ <= 0) return;
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-  void signal(int number) const { ASSERT_EQ(kill(pid_, number), 0); }
-  void await_stop() const {
-    int status = 0;
-    ASSERT_EQ(waitpid(pid_, &status, WUNTRACED), pid_);
-    ASSERT_TRUE(WIFSTOPPED(status));
-  }
-  /// Its exit code.
-  int join() {
-    int status = 0;
-    waitpid(std::exchange(pid_, -1), &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  }
-
- private:
-  pid_t pid_;
-};
-
 class StoppedProducer : public CreditConsume, public ::testing::WithParamInterface<bool> {};
 
 TEST_P(StoppedProducer, DelaysNoOtherAndLosesNothingWhenItGoesOn) {
   const bool shared = GetParam();
-  SlowProcess slow(endpoint(), shared);  // started before this process has threads
+  Forked slow([&] {
+    Server server(endpoint(), false, by_credit(shared));
+    server.feed(0, 12);
+    server.start({.img_per_s = 3.0 * kSmall.images, .timeout = 60s});
+    server.join();
+  });
   RunningConsumer consumer("credit=2,credit_together=2,endpoint=" + endpoint(), 20s);
   std::vector<std::uint64_t> seen;
   const auto take = [&] { seen.push_back(consumer.next().value()); };

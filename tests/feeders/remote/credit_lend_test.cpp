@@ -38,42 +38,32 @@ class CreditLend : public CreditConsume {
   /// Checks that a batch in shared memory is copied to the consumer's memory, and that a note says
   /// why.
   void expect_copied(Consumer& consumer, std::string_view why) {
-    BarePool pool;
-    BareProducer producer(endpoint());
-    producer.enter(2, pool.hello());
-    producer.lend(0, pool.fill(0, 0, 5));
-    ASSERT_TRUE(returns(producer, 1));
+    Lender producer(endpoint());
+    producer.lend(0, producer.fill(0, 0, 5));
+    ASSERT_TRUE(producer.returns(1));
     const ReadLease lease = take(consumer);
     EXPECT_TRUE(is(lease, 0) && lies_in(consumer, lease));
     EXPECT_TRUE(says(consumer.all_notes(), why));
-  }
-  static bool returns(BareProducer& producer, std::size_t leases) {
-    while (producer.returned().size() < leases) {
-      if (!producer.hear_any()) return false;
-    }
-    return producer.returned().size() == leases;
   }
 };
 
 TEST_F(CreditLend, ALeaseStaysOutUntilItsReaderIsDone) {
   RunningConsumer consumer(options(), 20s, {}, ring(3));
-  BarePool pool(5);
-  BareProducer producer(endpoint());
-  producer.enter(2, pool.hello());
-  producer.lend(0, pool.fill(0, 0, 100));
-  producer.lend(1, pool.fill(1, 1, 101));
+  Lender producer(endpoint(), 5);
+  producer.lend(0, producer.fill(0, 0, 100));
+  producer.lend(1, producer.fill(1, 1, 101));
   ReadLease first = take(consumer), second = take(consumer);
   EXPECT_TRUE(is(first, 0));
   EXPECT_TRUE(is(second, 1));
   EXPECT_FALSE(lies_in(consumer, first));
   producer.await_credit(4);  // there is room for more nevertheless
   EXPECT_TRUE(producer.returned().empty());
-  pool.fill(2, 0, 0);  // forbidden for a producer, but visible to its reader
+  producer.fill(2, 0, 0);  // forbidden for a producer, but visible to its reader
   EXPECT_EQ(first.batch().pixels[0], pixel_of(2 * 4));
   second = ReadLease();
-  ASSERT_TRUE(returns(producer, 1));
+  ASSERT_TRUE(producer.returns(1));
   first = ReadLease();
-  ASSERT_TRUE(returns(producer, 2));
+  ASSERT_TRUE(producer.returns(2));
   EXPECT_EQ(producer.returned(), (std::vector<std::uint64_t>{101, 100}));
   EXPECT_EQ(consumer.counter("bytes_lent"), 2 * 360);
   EXPECT_EQ(consumer.counter("bytes_copied"), 2 * 16);  // the labels
@@ -83,37 +73,30 @@ TEST_F(CreditLend, ALeaseStaysOutUntilItsReaderIsDone) {
 
 TEST_F(CreditLend, LeasesComeBackWhileTheRingIsFull) {
   RunningConsumer consumer(options(), 20s, {}, ring(2));
-  BarePool pool(8);
-  BareProducer producer(endpoint());
-  producer.enter(2, pool.hello());
+  Lender producer(endpoint(), 8);
   for (std::uint64_t i = 0; i < 4; ++i) {
     producer.await_credit(i + 1);
-    producer.lend(i, pool.fill(i, i, i));
+    producer.lend(i, producer.fill(i, i, i));
   }
   for (std::uint64_t i = 0; i < 4; ++i) {
     EXPECT_TRUE(is(take(consumer), i));
-    ASSERT_TRUE(returns(producer, i + 1));
+    ASSERT_TRUE(producer.returns(i + 1));
     EXPECT_EQ(producer.returned()[i], i);
   }
 }
 
 TEST_F(CreditLend, LeasesComeBackAtTheEndOfTheData) {
   RunningConsumer consumer(options(",producers=1"), 20s, {}, ring(3));
-  BarePool pool(5);
-  BareProducer producer(endpoint());
-  producer.enter(2, pool.hello());
-  for (std::uint64_t i = 0; i < 2; ++i) producer.lend(i, pool.fill(i, i, i));
-  remote::FramedHeader end = header_of(remote::FramedKind::end);
-  end.sequence = 2;
-  end.images_before = 8;
-  producer.send(framed_message(end, {}));
+  Lender producer(endpoint(), 5);
+  for (std::uint64_t i = 0; i < 2; ++i) producer.lend(i, producer.fill(i, i, i));
+  producer.send(end_message(2));
   ReadLease first = take(consumer), second = take(consumer);
   EXPECT_TRUE(is(first, 0) && is(second, 1));
   EXPECT_FALSE(take(consumer)) << "readers need not wait for each other";
   first = ReadLease();
-  ASSERT_TRUE(returns(producer, 1));
+  ASSERT_TRUE(producer.returns(1));
   second = ReadLease();
-  ASSERT_TRUE(returns(producer, 2));
+  ASSERT_TRUE(producer.returns(2));
 }
 
 /// The device reports completion only by events; the first copy takes 36 ms.
@@ -121,28 +104,24 @@ TEST_F(CreditLend, LeasesComeBackOnceASlowDeviceIsDone) {
   SteadyClock clock;
   HostDevice slow(clock, {.copy_bytes_per_s = 1e4});
   RunningConsumer consumer(options(), 20s, {}, ring(3, &slow));
-  BarePool pool(8);
-  BareProducer producer(endpoint());
-  producer.enter(2, pool.hello());
+  Lender producer(endpoint(), 8);
   const auto stream = slow.make_stream();
   std::vector<std::byte> copy(kSmall.pixel_bytes());
   for (std::uint64_t i = 0; i < 8; ++i) {
     producer.await_credit(i + 1);
-    producer.lend(i, pool.fill(i, i, i));
+    producer.lend(i, producer.fill(i, i, i));
     ReadLease lease = take(consumer);
     EXPECT_TRUE(is(lease, i));
     stream->copy(copy, lease.batch().pixels);
     std::move(lease).release(*stream);
   }
-  ASSERT_TRUE(returns(producer, 8));
+  ASSERT_TRUE(producer.returns(8));
 }
 
 TEST_F(CreditLend, EachOfManyLeasesComesBackOnce) {
   constexpr std::uint64_t kBatches = 300, kFrames = 12;
   RunningConsumer consumer("credit=5,endpoint=" + endpoint(), 20s, {}, ring(4));
-  BarePool pool(kFrames);
-  BareProducer producer(endpoint());
-  producer.enter(5, pool.hello());
+  Lender producer(endpoint(), kFrames);
   std::jthread reader([&] {
     std::deque<std::pair<std::uint64_t, ReadLease>> held;
     for (std::uint64_t i = 0; i < kBatches; ++i) {
@@ -165,7 +144,7 @@ TEST_F(CreditLend, EachOfManyLeasesComesBackOnce) {
   for (std::uint64_t i = 0; i < kBatches; ++i) {
     while (free.empty() || producer.credit() <= i) hear();
     // The lease's number identifies the frame.
-    producer.lend(i, pool.fill(i % 25, free.back(), 1000 * kFrames * i + free.back()));
+    producer.lend(i, producer.fill(i % 25, free.back(), 1000 * kFrames * i + free.back()));
     free.pop_back();
   }
   while (producer.returned().size() < kBatches) hear();
@@ -178,40 +157,34 @@ TEST_F(CreditLend, LoansOfALostProducerStayAndAreCounted) {
   RunningConsumer consumer(options(), 20s, {}, ring(4));
   std::vector<ReadLease> held;
   {
-    BarePool pool;
-    BareProducer producer(endpoint());
-    producer.enter(2, pool.hello());
+    Lender producer(endpoint());
     for (std::uint64_t i = 0; i < 2; ++i) {
-      producer.lend(i, pool.fill(i, i, i));
+      producer.lend(i, producer.fill(i, i, i));
       held.push_back(take(consumer));
     }
   }
   EXPECT_TRUE(reaches(consumer, "producers_lost", 1));
   EXPECT_EQ(consumer.counter("leases_cut_short"), 2);
   EXPECT_TRUE(says(consumer.all_notes(), "2 are in its memory"));
-  BarePool pool;
-  BareProducer other(endpoint(), 8);
-  other.enter(2, pool.hello());
+  Lender other(endpoint(), 4, 8);
   for (std::uint64_t i = 0; i < 10; ++i) {
     other.await_credit(i + 1);
-    other.lend(i, pool.fill(i, i % 2, 7));
+    other.lend(i, other.fill(i, i % 2, 7));
     EXPECT_TRUE(is(take(consumer), i));
-    ASSERT_TRUE(returns(other, i + 1));
+    ASSERT_TRUE(other.returns(i + 1));
     EXPECT_TRUE(is(held[0], 0) && is(held[1], 1));
   }
   held.clear();
-  other.lend(10, pool.fill(10, 0, 7));
+  other.lend(10, other.fill(10, 0, 7));
   EXPECT_TRUE(is(take(consumer), 10));
-  ASSERT_TRUE(returns(other, 11));  // and none of the first producer's leases
+  ASSERT_TRUE(other.returns(11));  // and none of the first producer's leases
 }
 
 TEST_F(CreditLend, LoansOutliveTheFeeder) {
   RunningConsumer consumer(options(), 20s, {}, ring(3));
-  BarePool pool;
-  BareProducer producer(endpoint());
-  producer.enter(2, pool.hello());
-  producer.lend(0, pool.fill(0, 0, 0));
-  producer.lend(1, pool.fill(1, 1, 1));
+  Lender producer(endpoint());
+  producer.lend(0, producer.fill(0, 0, 0));
+  producer.lend(1, producer.fill(1, 1, 1));
   ReadLease held = take(consumer);
   EXPECT_TRUE(reaches(consumer, "images_received", 8));
   consumer.destroy();
@@ -270,29 +243,25 @@ TEST_F(CreditLend, ReadersThatNeedTheirOwnMemoryGetCopies) {
 
 TEST_F(CreditLend, ALeaseThatIsRefusedComesBackAtOnce) {
   RunningConsumer consumer(options(), 20s, kSkip, ring(3));
-  BarePool pool;
-  BareProducer producer(endpoint());
-  producer.enter(2, pool.hello());
-  const remote::FramedLease lease = pool.fill(0, 0, 1);
+  Lender producer(endpoint());
+  const remote::FramedLease lease = producer.fill(0, 0, 1);
   const std::int32_t label = 100;  // there are 100 classes
-  std::memcpy(pool.pool().slot(0).data() + lease.bytes - 4, &label, 4);
+  std::memcpy(producer.pool().slot(0).data() + lease.bytes - 4, &label, 4);
   producer.lend(0, lease);
-  ASSERT_TRUE(returns(producer, 1));
+  ASSERT_TRUE(producer.returns(1));
   EXPECT_EQ(consumer.counter("messages_rejected"), 1);
   EXPECT_TRUE(says(consumer.all_notes(), "label 3 is 100"));
   producer.await_credit(2);
-  producer.lend(1, pool.fill(1, 1, 2));
+  producer.lend(1, producer.fill(1, 1, 2));
   EXPECT_TRUE(is(take(consumer), 1));
-  ASSERT_TRUE(returns(producer, 2));
+  ASSERT_TRUE(producer.returns(2));
 }
 
 TEST_F(CreditLend, AProducerWithLessMemoryThanTheRingIsNamed) {
   RunningConsumer consumer(options(), 20s, {}, ring(3));
-  BarePool enough(5), few(4);
-  BareProducer first(endpoint()), second(endpoint(), 8);
-  first.enter(2, enough.hello());
+  Lender enough(endpoint(), 5);
   EXPECT_TRUE(consumer.all_notes().empty()) << consumer.all_notes();
-  second.enter(2, few.hello());
+  Lender few(endpoint(), 4, 8);
   EXPECT_TRUE(says(consumer.all_notes(), "shares memory for 4 batches"));
 }
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Both ends by credit, over the socket and through shared memory; and the sender with bare
 // consumers that leave, return, or misbehave.
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <cmath>
 #include <set>
 
@@ -23,8 +20,8 @@ INSTANTIATE_TEST_SUITE_P(Ways, CreditWays, ::testing::Bool(), [](const auto& tes
 
 TEST_P(CreditWays, AFullConsumerHoldsTheProducerUp) {
   const bool shared = GetParam();
-  BareConsumer consumer(endpoint_);
-  Server server(endpoint_, false, by_credit(shared), 3);
+  BareConsumer consumer(endpoint());
+  Server server(endpoint(), false, by_credit(shared), 3);
   server.feed(0);
   server.start();
   consumer.welcome(consumer.await(remote::FramedKind::hello));
@@ -50,8 +47,8 @@ TEST_P(CreditWays, AFullConsumerHoldsTheProducerUp) {
 }
 
 TEST_F(SenderTest, ProducersTakeTurnsAndAreToldApart) {
-  RunningConsumer consumer("credit=2,endpoint=" + endpoint_);
-  Server shared(endpoint_, false, Way::shared), plain(endpoint_, false, Way::credit);
+  RunningConsumer consumer("credit=2,endpoint=" + endpoint());
+  Server shared(endpoint(), false, Way::shared), plain(endpoint(), false, Way::credit);
   shared.feed(0, 12);
   plain.feed(12, 12);
   shared.start();
@@ -65,11 +62,11 @@ TEST_F(SenderTest, ProducersTakeTurnsAndAreToldApart) {
 }
 
 TEST_F(SenderTest, ConsumersOfOtherBatchesAreNamed) {
-  RunningConsumer consumer("credit=2,endpoint=" + endpoint_, 20s,
+  RunningConsumer consumer("credit=2,endpoint=" + endpoint(), 20s,
                            {.action = BadSamplePolicy::Action::skip});
   BatchSpec wide = kSmall;
   wide.image.width = 7;
-  Server server(endpoint_, false, Way::shared, 2, wide);
+  Server server(endpoint(), false, Way::shared, 2, wide);
   server.start();
   const std::string text = thrown_by<ConfigError>([&] { server.join(); });
   EXPECT_TRUE(says(text, "refused these batches"));
@@ -77,8 +74,8 @@ TEST_F(SenderTest, ConsumersOfOtherBatchesAreNamed) {
 }
 
 TEST_F(SenderTest, AWelcomeToOtherBatchesIsRefused) {
-  BareConsumer consumer(endpoint_);
-  Server server(endpoint_, false, Way::credit);
+  BareConsumer consumer(endpoint());
+  Server server(endpoint(), false, Way::credit);
   server.start();
   BatchSpec other = kSmall;
   other.classes = 10;
@@ -88,8 +85,8 @@ TEST_F(SenderTest, AWelcomeToOtherBatchesIsRefused) {
 }
 
 TEST_F(SenderTest, AMessageThatNoConsumerSendsEndsIt) {
-  BareConsumer consumer(endpoint_);
-  Server server(endpoint_, false, Way::credit);
+  BareConsumer consumer(endpoint());
+  Server server(endpoint(), false, Way::credit);
   server.start();
   consumer.await(remote::FramedKind::hello);
   consumer.send({bytes_of_text("nonsense")});
@@ -98,16 +95,16 @@ TEST_F(SenderTest, AMessageThatNoConsumerSendsEndsIt) {
 }
 
 TEST_F(SenderTest, AStrangersMessageDoesNotEndOneThatListens) {
-  Server server(endpoint_, true, Way::credit);
+  Server server(endpoint(), true, Way::credit);
   server.feed(0);
   server.start();
   {
-    BareConsumer stranger(endpoint_, false);
+    BareConsumer stranger(endpoint(), false);
     stranger.await(remote::FramedKind::hello);
     stranger.send({bytes_of_text("nonsense")});
     stranger.await(remote::FramedKind::hello);  // it was cut off, and has come again
   }
-  BareConsumer consumer(endpoint_, false);
+  BareConsumer consumer(endpoint(), false);
   consumer.welcome(consumer.await(remote::FramedKind::hello));
   consumer.credit(1);
   consumer.await(remote::FramedKind::batch);
@@ -115,8 +112,8 @@ TEST_F(SenderTest, AStrangersMessageDoesNotEndOneThatListens) {
 }
 
 TEST_F(SenderTest, CreditsBeforeAWelcomeAndOfOthersSayNothing) {
-  BareConsumer consumer(endpoint_);
-  Server server(endpoint_, false, Way::credit);
+  BareConsumer consumer(endpoint());
+  Server server(endpoint(), false, Way::credit);
   server.feed(0);
   server.start();
   const Heard hello = consumer.await(remote::FramedKind::hello);
@@ -131,16 +128,16 @@ TEST_F(SenderTest, CreditsBeforeAWelcomeAndOfOthersSayNothing) {
 }
 
 TEST_F(SenderTest, CreditsThatLapsedAreNotUsed) {
-  BareConsumer consumer(endpoint_);
-  Server server(endpoint_, false, Way::shared, 2);
+  BareConsumer consumer(endpoint());
+  Server server(endpoint(), false, Way::shared, 2);
   server.feed(0);
   server.start();
   consumer.welcome(consumer.await(remote::FramedKind::hello));
   consumer.credit(2);
-  const std::uint64_t first =
-      remote::framed_lease(consumer.await(remote::FramedKind::batch).message).lease;
-  const std::uint64_t second =
-      remote::framed_lease(consumer.await(remote::FramedKind::batch).message).lease;
+  const auto lease = [&] {
+    return remote::framed_lease(consumer.await(remote::FramedKind::batch).message).lease;
+  };
+  const std::uint64_t first = lease(), second = lease();
   consumer.credit(9);                   // no slot is left for these credits
   consumer.credit(3, {first, second});  // now there is a slot for one
   EXPECT_EQ(consumer.await(remote::FramedKind::batch).message.header.sequence, 2U);
@@ -150,18 +147,12 @@ TEST_F(SenderTest, CreditsThatLapsedAreNotUsed) {
 }
 
 TEST_F(SenderTest, TheConsumersClockIsKnownWithinItsBound) {
-  BareConsumer consumer(endpoint_);
-  Server server(endpoint_, false, Way::credit);
+  BareConsumer consumer(endpoint());
+  Server server(endpoint(), false, Way::credit);
   server.feed(0, 1);
   server.start();
   constexpr std::int64_t kAhead = 5'000'000'000;
-  const Heard hello = consumer.await(remote::FramedKind::hello);
-  const std::string text = remote::write_framed_welcome(
-      {.images = 4, .height = 5, .width = 6, .channels = 3, .classes = 100, .boot = {}});
-  remote::FramedHeader header = header_of(remote::FramedKind::welcome, consumer.producer());
-  header.begun_ns = hello.message.header.sent_ns;
-  header.ready_ns = header.sent_ns = remote::wall_clock_ns() + kAhead;
-  consumer.send(framed_message(header, {bytes_of_text(text)}));
+  consumer.welcome(consumer.await(remote::FramedKind::hello), kSmall, kAhead);
   consumer.credit(1);
   consumer.await(remote::FramedKind::batch);
   server.join();
@@ -173,8 +164,8 @@ TEST_F(SenderTest, TheConsumersClockIsKnownWithinItsBound) {
 TEST_F(SenderTest, AConsumerThatKeepsItsLeasesIsATimeOut) {
   std::string text;
   EXPECT_TRUE(with_patience([&](std::chrono::milliseconds timeout) {
-    BareConsumer consumer(endpoint_);
-    Server server(endpoint_, false, Way::shared, 2);
+    BareConsumer consumer(endpoint());
+    Server server(endpoint(), false, Way::shared, 2);
     server.feed(0, 2);
     server.start({.timeout = timeout});
     consumer.welcome(consumer.await(remote::FramedKind::hello));
@@ -185,11 +176,11 @@ TEST_F(SenderTest, AConsumerThatKeepsItsLeasesIsATimeOut) {
 }
 
 TEST_F(SenderTest, TwoConsumersAreOneTooMany) {
-  Server server(endpoint_, true, Way::credit);
+  Server server(endpoint(), true, Way::credit);
   server.feed(0);
   server.start();
-  Consumer first("credit=2,bind=false,endpoint=" + endpoint_);
-  Consumer second("credit=2,bind=false,endpoint=" + endpoint_);
+  Consumer first("credit=2,bind=false,endpoint=" + endpoint());
+  Consumer second("credit=2,bind=false,endpoint=" + endpoint());
   const std::string text = thrown_by<ConfigError>([&] { server.join(); });
   EXPECT_TRUE(says(text, "2 consumers are connected"));
 }
@@ -208,36 +199,15 @@ bool take_until(Consumer& consumer, const std::string& counter, std::int64_t pro
   return consumer.counter(counter) == producers;
 }
 
-/// A process that works until it is killed. Start it before this process has threads.
-class Doomed {
- public:
-  template <typename Work>
-  explicit Doomed(const Work& work) : pid_(fork()) {
-    if (pid_ != 0) return;
-    work();
-    while (true) pause();
-  }
-  ~Doomed() { kill_it(); }
-  void kill_it() {
-    if (pid_ <= 0) return;
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-    pid_ = -1;
-  }
-
- private:
-  pid_t pid_;
-};
-
 TEST_F(SenderTest, AProducerThatIsKilledLosesItsOwnBatchesAlone) {
   const auto produce = [&] {
-    Server server(endpoint_, false, Way::shared);
+    Server server(endpoint(), false, Way::shared);
     server.feed(0);
     server.start();
     while (true) pause();
   };
-  Doomed first(produce), second(produce);
-  RunningConsumer consumer("credit=2,endpoint=" + endpoint_);
+  Forked first(produce), second(produce);
+  RunningConsumer consumer("credit=2,endpoint=" + endpoint());
   ASSERT_TRUE(take_until(consumer, "producers_welcomed", 2));
   for (int i = 0; i < 10; ++i) ASSERT_TRUE(consumer.next().has_value());
   first.kill_it();
@@ -247,19 +217,19 @@ TEST_F(SenderTest, AProducerThatIsKilledLosesItsOwnBatchesAlone) {
 }
 
 TEST_F(SenderTest, AConsumerThatIsKilledGivesItsLeasesBackAndTheNextTakesItsPlace) {
-  Doomed first([&] {
-    BareConsumer consumer(endpoint_);
+  Forked first([&] {
+    BareConsumer consumer(endpoint());
     consumer.welcome(consumer.await(remote::FramedKind::hello));
     consumer.credit(8);
     while (true) pause();
   });
-  Server server(endpoint_, false, Way::shared, 3);
+  Server server(endpoint(), false, Way::shared, 3);
   server.feed(0);
   server.start();
   ASSERT_TRUE(server.stays_at("batches_sent", 3));  // every slot is in use
   first.kill_it();
   ASSERT_TRUE(server.reaches("leases_lost", 3));
-  RunningConsumer second("credit=2,endpoint=" + endpoint_);
+  RunningConsumer second("credit=2,endpoint=" + endpoint());
   for (std::uint64_t i = 3; i < 10; ++i) EXPECT_EQ(second.next(), i);
   EXPECT_EQ(second.counter("batches_missing"), 3);
 }

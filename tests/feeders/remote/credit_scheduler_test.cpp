@@ -10,6 +10,7 @@
 
 #include "dataflow/random.h"
 #include "feeders/remote/receive/clock_bounds.h"
+#include "feeders/remote/wire/framed_header.h"
 
 namespace penstock {
 namespace {

@@ -13,15 +13,13 @@ using namespace std::chrono_literals;
 
 TEST_F(CreditConsume, SharedMemoryIsCopiedOutAndItsLeasesReturned) {
   RunningConsumer consumer(options());
-  BarePool pool;
-  BareProducer producer(endpoint());
-  producer.enter(2, pool.hello());
+  Lender producer(endpoint());
   for (std::uint64_t i = 0; i < 12; ++i) {
     producer.await_credit(i + 1);
-    producer.lend(i, pool.fill(i, i % 4, 100 + i));
+    producer.lend(i, producer.fill(i, i % 4, 100 + i));
     EXPECT_EQ(consumer.next(), i);
   }
-  while (producer.returned().size() < 12) ASSERT_TRUE(producer.hear_any().has_value());
+  ASSERT_TRUE(producer.returns(12));
   for (std::uint64_t i = 0; i < 12; ++i) EXPECT_EQ(producer.returned()[i], 100 + i);
   EXPECT_EQ(consumer.counter("pools_mapped"), 1);
   EXPECT_EQ(consumer.counter("bytes_shared"), 12 * (384 + 16));  // 360 of pixels, rounded up to a
@@ -29,17 +27,14 @@ TEST_F(CreditConsume, SharedMemoryIsCopiedOutAndItsLeasesReturned) {
 }
 
 TEST_F(CreditConsume, BatchesOfAPoolWhoseOwnerIsGoneAreStillRead) {
-  Consumer consumer(options());
+  RunningConsumer consumer(options());
   {
-    BarePool pool;
-    BareProducer producer(endpoint());
-    consumer.start();
-    producer.enter(2, pool.hello());
-    producer.lend(0, pool.fill(0, 0, 1));
+    Lender producer(endpoint());
+    producer.lend(0, producer.fill(0, 0, 1));
     EXPECT_EQ(consumer.next(), 0U);
     producer.await_credit(2);
-    producer.lend(1, pool.fill(1, 1, 2));
-    while (producer.returned().size() < 2) ASSERT_TRUE(producer.hear_any().has_value());
+    producer.lend(1, producer.fill(1, 1, 2));
+    ASSERT_TRUE(producer.returns(2));
   }
   EXPECT_EQ(consumer.next(), 1U);
   EXPECT_TRUE(reaches(consumer, "producers_lost", 1));
@@ -76,9 +71,7 @@ TEST_F(CreditConsume, ProducersWithoutAPoolAreRefusedIfSharedMemoryIsRequired) {
   BareProducer plain(endpoint());
   plain.send_hello();
   EXPECT_TRUE(says(plain.hear_refusal(), "it shares no memory"));
-  BarePool pool;
-  BareProducer sharing(endpoint(), 8);
-  sharing.enter(2, pool.hello());
+  const Lender sharing(endpoint(), 4, 8);
 }
 
 }  // namespace

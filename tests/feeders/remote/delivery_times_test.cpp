@@ -15,7 +15,8 @@ namespace penstock {
 namespace {
 
 constexpr std::int64_t kBegun = 1'000'000'000'000;
-constexpr remote::ClockBounds::Estimate kOurs{};
+using Estimate = remote::ClockBounds::Estimate;
+constexpr Estimate kOurs{};
 
 /// A batch of 4 images that took `making` and then waited `holding`, in ns.
 remote::FramedHeader batch(std::int64_t making, std::int64_t holding, std::uint64_t producer = 1) {
@@ -29,7 +30,7 @@ remote::FramedHeader batch(std::int64_t making, std::int64_t holding, std::uint6
 class DeliveryTimesTest : public testing::Test {
  protected:
   void add(const remote::FramedHeader& header, std::int64_t way,
-           const std::optional<remote::ClockBounds::Estimate>& ahead = kOurs) {
+           const std::optional<Estimate>& ahead = kOurs) {
     times_.add(header, header.sent_ns + way, ahead);
   }
   std::vector<StageSums> now() const { return stage_sums(probe_, Time{}); }
@@ -61,14 +62,12 @@ TEST_F(DeliveryTimesTest, MeansCoverTheWindowAlone) {
 
 TEST_F(DeliveryTimesTest, AClockThatIsAheadIsSetRightWithinItsBound) {
   const std::vector<StageSums> begin = now();
+  constexpr Estimate kAhead{.offset_ns = 10e6, .bound_ns = 3e5};
   // Sent 10 ms earlier by the consumer's clock, so in transit for 10 ms more.
-  add(batch(5'000, 0), 2'000'000,
-      remote::ClockBounds::Estimate{.offset_ns = 10e6, .bound_ns = 3e5});
+  add(batch(5'000, 0), 2'000'000, kAhead);
   // A batch may seem to arrive before it was sent, within the bound.
-  add(batch(5'000, 0), -10'200'000,
-      remote::ClockBounds::Estimate{.offset_ns = 10e6, .bound_ns = 3e5});
-  add(batch(5'000, 0), -10'400'000,
-      remote::ClockBounds::Estimate{.offset_ns = 10e6, .bound_ns = 3e5});
+  add(batch(5'000, 0), -10'200'000, kAhead);
+  add(batch(5'000, 0), -10'400'000, kAhead);
   const auto found = facts(begin);
   EXPECT_DOUBLE_EQ(found.at("batches_timed_in_window"), 2);
   EXPECT_DOUBLE_EQ(found.at("hand_off_window_mean_s"), 0.006);
@@ -76,9 +75,9 @@ TEST_F(DeliveryTimesTest, AClockThatIsAheadIsSetRightWithinItsBound) {
 }
 
 TEST_F(DeliveryTimesTest, TheWidestBoundOfAllProducersIsStated) {
-  add(batch(1, 1, 7), 5, remote::ClockBounds::Estimate{.offset_ns = 0, .bound_ns = 5e5});
-  add(batch(1, 1, 8), 5, remote::ClockBounds::Estimate{.offset_ns = 0, .bound_ns = 2e5});
-  add(batch(1, 1, 7), 5, remote::ClockBounds::Estimate{.offset_ns = 0, .bound_ns = 1e5});
+  add(batch(1, 1, 7), 5, Estimate{.offset_ns = 0, .bound_ns = 5e5});
+  add(batch(1, 1, 8), 5, Estimate{.offset_ns = 0, .bound_ns = 2e5});
+  add(batch(1, 1, 7), 5, Estimate{.offset_ns = 0, .bound_ns = 1e5});
   EXPECT_DOUBLE_EQ(probe_.facts().at("hand_off_clock_bound_us"), 200);
 }
 
@@ -122,58 +121,48 @@ TEST_F(DeliveryTimesTest, BatchesThatWereReadyBeforeAreLeftOut) {
 
 TEST_F(DeliveryTimesTest, MemoryIsBounded) {
   const std::vector<StageSums> begin = now();
-  for (std::uint64_t i = 1; i <= 3 * remote::DeliveryTimes::kProducers; ++i) {
+  for (std::uint64_t i = 1; i <= 3 * remote::kTimedProducers; ++i) {
     add(batch(5, 5, i), 100, std::nullopt);
   }
-  EXPECT_DOUBLE_EQ(facts(begin).at("batches_timed_in_window"),
-                   double{remote::DeliveryTimes::kProducers});
+  EXPECT_DOUBLE_EQ(facts(begin).at("batches_timed_in_window"), double{remote::kTimedProducers});
 }
 
 // ---- hand off times ----------------------------------------------------------
 
 // Times of batches: medians of known series, and clocks that differ.
 
-/// A batch begun at `begun` that took `making` and then waited `waiting`.
-remote::FramedHeader begun_batch(std::int64_t begun, std::int64_t making, std::int64_t waiting,
-                                 std::uint64_t producer = 1) {
-  return {.producer = producer,
-          .begun_ns = begun,
-          .ready_ns = begun + making,
-          .sent_ns = begun + making + waiting};
+/// Of batches 1 to `count`, whose times grow with their number.
+remote::HandOffSummary summary_of(std::int64_t count) {
+  remote::HandOffTimes times;
+  for (std::int64_t i = 1; i <= count; ++i) {
+    const remote::FramedHeader header = batch(2000 * i, 30 * i);
+    times.add(header, header.sent_ns + 7 * i, true);
+  }
+  return times.summary();
 }
 
 TEST(HandOffTimes, MediansAndFarQuantilesOfKnownSeries) {
-  remote::HandOffTimes times;
-  EXPECT_EQ(times.summary().batches, 0U);
-  for (std::int64_t i = 1; i <= 1000; ++i) {
-    const remote::FramedHeader header = begun_batch(1'000'000 * i, 2000 * i, 30 * i);
-    times.add(header, header.sent_ns + 7 * i, true);
-  }
-  const remote::HandOffSummary summary = times.summary();
+  EXPECT_EQ(summary_of(0).batches, 0U);
+  const remote::HandOffSummary summary = summary_of(1000);
   EXPECT_EQ(summary.batches, 1000U);
   EXPECT_EQ(summary.other_clocks, 0U);
-  EXPECT_DOUBLE_EQ(summary.making_median, 1e-9 * 2000 * 500);
-  EXPECT_DOUBLE_EQ(summary.making_p99, 1e-9 * 2000 * 990);
-  EXPECT_DOUBLE_EQ(summary.waiting_median, 1e-9 * 30 * 500);
-  EXPECT_DOUBLE_EQ(summary.way_median, 1e-9 * 7 * 500);
-  EXPECT_DOUBLE_EQ(summary.way_p99, 1e-9 * 7 * 990);
+  EXPECT_DOUBLE_EQ(summary.making.median, 1e-9 * 2000 * 500);
+  EXPECT_DOUBLE_EQ(summary.making.p99, 1e-9 * 2000 * 990);
+  EXPECT_DOUBLE_EQ(summary.waiting.median, 1e-9 * 30 * 500);
+  EXPECT_DOUBLE_EQ(summary.way.median, 1e-9 * 7 * 500);
+  EXPECT_DOUBLE_EQ(summary.way.p99, 1e-9 * 7 * 990);
 }
 
 TEST(HandOffTimes, QuantilesAreTheNearestValuesAbove) {
-  remote::HandOffTimes times;
-  for (std::int64_t i = 1; i <= 5; ++i) {
-    const remote::FramedHeader header = begun_batch(1'000'000 * i, 2000 * i, 30 * i);
-    times.add(header, header.sent_ns + 7 * i, true);
-  }
-  EXPECT_DOUBLE_EQ(times.summary().making_median, 1e-9 * 2000 * 3);
-  EXPECT_DOUBLE_EQ(times.summary().making_p99, 1e-9 * 2000 * 5);
+  EXPECT_DOUBLE_EQ(summary_of(5).making.median, 1e-9 * 2000 * 3);
+  EXPECT_DOUBLE_EQ(summary_of(5).making.p99, 1e-9 * 2000 * 5);
 }
 
 TEST(HandOffTimes, OtherClocksAreTakenBeyondTheShortestWay) {
   remote::HandOffTimes times;
   for (std::int64_t i = 1; i <= 101; ++i) {
     for (const std::uint64_t producer : {1, 2}) {
-      const remote::FramedHeader header = begun_batch(1'000'000 * i, 10, 10, producer);
+      const remote::FramedHeader header = batch(10, 10, producer);
       // One clock is an hour behind, the other an hour ahead.
       const std::int64_t off = producer == 1 ? 3'600'000'000'000 : -3'600'000'000'000;
       times.add(header, header.sent_ns + off + 500 + 9 * i, false);
@@ -182,38 +171,37 @@ TEST(HandOffTimes, OtherClocksAreTakenBeyondTheShortestWay) {
   const remote::HandOffSummary summary = times.summary();
   EXPECT_EQ(summary.batches, 202U);
   EXPECT_EQ(summary.other_clocks, 202U);
-  EXPECT_DOUBLE_EQ(summary.way_median, 1e-9 * 9 * 50);
-  EXPECT_DOUBLE_EQ(summary.way_p99, 1e-9 * 9 * 99);
+  EXPECT_DOUBLE_EQ(summary.way.median, 1e-9 * 9 * 50);
+  EXPECT_DOUBLE_EQ(summary.way.p99, 1e-9 * 9 * 99);
 }
 
 TEST(HandOffTimes, UnknownOrNegativeTimesAreLeftOut) {
   remote::HandOffTimes times;
   times.add({.producer = 1}, 5, true);
   times.add({.producer = 1, .sent_ns = 5}, 5, true);
-  times.add(begun_batch(100, 5, -1), 1000, true);
-  times.add(begun_batch(100, -5, 10), 1000, true);
-  times.add(begun_batch(100, 5, 5), 109, true);
+  times.add(batch(5, -1), kBegun + 900, true);
+  times.add(batch(-5, 10), kBegun + 900, true);
+  times.add(batch(5, 5), kBegun + 9, true);
   times.add({.producer = 1, .ready_ns = INT64_MIN, .sent_ns = INT64_MAX}, 5, false);
   times.add({.producer = 1, .ready_ns = INT64_MIN, .sent_ns = INT64_MIN}, INT64_MAX, false);
   EXPECT_EQ(times.summary().batches, 0U);
   times.add({.producer = 1, .ready_ns = 100, .sent_ns = 107}, 110, true);
   EXPECT_EQ(times.summary().batches, 1U);
-  EXPECT_DOUBLE_EQ(times.summary().waiting_median, 7e-9);
-  EXPECT_DOUBLE_EQ(times.summary().making_median, 0);
+  EXPECT_DOUBLE_EQ(times.summary().waiting.median, 7e-9);
+  EXPECT_DOUBLE_EQ(times.summary().making.median, 0);
 }
 
 TEST(HandOffTimes, MemoryIsBounded) {
   remote::HandOffTimes times;
   for (std::uint64_t i = 1; i <= 3 * remote::HandOffTimes::kSamples; ++i) {
-    times.add(begun_batch(1'000'000, 5, 5, i), 2'000'000, false);  // each from another producer
+    times.add(batch(5, 5, i), kBegun + 1'000'000, false);  // each from another producer
   }
-  EXPECT_EQ(times.summary().batches, remote::HandOffTimes::kProducers);
+  EXPECT_EQ(times.summary().batches, remote::kTimedProducers);
   for (std::uint64_t i = 1; i <= 3 * remote::HandOffTimes::kSamples; ++i) {
-    times.add(begun_batch(1'000'000, 5, 5), 1'000'030, true);
+    times.add(batch(5, 5), kBegun + 30, true);
   }
-  EXPECT_EQ(times.summary().batches,
-            remote::HandOffTimes::kProducers + 3 * remote::HandOffTimes::kSamples);
-  EXPECT_DOUBLE_EQ(times.summary().way_median, 20e-9);
+  EXPECT_EQ(times.summary().batches, remote::kTimedProducers + 3 * remote::HandOffTimes::kSamples);
+  EXPECT_DOUBLE_EQ(times.summary().way.median, 20e-9);
 }
 
 }  // namespace

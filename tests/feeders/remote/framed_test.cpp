@@ -35,14 +35,6 @@ std::string refusal(const FrameList& frames) {
       [&] { remote::framed_pixels(remote::parse_framed(views_of(frames)), kSpec); });
 }
 
-/// The error message for the good batch with another header.
-template <typename Change>
-std::string refusal_of_header(const Change& change) {
-  remote::FramedHeader header = pixels_header(kSpec);
-  change(header);
-  return refusal(framed_message(header, {counted(12), labels({3, 7})}));
-}
-
 /// A batch of three samples and 10 bytes.
 remote::FramedHeader arrays_header() {
   return {.kind = remote::FramedKind::batch,
@@ -91,39 +83,39 @@ TEST(Framed, ABatchOfPixelsIsReadWithoutACopy) {
     EXPECT_EQ(batch.pixels.size(), 12U);
     EXPECT_EQ(batch.labels.data(), frames[2].data());
   }
-  EXPECT_EQ(remote::message_format_of("framed"), remote::MessageFormat::framed);
-  EXPECT_EQ(to_string(remote::MessageFormat::framed), "framed");
 }
 
 TEST(Framed, WhatAHeaderSaysIsChecked) {
-  const auto said = [](auto change) { return refusal_of_header(change); };
-  EXPECT_TRUE(says(said([](auto& h) { h.kind = remote::FramedKind{4}; }), "its kind is 4"));
-  EXPECT_TRUE(says(said([](auto& h) { h.encoding = remote::FramedEncoding{4}; }),
-                   "of its kind, batch, is 4"));
-  EXPECT_TRUE(
-      says(said([](auto& h) { h.encoding = remote::FramedEncoding::none; }), "expected 1, pixels"));
-  EXPECT_TRUE(says(said([](auto& h) { h.flags = 4; }), "the flags of its kind, batch, are 4"));
-  EXPECT_TRUE(says(said([](auto& h) { h.producer = 0; }), "producer's number is 0"));
-  EXPECT_TRUE(says(said([](auto& h) { h.checksum = 5; }), "flag 1"));
-  EXPECT_TRUE(says(said([](auto& h) { h.pixel = remote::FramedPixel{4}; }),
-                   "are 4 and 0; expected 0 to 3, and 0 or 1"));
-  EXPECT_TRUE(says(said([](auto& h) { h.planar = 2; }), "are 0 and 2"));
-  EXPECT_TRUE(says(said([](auto& h) { h.encoding = remote::FramedEncoding::jpeg, h.planar = 1; }),
-                   "are 0 and 1; expected 0 and 0"));
-  EXPECT_TRUE(says(said([](auto& h) { h.pixel = remote::FramedPixel::f32; }),
-                   "the pixels have 12 bytes; expected 48"));
-  EXPECT_TRUE(says(said([](auto& h) { h.images = 0; }), "it has 0 images; expected at least one"));
-  EXPECT_TRUE(says(said([](auto& h) { h.height = 3; }), "the pixels have 12 bytes; expected 18"));
-  EXPECT_TRUE(says(said([](auto& h) { h.height = h.width = h.channels = UINT32_MAX; }),
-                   "expected less than 2^64"));
-  EXPECT_TRUE(says(said([](auto& h) { h.height = 3, h.width = 2; }),
-                   "pixels are u8 [2,3,2,1]; expected u8 [2,2,3,1]"));
-  EXPECT_TRUE(says(said([](auto& h) {
-                     h.encoding = remote::FramedEncoding::jpeg, h.height = h.width = h.channels = 0;
-                   }),
-                   "2 frames follow the header of its kind, batch; expected three"));
-  EXPECT_TRUE(
-      says(said([](auto& h) { h.flags = remote::kFramedShared; }), "expected one, the lease"));
+  const auto refused = [](auto change, std::string_view why) {
+    remote::FramedHeader header = pixels_header(kSpec);
+    change(header);
+    const FrameList frames = framed_message(header, {counted(12), labels({3, 7})});
+    EXPECT_TRUE(says(refusal(frames), why));
+  };
+  refused([](auto& h) { h.kind = remote::FramedKind{4}; }, "its kind is 4");
+  refused([](auto& h) { h.encoding = remote::FramedEncoding{4}; }, "of its kind, batch, is 4");
+  refused([](auto& h) { h.encoding = remote::FramedEncoding::none; }, "expected 1, pixels");
+  refused([](auto& h) { h.flags = 4; }, "the flags of its kind, batch, are 4");
+  refused([](auto& h) { h.producer = 0; }, "producer's number is 0");
+  refused([](auto& h) { h.checksum = 5; }, "flag 1");
+  refused([](auto& h) { h.pixel = remote::FramedPixel{4}; },
+          "are 4 and 0; expected 0 to 3, and 0 or 1");
+  refused([](auto& h) { h.planar = 2; }, "are 0 and 2");
+  refused([](auto& h) { h.encoding = remote::FramedEncoding::jpeg, h.planar = 1; },
+          "are 0 and 1; expected 0 and 0");
+  refused([](auto& h) { h.pixel = remote::FramedPixel::f32; },
+          "the pixels have 12 bytes; expected 48");
+  refused([](auto& h) { h.images = 0; }, "it has 0 images; expected at least one");
+  refused([](auto& h) { h.height = 3; }, "the pixels have 12 bytes; expected 18");
+  refused([](auto& h) { h.height = h.width = h.channels = UINT32_MAX; }, "expected less than 2^64");
+  refused([](auto& h) { h.height = 3, h.width = 2; },
+          "pixels are u8 [2,3,2,1]; expected u8 [2,2,3,1]");
+  refused(
+      [](auto& h) {
+        h.encoding = remote::FramedEncoding::jpeg, h.height = h.width = h.channels = 0;
+      },
+      "2 frames follow the header of its kind, batch; expected three");
+  refused([](auto& h) { h.flags = remote::kFramedShared; }, "expected one, the lease");
 }
 
 TEST(Framed, PixelsMayBeNumbersAndPlanar) {
@@ -222,47 +214,39 @@ TEST(Framed, BatchesOfJpegFilesThatDoNotAddUpAreNamed) {
 
 TEST(Framed, ALeaseStandsForFramesInSharedMemory) {
   const remote::FramedLease lease{.lease = 5, .offset = 8192, .bytes = 64 + 8};
-  for (const bool jpeg : {false, true}) {
-    const FrameList payload =
-        jpeg ? jpeg_payload({"one", "two"}, {1, 2}) : FrameList{counted(12), labels({3, 7})};
-    remote::FramedHeader header = jpeg ? jpeg_header(2) : pixels_header(kSpec);
-    const auto sum = framed_message(header, payload, true);
-    header = remote::parse_framed(views_of(sum)).header;
-    header.flags |= remote::kFramedShared;
-    const FrameList frames = framed_message(header, {lease_frame(lease)});
-    const auto views = views_of(frames);
-    const remote::FramedMessage message = remote::parse_framed(views);
-    ASSERT_TRUE(message.is_shared());
-    EXPECT_EQ(remote::framed_lease(message), lease);
-    EXPECT_TRUE(says(thrown_by<DataError>([&] {
-                       if (jpeg) remote::FramedImages(message, kSpec).size();
-                       remote::framed_pixels(message, kSpec);
-                     }),
-                     "is in shared memory"));
+  const FrameList payload{counted(12), labels({3, 7})};
+  const FrameList sum = framed_message(pixels_header(kSpec), payload, true);
+  remote::FramedHeader header = remote::parse_framed(views_of(sum)).header;
+  header.flags |= remote::kFramedShared;
+  const FrameList frames = framed_message(header, {lease_frame(lease)});
+  const auto views = views_of(frames);
+  const remote::FramedMessage message = remote::parse_framed(views);
+  ASSERT_TRUE(message.is_shared());
+  EXPECT_EQ(remote::framed_lease(message), lease);
+  EXPECT_TRUE(says(refusal(frames), "is in shared memory"));
 
-    FrameBytes bytes = shared_bytes(payload);
-    remote::FramedShared shared = remote::divide_framed_lease(message.header, bytes);
-    const remote::FramedMessage whole{message.header, std::span(shared.frames).first(shared.count)};
-    if (jpeg) {
-      const remote::FramedImages images(whole, kSpec);
-      EXPECT_EQ(images.label(1), 2);
-      EXPECT_EQ(images.file(1).data(), bytes.data() + 64 + 3);
-    } else {
-      EXPECT_EQ(remote::framed_pixels(whole, kSpec).labels.data(), bytes.data() + 64);
-    }
-    bytes[64] ^= std::byte{1};
-    EXPECT_TRUE(
-        says(thrown_by<DataError>([&] { remote::divide_framed_lease(message.header, bytes); }),
-             "checksum"));
-    for (std::size_t size = 0; size < bytes.size(); ++size) {
-      EXPECT_TRUE(says(thrown_by<DataError>([&] {
-                         remote::divide_framed_lease(message.header, std::span(bytes).first(size));
-                       }),
-                       "too few for"))
-          << size;
-    }
+  const auto divided = [&](std::span<const std::byte> bytes, const remote::FramedHeader& of) {
+    return thrown_by<DataError>([&] { remote::divide_framed_lease(of, bytes); });
+  };
+  FrameBytes bytes = shared_bytes(payload);
+  const auto shared = remote::divide_framed_lease(message.header, bytes);
+  EXPECT_EQ(remote::framed_pixels({message.header, shared}, kSpec).labels.data(),
+            bytes.data() + 64);
+  EXPECT_TRUE(says(divided(bytes, jpeg_header(2)), "JPEG files in shared memory"));
+  bytes[64] ^= std::byte{1};
+  EXPECT_TRUE(says(divided(bytes, message.header), "checksum"));
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_TRUE(says(divided(std::span(bytes).first(size), message.header), "too few for")) << size;
   }
-  remote::FramedHeader header = pixels_header(kSpec);
+
+  header = jpeg_header(2);
+  header.flags = remote::kFramedShared;
+  const FrameList files = framed_message(header, {lease_frame(lease)});
+  EXPECT_TRUE(says(thrown_by<DataError>([&] {
+                     remote::FramedImages(remote::parse_framed(views_of(files)), kSpec).size();
+                   }),
+                   "is in shared memory"));
+  header = pixels_header(kSpec);
   header.flags = remote::kFramedShared;
   EXPECT_TRUE(says(refusal(framed_message(header, {FrameBytes(31)})), "its lease has 31 bytes"));
   EXPECT_TRUE(

@@ -3,12 +3,12 @@
 // sockets.
 #include "feeders/remote/send/outgoing_messages.h"
 
-#include "feeders/remote/receive/clock_bounds.h"
 #include "feeders/remote/send/frame_memory.h"
 #include "feeders/remote/send/sender.h"
 #include "feeders/remote/wire/framed.h"
 #include "feeders/remote/wire/framed_texts.h"
 #include "tests/feeders/remote/sender_fixture.h"
+#include "tests/support/entry_names.h"
 #include "tests/support/python.h"
 
 namespace penstock {
@@ -51,9 +51,7 @@ TEST_P(OutgoingFormats, ABatchIsReadBackAndItsSlotIsAsItWas) {
     EXPECT_TRUE(frames[frames.size() == 1 ? 0 : 1].in_slot);
     std::vector<std::byte> pixels(kSmall.pixel_bytes());
     std::vector<std::int32_t> labels(batch.labels.size());
-    Batch copy;
-    copy.pixels = pixels;
-    copy.labels = labels;
+    Batch copy{.pixels = pixels, .labels = labels};
     remote::copy_batch(read, copy);
     messages->give_back(batch);
     for (std::size_t i = 0; i < labels.size(); ++i) {
@@ -66,8 +64,8 @@ TEST_P(OutgoingFormats, ABatchIsReadBackAndItsSlotIsAsItWas) {
 
 TEST_P(OutgoingFormats, EveryBatchOfAFiniteFeederArrivesOnce) {
   const bool framed = GetParam() == remote::MessageFormat::framed;
-  RunningConsumer consumer("endpoint=" + endpoint_ + (framed ? ",producers=1" : ""));
-  Server server(endpoint_, false, Way::push, 4, kSmall, {}, GetParam());
+  RunningConsumer consumer("endpoint=" + endpoint() + (framed ? ",producers=1" : ""));
+  Server server(endpoint(), false, Way::push, 4, kSmall, {}, GetParam());
   server.feed(0, 25);
   server.start();
   for (std::uint64_t i = 0; i < 25; ++i) EXPECT_EQ(consumer.next(), i);
@@ -84,17 +82,30 @@ TEST_P(OutgoingFormats, EveryBatchOfAFiniteFeederArrivesOnce) {
   EXPECT_EQ(consumer.counter("messages_rejected"), 0);
 }
 
+TEST_P(OutgoingFormats, DroppedBatchesAreMadeEncodedAndCounted) {
+  Probe probe(false);
+  const std::unique_ptr<remote::BatchSupply> supply = remote::make_ring_supply(
+      ring_, remote::make_outgoing(GetParam(), kSmall, clock_), clock_, probe);
+  std::jthread feeding([&](const std::stop_token& stop) {
+    for (std::uint64_t index = 0; WriteLease lease = ring_.acquire(stop); ++index) {
+      fill_closed_form(lease.batch(), kSmall, index % 25);
+      std::move(lease).publish();
+    }
+  });
+  remote::drop_batches(*supply, {.batches = 20}, probe, {});
+  EXPECT_EQ(probe.counter("batches_sent").value(), 20);
+  EXPECT_EQ(probe.counter("images_sent").value(), 80);
+  EXPECT_GT(probe.counter("bytes_sent").value(), 20 * static_cast<std::int64_t>(kSmall.bytes()));
+  EXPECT_EQ(supply->held(), 0U);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, OutgoingFormats,
                          ::testing::Values(remote::MessageFormat::zmq_op,
                                            remote::MessageFormat::pickle,
                                            remote::MessageFormat::msgpack,
                                            remote::MessageFormat::numpy_frames,
                                            remote::MessageFormat::framed),
-                         [](const auto& test) {
-                           std::string name(to_string(test.param));
-                           std::erase(name, '-');
-                           return name;
-                         });
+                         [](const auto& test) { return test_name(to_string(test.param)); });
 
 TEST_F(SenderTest, PythonsOwnPickleAndMsgpackReadWhatIsSent) {
   if (!python_has("zmq, numpy, msgpack, msgpack_numpy")) {
@@ -102,7 +113,7 @@ TEST_F(SenderTest, PythonsOwnPickleAndMsgpackReadWhatIsSent) {
                     "python3-zmq python3-msgpack-numpy";
   }
   for (const auto format : {remote::MessageFormat::pickle, remote::MessageFormat::msgpack}) {
-    Server server(endpoint_ + std::string(to_string(format)), false, Way::push, 4, kSmall, {},
+    Server server(endpoint() + std::string(to_string(format)), false, Way::push, 4, kSmall, {},
                   format);
     server.feed(0, 3);
     server.start();
@@ -132,36 +143,9 @@ for index in range(3):
     numpy.testing.assert_array_equal(labels, numbers % 100)
 print("equal")
 )",
-                   {endpoint_ + std::string(to_string(format)), std::string(to_string(format))}),
+                   {endpoint() + std::string(to_string(format)), std::string(to_string(format))}),
         "equal\n");
     server.join();
-  }
-}
-
-TEST_F(SenderTest, DroppedBatchesAreMadeEncodedAndCounted) {
-  for (const auto format : {remote::MessageFormat::zmq_op, remote::MessageFormat::pickle,
-                            remote::MessageFormat::msgpack, remote::MessageFormat::numpy_frames,
-                            remote::MessageFormat::framed}) {
-    SteadyClock clock;
-    Probe probe(false);
-    HostDevice host(clock);
-    remote::FrameMemory memory(host);
-    Device* const reader = &memory;
-    BatchRing ring(kSmall, 3, memory, MemoryKind::pinned, std::span(&reader, 1), Order::relaxed,
-                   clock);
-    const std::unique_ptr<remote::BatchSupply> supply =
-        remote::make_ring_supply(ring, remote::make_outgoing(format, kSmall, clock), clock, probe);
-    std::jthread feeding([&](const std::stop_token& stop) {
-      for (std::uint64_t index = 0; WriteLease lease = ring.acquire(stop); ++index) {
-        fill_closed_form(lease.batch(), kSmall, index % 25);
-        std::move(lease).publish();
-      }
-    });
-    remote::drop_batches(*supply, {.batches = 20}, probe, {});
-    EXPECT_EQ(probe.counter("batches_sent").value(), 20);
-    EXPECT_EQ(probe.counter("images_sent").value(), 80);
-    EXPECT_GT(probe.counter("bytes_sent").value(), 20 * static_cast<std::int64_t>(kSmall.bytes()));
-    EXPECT_EQ(supply->held(), 0U);
   }
 }
 
@@ -170,9 +154,7 @@ TEST(OutgoingFramed, HellosNumbersTimesAndEnds) {
   const auto messages = remote::make_outgoing(remote::MessageFormat::framed, kSmall, clock, true);
   std::vector<std::byte> pixels(kSmall.pixel_bytes());
   std::vector<std::int32_t> labels(4);
-  Batch batch;
-  batch.pixels = pixels;
-  batch.labels = labels;
+  Batch batch{.pixels = pixels, .labels = labels};
 
   auto views = spans_of(messages->hello());
   remote::FramedMessage message = remote::parse_framed(views);

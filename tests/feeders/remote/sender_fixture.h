@@ -2,6 +2,10 @@
 // A ring that is sent over a socket, in each way.
 #pragma once
 
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <exception>
 #include <optional>
@@ -120,10 +124,38 @@ class Server {
   std::jthread feeding_, sending_;
 };
 
-class SenderTest : public ::testing::Test {
- protected:
-  TempFolder folder_;
-  const std::string endpoint_ = "ipc://" + folder_.path().string() + "/feed";
+using SenderTest = ZmqConsume;
+
+/// A process that works until it is done or killed. Start it before this process has threads.
+class Forked {
+ public:
+  template <typename Work>
+  explicit Forked(const Work& work) : pid_(fork()) {
+    if (pid_ != 0) return;
+    work();
+    _exit(0);
+  }
+  ~Forked() { kill_it(); }
+  void kill_it() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    waitpid(std::exchange(pid_, -1), nullptr, 0);
+  }
+  void signal(int number) const { ASSERT_EQ(kill(pid_, number), 0); }
+  void await_stop() const {
+    int status = 0;
+    ASSERT_EQ(waitpid(pid_, &status, WUNTRACED), pid_);
+    ASSERT_TRUE(WIFSTOPPED(status));
+  }
+  /// Its exit code.
+  int join() {
+    int status = 0;
+    waitpid(std::exchange(pid_, -1), &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+ private:
+  pid_t pid_;
 };
 
 }  // namespace penstock

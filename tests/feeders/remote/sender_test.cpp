@@ -18,7 +18,7 @@ std::string name_of(Way way) {
 class SenderToConsumer : public SenderTest {
  protected:
   std::string options_for(Way way) const {
-    return (way == Way::push ? "endpoint=" : "credit=3,endpoint=") + endpoint_;
+    return (way == Way::push ? "endpoint=" : "credit=3,endpoint=") + endpoint();
   }
 };
 
@@ -43,7 +43,7 @@ TEST_P(SenderEnds, EveryBatchOfAFiniteFeederArrivesOnce) {
   std::optional<Server> server;
   const std::string options = options_for(way) + ",bind=" + (consumer_binds ? "true" : "false");
   if (consumer_binds) consumer.emplace(options);
-  server.emplace(endpoint_, !consumer_binds, way);
+  server.emplace(endpoint(), !consumer_binds, way);
   if (!consumer_binds) consumer.emplace(options);
   server->feed(0, 25);
   server->start();
@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, SenderWays, ::testing::Values(Way::push, Way::cre
 TEST_P(SenderWays, SentBatchesArriveAfterTheSenderEnds) {
   RunningConsumer consumer(options_for(GetParam()));
   std::jthread sending([&] {
-    Server server(endpoint_, false, GetParam());
+    Server server(endpoint(), false, GetParam());
     server.feed(0, 25);
     server.run(kForEver);
   });
@@ -76,7 +76,7 @@ TEST_P(SenderWays, SentBatchesArriveAfterTheSenderEnds) {
 
 TEST_P(SenderWays, SlotsThatAreFilledOnceKeepTheirLabels) {
   RunningConsumer consumer(options_for(GetParam()));
-  Server server(endpoint_, false, GetParam(), 3);
+  Server server(endpoint(), false, GetParam(), 3);
   server.feed_constant();
   server.start({.batches = 30, .timeout = 20s});
   for (int i = 0; i < 30; ++i) EXPECT_LT(consumer.next().value_or(99), 3U);
@@ -89,7 +89,7 @@ TEST_P(SenderWays, SlotsThatAreFilledOnceKeepTheirLabels) {
 }
 
 TEST_P(SenderWays, NoConsumerIsATimeout) {
-  Server server(endpoint_, true, GetParam());
+  Server server(endpoint(), true, GetParam());
   server.feed(0);
   const std::string text = thrown_by<TimeoutError>([&] { server.run({.timeout = 200ms}); });
   EXPECT_TRUE(says(text, "no consumer ever connected"));
@@ -98,7 +98,7 @@ TEST_P(SenderWays, NoConsumerIsATimeout) {
 
 TEST_P(SenderWays, AStopEndsTheWaitForAConsumerAtOnce) {
   EXPECT_TRUE(is_prompt(500ms, [&] {
-    Server server(endpoint_, true, GetParam());
+    Server server(endpoint(), true, GetParam());
     server.feed(0);
     server.start();
     const auto asked = std::chrono::steady_clock::now();
@@ -108,7 +108,7 @@ TEST_P(SenderWays, AStopEndsTheWaitForAConsumerAtOnce) {
 }
 
 TEST_P(SenderWays, TheFeedersFailureIsRethrown) {
-  Server server(endpoint_, true, GetParam());
+  Server server(endpoint(), true, GetParam());
   server.ring().fail(std::make_exception_ptr(DataError("file 7 is damaged")));
   EXPECT_THROW(server.run(kForEver), DataError);
 }
@@ -151,14 +151,14 @@ TEST_F(SenderTest, ARateIsThatOfTheClock) {
     std::move(lease).publish();
   }
   ring.close();
-  RunningConsumer consumer("endpoint=" + endpoint_);
+  RunningConsumer consumer("endpoint=" + endpoint());
   std::jthread draining([&] {
     for (std::size_t i = 0; i < kBatches; ++i) EXPECT_EQ(consumer.next(), i);
   });
   remote::Sender push(
       remote::make_ring_supply(
           ring, remote::make_outgoing(remote::MessageFormat::zmq_op, kSmall, clock), clock, probe),
-      net::parse_endpoint(endpoint_),
+      net::parse_endpoint(endpoint()),
       {.role = remote::ZmqSocketOptions::Role::push, .bind = false, .hwm = 2}, clock, probe);
   const Time start = clock.now();
   push.run({.img_per_s = 7, .timeout = std::chrono::hours(1000)}, {});

@@ -50,11 +50,6 @@ class ZmqCurve : public ::testing::Test {
     return "endpoint=" + endpoint + ",curve_secret=" + folder +
            "/server.key_secret,curve_allow=" + folder + "/allowed";
   }
-  /// The endpoint of a consumer whose port libzmq chose.
-  static std::string endpoint_of(const Consumer& consumer, const std::string& host = "127.0.0.1") {
-    const std::string note = consumer.notes().at(0);
-    return "tcp://" + host + note.substr(note.rfind(':'));
-  }
   /// Does a note with this text appear?
   static bool is_noted(const Consumer& consumer, const std::string& text) {
     if (await([&] { return says(consumer.all_notes(), text); })) return true;
@@ -68,7 +63,7 @@ class ZmqCurve : public ::testing::Test {
 
 TEST_F(ZmqCurve, KeysOpenAddressesThatOtherMachinesReach) {
   RunningConsumer consumer(server_options("tcp://0.0.0.0:*"));
-  KeyedProducer alice(endpoint_of(consumer), &alice_, server_.public_key);
+  KeyedProducer alice(consumer.address(), &alice_, server_.public_key);
   for (std::uint64_t i = 0; i < 3; ++i) alice.send(message_of(kSmall, i));
   for (std::uint64_t i = 0; i < 3; ++i) EXPECT_EQ(consumer.next(), i);
   EXPECT_EQ(consumer.counter("peers_refused"), 0);
@@ -76,7 +71,7 @@ TEST_F(ZmqCurve, KeysOpenAddressesThatOtherMachinesReach) {
 
 TEST_F(ZmqCurve, StrangersAreNamedAndCountedWhileTheGoodStreamGoesOn) {
   RunningConsumer consumer(server_options("tcp://127.0.0.1:*"));
-  const std::string endpoint = endpoint_of(consumer);
+  const std::string endpoint = consumer.address();
   const net::CurveKeys stranger = net::make_curve_keys();
   KeyedProducer alice(endpoint, &alice_, server_.public_key);
   alice.send(message_of(kSmall, 0));
@@ -100,7 +95,7 @@ TEST_F(ZmqCurve, AnybodyWithTheServersKeyMayComeWhereTheUserSaysSo) {
   RunningConsumer consumer("endpoint=tcp://127.0.0.1:*,curve_allow=any,curve_secret=" +
                            (folder_ / "server.key_secret").string());
   const net::CurveKeys stranger = net::make_curve_keys();
-  KeyedProducer producer(endpoint_of(consumer), &stranger, server_.public_key);
+  KeyedProducer producer(consumer.address(), &stranger, server_.public_key);
   producer.send(message_of(kSmall, 5));
   EXPECT_EQ(consumer.next(), 5U);
 }
@@ -124,7 +119,7 @@ TEST_F(ZmqCurve, AProducerOfPyzmqComesInWithItsOwnCertificate) {
              {folder_ / "allowed"});
   folder_.write("batch", message_of(kSmall, 7));
   RunningConsumer consumer(server_options("tcp://127.0.0.1:*"));
-  run_python(script, {endpoint_of(consumer), folder_ / "allowed/bob.key_secret",
+  run_python(script, {consumer.address(), folder_ / "allowed/bob.key_secret",
                       folder_ / "server.key", folder_ / "batch"});
   EXPECT_EQ(consumer.next(), 7U);
 }
@@ -135,7 +130,7 @@ TEST_F(ZmqCurve, AClientThatMisbehavesIsBanned) {
   const net::CurveKeys bob = net::make_curve_keys();
   net::write_certificate(bob, folder_ / "allowed", "bob");
   RunningConsumer consumer(server_options("tcp://127.0.0.1:*"), 20s, kSkip);
-  const std::string endpoint = endpoint_of(consumer);
+  const std::string endpoint = consumer.address();
   KeyedProducer mad(endpoint, &bob, server_.public_key);
   KeyedProducer alice(endpoint, &alice_, server_.public_key);
   for (int i = 0; i < 8; ++i) mad.send(std::vector<std::byte>(100, std::byte{0xff}));
@@ -230,7 +225,7 @@ TEST_F(ZmqCurve, ProducersByCreditWithTheRightKeyComeInAndOthersAreTurnedAway) {
                             .server_key = (folder_ / "server.key").string(),
                             .allow = {}});
   };
-  const std::string endpoint = endpoint_of(consumer);
+  const std::string endpoint = consumer.address();
   Server stranger(endpoint, false, Way::shared, 4, kSmall, keys("stranger.key_secret"));
   Server server(endpoint, false, Way::shared, 4, kSmall, keys("allowed/alice.key_secret"));
   for (Server* sending : {&stranger, &server}) {

@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-#include <zmq.hpp>
 
 #include "feeders/image_source.h"
 #include "feeders/remote/send/sender.h"
@@ -75,11 +74,6 @@ class ZmqEncoded : public DecodeQueueTest {
       return left > 0;
     });
     return pixels;
-  }
-
-  std::string last_note() const {
-    const std::vector<std::string> notes = probe_.notes();
-    return notes.empty() ? "" : notes.back();
   }
 
   const TempFolder socket_folder_;

@@ -14,8 +14,6 @@
 namespace penstock {
 namespace {
 
-using namespace std::chrono_literals;
-
 TEST_F(ZmqEncoded, FilesAndLabelsAreTheSources) {
   MessagePuller puller(endpoint_);
   std::jthread serving([&] { serve(7); });
@@ -121,7 +119,7 @@ TEST_F(ZmqEncoded, DamagedImagesAreLeftOutAndNamed) {
   }
   EXPECT_EQ(consume(*feeder, spec_.images).size(), spec_.pixel_bytes());
   EXPECT_EQ(probe_.values().at("bad_samples"), 1);
-  EXPECT_TRUE(says(last_note(), "'image 1 of batch 0 of producer 0000000000000007'"));
+  EXPECT_TRUE(mentions(probe_.notes(), "'image 1 of batch 0 of producer 0000000000000007'"));
 }
 
 TEST_F(ZmqEncoded, OptionsThatDoNotFitAreRefused) {

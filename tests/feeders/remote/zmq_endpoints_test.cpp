@@ -19,8 +19,6 @@ class ZmqEndpoints : public ZmqConsume {
   }
 };
 
-std::vector<std::byte> rubbish() { return std::vector<std::byte>(7, std::byte{0x42}); }
-
 TEST_F(ZmqEndpoints, BatchesOfAllArriveOnceAndEachProducersInItsOrder) {
   RunningConsumer consumer("endpoint=" + at("a") + "+" + at("b"));
   Producer to_a(at("a"), false), to_b(at("b"), false);

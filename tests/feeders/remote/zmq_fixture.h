@@ -14,7 +14,6 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 #include <zmq.hpp>
 
@@ -49,14 +48,15 @@ inline std::vector<std::byte> message_of(const BatchSpec& spec, std::uint64_t in
   const remote::BatchLayout layout(spec, spec.images);
   std::vector<std::byte> bytes(layout.size());
   std::vector<std::int32_t> labels(static_cast<std::size_t>(spec.images));
-  Batch batch;
-  batch.pixels = std::span(bytes).subspan(remote::BatchLayout::kPixelsAt, spec.pixel_bytes());
-  batch.labels = labels;
-  fill_closed_form(batch, spec, index);
+  const auto pixels = std::span(bytes).subspan(remote::BatchLayout::kPixelsAt, spec.pixel_bytes());
+  fill_closed_form({.pixels = pixels, .labels = labels}, spec, index);
   std::memcpy(bytes.data() + layout.labels_at(), labels.data(), spec.label_bytes());
   layout.write_headers(bytes);
   return bytes;
 }
+
+/// No message of any format.
+inline std::vector<std::byte> rubbish() { return std::vector<std::byte>(7, std::byte{0x42}); }
 
 /// The ring that a Consumer fills.
 struct ConsumerRing {
@@ -123,6 +123,11 @@ class Consumer {
 
   std::int64_t counter(const std::string& name) const { return probe_.values().at(name); }
   bool has_counter(const std::string& name) const { return probe_.values().contains(name); }
+  /// Whether every sent image was received or refused or is missing.
+  bool adds_up() const {
+    return counter("images_sent") ==
+           counter("images_received") + counter("images_rejected") + counter("images_missing");
+  }
   double fact(const std::string& name) const { return probe_.facts().at(name); }
   std::map<std::string, double> facts() const { return probe_.facts(); }
   /// Without the note about waiting messages.
@@ -135,6 +140,11 @@ class Consumer {
     std::string text;
     for (const std::string& note : notes()) text += note + "\n";
     return text;
+  }
+  /// Where it listens on this machine, with the port that libzmq chose.
+  std::string address() const {
+    const std::string note = notes().at(0);
+    return "tcp://127.0.0.1" + note.substr(note.rfind(':'));
   }
   std::string note_of_waiting() const {
     const std::vector<std::string> notes = probe_.notes();

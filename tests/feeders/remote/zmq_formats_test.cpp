@@ -8,8 +8,6 @@
 namespace penstock {
 namespace {
 
-using namespace std::chrono_literals;
-
 /// Sends the closed-form batches [first, end) of zmq_fixture.h.
 constexpr const char* kProducer = R"(
 import json, os, pickle, struct, sys

@@ -1,30 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages of Penstock's format over real sockets: batches, accounts of producers, ends.
 #include "feeders/remote/receive/delivery_times.h"
-#include "feeders/remote/wire/framed_texts.h"
-#include "tests/feeders/remote/zmq_fixture.h"
-#include "tests/support/framed_messages.h"
+#include "tests/feeders/remote/credit_fixture.h"
 
 namespace penstock {
 namespace {
 
-using namespace std::chrono_literals;
-
 /// Batch `index` of producer `producer`, with the images of closed-form batch `content`.
 FrameList batch_message(std::uint64_t producer, std::uint64_t index, std::uint64_t content,
                         bool with_checksum = false) {
-  FrameBytes pixels(kSmall.pixel_bytes());
-  std::vector<std::int32_t> labels(static_cast<std::size_t>(kSmall.images));
-  Batch batch;
-  batch.pixels = pixels;
-  batch.labels = labels;
-  fill_closed_form(batch, kSmall, content);
   remote::FramedHeader header = pixels_header(kSmall, producer, index);
   header.sent_ns = remote::wall_clock_ns();
   header.ready_ns = header.sent_ns - 1000;
   header.begun_ns = header.sent_ns - 1'001'000;
-  return framed_message(header, {pixels, bytes_of_list(std::span<const std::int32_t>(labels))},
-                        with_checksum);
+  return framed_message(header, BareProducer::payload_of(content), with_checksum);
 }
 
 FrameList hello_message(std::uint64_t producer, const std::string& name) {
@@ -35,34 +24,13 @@ FrameList hello_message(std::uint64_t producer, const std::string& name) {
   return framed_message(header, {bytes_of_text(remote::write_framed_hello(hello))});
 }
 
-FrameList end_message(std::uint64_t producer, std::uint64_t batches) {
-  remote::FramedHeader header = header_of(remote::FramedKind::end, producer);
-  header.sequence = batches;
-  header.images_before = batches * static_cast<std::uint64_t>(kSmall.images);
-  return framed_message(header, {});
-}
-
-bool has_note(const Consumer& consumer, std::string_view part) {
-  for (const std::string& note : consumer.notes()) {
-    if (says(note, part)) return true;
-  }
-  return false;
-}
-
-/// Checks that every sent image was received or refused or is missing.
-void expect_sums(const Consumer& consumer) {
-  EXPECT_EQ(consumer.counter("images_sent"), consumer.counter("images_received") +
-                                                 consumer.counter("images_rejected") +
-                                                 consumer.counter("images_missing"));
-}
-
 TEST_F(ZmqConsume, FramedBatchesComeWholeAndTheirEndEndsTheData) {
   RunningConsumer consumer("endpoint=" + endpoint() + ",producers=1");
   Producer producer(endpoint(), false);
   std::jthread sending([&] {
     producer.send(hello_message(7, "loader"));
     for (std::uint64_t i = 0; i < 20; ++i) producer.send(batch_message(7, i, i, i % 2 == 0));
-    producer.send(end_message(7, 20));
+    producer.send(end_message(20, 7));
   });
   for (std::uint64_t i = 0; i < 20; ++i) EXPECT_EQ(consumer.next(), i);
   EXPECT_EQ(consumer.next(), std::nullopt);
@@ -73,9 +41,9 @@ TEST_F(ZmqConsume, FramedBatchesComeWholeAndTheirEndEndsTheData) {
   EXPECT_EQ(consumer.counter("images_missing"), 0);
   EXPECT_EQ(consumer.counter("producers_seen"), 1);
   EXPECT_EQ(consumer.counter("producers_ended"), 1);
-  expect_sums(consumer);
-  EXPECT_TRUE(has_note(consumer, "messages have the format framed"));
-  EXPECT_TRUE(has_note(consumer, "by one clock"));
+  EXPECT_TRUE(consumer.adds_up());
+  EXPECT_TRUE(says(consumer.all_notes(), "messages have the format framed"));
+  EXPECT_TRUE(says(consumer.all_notes(), "by one clock"));
   EXPECT_DOUBLE_EQ(consumer.fact("producing_median_s"), 1e-3);
   EXPECT_DOUBLE_EQ(consumer.fact("socket_wait_p99_s"), 1e-6);
   EXPECT_GE(consumer.fact("hand_off_p99_s"), consumer.fact("hand_off_median_s"));
@@ -91,7 +59,7 @@ TEST_F(ZmqConsume, BatchesThatAProducerSentSinceTheWindowBeganAreCountedByTheirT
   consumer.window_begins();
   consumer.start();
   for (std::uint64_t i = 3; i < 8; ++i) producer.send(batch_message(7, i, i));
-  producer.send(end_message(7, 8));
+  producer.send(end_message(8, 7));
   for (std::uint64_t i = 0; i < 8; ++i) EXPECT_EQ(consumer.next(), i);
   EXPECT_EQ(consumer.next(), std::nullopt);
   consumer.stop();
@@ -110,7 +78,7 @@ TEST_F(ZmqConsume, LostAndDamagedBatchesAreCountedAndNamed) {
   spoilt[1][5] ^= std::byte{1};
   first.send(spoilt);
   first.send(batch_message(1, 4, 4));  // 2 and 3 are lost
-  first.send(end_message(1, 5));
+  first.send(end_message(5, 1));
   EXPECT_EQ(consumer.next(), 4U);
   second.send(batch_message(2, 1, 11));  // batch 0 went elsewhere
   second.send(end_message(2, 2));
@@ -125,13 +93,13 @@ TEST_F(ZmqConsume, LostAndDamagedBatchesAreCountedAndNamed) {
   EXPECT_EQ(consumer.counter("batches_duplicate"), 1);
   EXPECT_EQ(consumer.counter("messages_rejected"), 2);
   EXPECT_EQ(consumer.counter("producers_ended"), 2);
-  expect_sums(consumer);
-  EXPECT_TRUE(has_note(consumer, "batch 0 of first on here, pid 4711 came a second time"));
-  EXPECT_TRUE(
-      has_note(consumer, "first on here, pid 4711: framed message: the checksum of batch 1"));
-  EXPECT_TRUE(has_note(consumer,
-                       "of 28 images that producers sent, 12 are missing: lost, or received by "
-                       "another consumer; of first on here, pid 4711: 8 of 20; of producer"));
+  EXPECT_TRUE(consumer.adds_up());
+  EXPECT_TRUE(says(consumer.all_notes(), "batch 0 of first on here, pid 4711 came a second time"));
+  EXPECT_TRUE(says(consumer.all_notes(),
+                   "first on here, pid 4711: framed message: the checksum of batch 1"));
+  EXPECT_TRUE(says(consumer.all_notes(),
+                   "of 28 images that producers sent, 12 are missing: lost, or received by "
+                   "another consumer; of first on here, pid 4711: 8 of 20; of producer"));
 }
 
 TEST_F(ZmqConsume, ATimeoutReportsThatAllProducersHaveEnded) {
@@ -140,7 +108,7 @@ TEST_F(ZmqConsume, ATimeoutReportsThatAllProducersHaveEnded) {
     Consumer consumer("endpoint=" + endpoint(), timeout);
     Producer producer(endpoint(), false);
     producer.send(batch_message(5, 0, 2));
-    producer.send(end_message(5, 1));
+    producer.send(end_message(1, 5));
     consumer.start();
     if (!comes(consumer, 2)) return false;
     said = thrown_by<TimeoutError>([&] { consumer.next(); });

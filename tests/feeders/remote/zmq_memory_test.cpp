@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <climits>
 #include <cstdint>
@@ -14,6 +14,7 @@
 #include <fstream>
 #include <thread>
 
+#include "dataflow/machine/file_descriptor.h"
 #include "feeders/remote/receive/zmq_message.h"
 #include "feeders/remote/receive/zmq_socket.h"
 #include "tests/support/temp_folder.h"
@@ -37,44 +38,34 @@ int granted(int bytes) {
   return std::min(bytes, most);
 }
 
-class Pair {
- public:
-  Pair() { EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends_), 0); }
-  Pair(const Pair&) = delete;
-  Pair& operator=(const Pair&) = delete;
-  ~Pair() {
-    close(ends_[0]);
-    close(ends_[1]);
-  }
-  int end() const { return ends_[0]; }
-
- private:
-  int ends_[2] = {-1, -1};
-};
+/// The two ends of a connection.
+std::array<FileDescriptor, 2> connected_pair() {
+  int ends[2] = {-1, -1};
+  EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
+}
 
 TEST(ZmqMemory, BuffersBetweenProcessesGrowAndNeverShrink) {
-  const Pair pair;
-  const int before = send_buffer_of(pair.end());
-  remote::enlarge_send_buffer(pair.end(), 1000);
-  EXPECT_EQ(send_buffer_of(pair.end()), before);
-  remote::enlarge_send_buffer(pair.end(), remote::kSendBuffer);
-  EXPECT_EQ(send_buffer_of(pair.end()), std::max(before, granted(remote::kSendBuffer)));
-  remote::enlarge_send_buffer(pair.end(), INT64_MAX);
-  EXPECT_EQ(send_buffer_of(pair.end()), std::max(before, granted(INT_MAX)));
+  const auto pair = connected_pair();
+  const int end = pair[0].get(), before = send_buffer_of(end);
+  remote::enlarge_send_buffer(end, 1000);
+  EXPECT_EQ(send_buffer_of(end), before);
+  remote::enlarge_send_buffer(end, remote::kSendBuffer);
+  EXPECT_EQ(send_buffer_of(end), std::max(before, granted(remote::kSendBuffer)));
+  remote::enlarge_send_buffer(end, INT64_MAX);
+  EXPECT_EQ(send_buffer_of(end), std::max(before, granted(INT_MAX)));
 }
 
 TEST(ZmqMemory, OtherFileDescriptorsAreNotChanged) {
-  const int tcp = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const int before = send_buffer_of(tcp);
-  remote::enlarge_send_buffer(tcp, remote::kSendBuffer);
-  EXPECT_EQ(send_buffer_of(tcp), before);
-  close(tcp);
+  const FileDescriptor tcp(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int before = send_buffer_of(tcp.get());
+  remote::enlarge_send_buffer(tcp.get(), remote::kSendBuffer);
+  EXPECT_EQ(send_buffer_of(tcp.get()), before);
   remote::enlarge_send_buffer(-1, remote::kSendBuffer);
 }
 
 TEST(ZmqMemory, ASocketThatSendsHasItsBufferFromItsFirstMessageOn) {
-  const Pair pair;
-  const int before = send_buffer_of(pair.end()), target = before + before / 2;
+  const int before = send_buffer_of(connected_pair()[0].get()), target = before + before / 2;
   if (granted(target) < target) GTEST_SKIP() << "net.core.wmem_max allows no more than the default";
   const TempFolder folder;
   const net::Endpoint place = net::parse_endpoint("ipc://" + folder.path().string() + "/feed");

@@ -10,6 +10,7 @@
 
 #include <fstream>
 
+#include "dataflow/machine/file_descriptor.h"
 #include "dataflow/machine/processes.h"
 #include "feeders/remote/receive/producer_process.h"
 #include "tests/feeders/remote/zmq_fixture.h"
@@ -25,13 +26,13 @@ class ZmqProducerProcess : public ZmqConsume {
   /// Where a producer writes the number of a process that it started.
   std::string pipe() const { return folder_.path().string() + "/pid"; }
   /// Opens that process. Blocks until the producer writes its number.
-  int open_process() const {
+  FileDescriptor open_process() const {
     pid_t pid = 0;
     std::ifstream(pipe()) >> pid;
-    return static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+    return FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   }
-  static bool has_ended(int process, std::chrono::milliseconds limit) {
-    pollfd ended{process, POLLIN, 0};
+  static bool has_ended(const FileDescriptor& process, std::chrono::milliseconds limit) {
+    pollfd ended{process.get(), POLLIN, 0};
     return poll(&ended, 1, static_cast<int>(limit.count())) == 1;
   }
   std::string command(const std::string& text) const {
@@ -42,12 +43,11 @@ class ZmqProducerProcess : public ZmqConsume {
 TEST_F(ZmqProducerProcess, EndsWithTheFeederAndSoDoesWhatItStarted) {
   Consumer consumer(command("sleep 1000 & echo $! > " + pipe() + "; wait"));
   consumer.start();
-  const int grandchild = open_process();
-  ASSERT_GE(grandchild, 0);
+  const FileDescriptor grandchild = open_process();
+  ASSERT_TRUE(grandchild);
   EXPECT_FALSE(has_ended(grandchild, 0ms));
   consumer.destroy();
   EXPECT_TRUE(has_ended(grandchild, 20s));
-  close(grandchild);
 }
 
 /// A daemon has a session and a group of its own, and its parent may have ended.
@@ -59,13 +59,12 @@ TEST_F(ZmqProducerProcess, AProcessThatLeftItsGroupEndsWithTheFeeder) {
     SCOPED_TRACE(text);
     Consumer consumer(command(text));
     consumer.start();
-    const int daemon = open_process();
-    ASSERT_GE(daemon, 0);
+    const FileDescriptor daemon = open_process();
+    ASSERT_TRUE(daemon);
     EXPECT_FALSE(has_ended(daemon, 0ms));
     consumer.destroy();
     EXPECT_TRUE(has_ended(daemon, 20s));
     EXPECT_EQ(process_tree(getpid()).size(), 1U) << "a process that it started meanwhile goes on";
-    close(daemon);
   }
 }
 
@@ -81,7 +80,7 @@ TEST_F(ZmqProducerProcess, ItsCpuTimeIsOursWithThatOfAllThatItStarted) {
   Consumer consumer(command("(i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo $$ > " +
                             pipe() + "; exec sleep 1000) & wait"));
   consumer.start();
-  close(open_process());  // when it has finished its work
+  open_process();  // when it has finished its work
   consumer.destroy();
   EXPECT_GT(cpu_of_children() - before, 0.02) << "200,000 rounds of a shell";
 }
@@ -89,13 +88,12 @@ TEST_F(ZmqProducerProcess, ItsCpuTimeIsOursWithThatOfAllThatItStarted) {
 TEST_F(ZmqProducerProcess, AProducerThatIgnoresTheRequestToEndIsKilled) {
   Consumer consumer(
       command("trap \"\" TERM; echo $$ > " + pipe() + "; while true; do sleep 0.1; done"));
-  const int child = open_process();
-  ASSERT_GE(child, 0);
+  const FileDescriptor child = open_process();
+  ASSERT_TRUE(child);
   const auto asked = std::chrono::steady_clock::now();
   consumer.destroy();
   EXPECT_LT(std::chrono::steady_clock::now() - asked, 20s);
   EXPECT_TRUE(has_ended(child, 20s));
-  close(child);
 }
 
 TEST_F(ZmqProducerProcess, AProducerThatFailsIsReportedWithItsStatus) {
@@ -112,11 +110,7 @@ TEST_F(ZmqProducerProcess, AProducerWhoseMessagesWereAllRefusedIsReportedWithTha
     rubbish.connect(endpoint());
     rubbish.send(zmq::str_buffer("rubbish"));
     consumer.start();
-    const auto deadline = std::chrono::steady_clock::now() + 20s;
-    while (consumer.counter("messages_rejected") == 0 &&
-           std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::yield();
-    }
+    EXPECT_TRUE(await([&] { return consumer.counter("messages_rejected") > 0; }));
     std::ofstream(pipe()) << "and now it fails";
     const std::string text = thrown_by<DataError>([&] { consumer.next(); });
     EXPECT_TRUE(says(text, "ended with status 3"));
@@ -152,11 +146,10 @@ TEST_F(ZmqProducerProcess, AllThatItStartedDiesWithAKilledProgram) {
     pause();
     _exit(0);
   }
-  const int grandchild = open_process();
-  ASSERT_GE(grandchild, 0);
+  const FileDescriptor grandchild = open_process();
+  ASSERT_TRUE(grandchild);
   ASSERT_EQ(kill(program, SIGKILL), 0);
   EXPECT_TRUE(has_ended(grandchild, 20s));
-  close(grandchild);
   waitpid(program, nullptr, 0);
 }
 

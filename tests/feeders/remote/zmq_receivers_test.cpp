@@ -19,8 +19,6 @@ class ZmqReceivers : public ZmqConsume {
   std::string several() const { return "endpoint=" + endpoint() + ",receivers=4"; }
 };
 
-std::vector<std::byte> rubbish() { return std::vector<std::byte>(7, std::byte{0x42}); }
-
 TEST_F(ZmqReceivers, EveryBatchOfAllProducersArrivesOnce) {
   constexpr int kProducers = 3, kRounds = 8;
   const std::string second = "ipc://" + file() + "2";

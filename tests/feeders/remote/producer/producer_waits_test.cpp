@@ -19,15 +19,6 @@ constexpr std::size_t kLargeBytes = std::size_t{2} * 512 * 1024 * 3;
 
 class ProducerWaitsTest : public ProducerTest {
  protected:
-  static std::string failure(const std::function<void()>& action) {
-    try {
-      action();
-    } catch (const std::runtime_error& error) {
-      return error.what();
-    }
-    ADD_FAILURE() << "nothing was thrown";
-    return "";
-  }
   /// Until libzmq has found the consumer.
   static void send_when_found(const std::function<void()>& send) {
     while (true) {
@@ -49,7 +40,7 @@ TEST_F(ProducerWaitsTest, AnUnreadBatchIsNoLoss) {
   Producer producer(endpoint_, timeout(100));
   const auto pixels = pixels_of(0);
   const auto send = [&] { producer.send_pixels(pixels.data(), kShape, labels_.data()); };
-  const std::string text = failure(send);
+  const std::string text = thrown_by<std::runtime_error>(send);
   EXPECT_TRUE(says(text, "no consumer took a batch at " + endpoint_ + " within 0.1 s"));
   EXPECT_TRUE(says(text, "no consumer ever connected"));
   EXPECT_TRUE(says(text, "`penstock run --fake-location zmq-consume:endpoint=" + endpoint_ + "`"));
@@ -65,7 +56,7 @@ TEST_F(ProducerWaitsTest, ABatchThatIsSentAgainWasReadyAtTheFirstTry) {
   const auto pixels = pixels_of(0);
   const auto send = [&] { producer.send_pixels(pixels.data(), kShape, labels_.data()); };
   producer.begin();
-  failure(send);
+  EXPECT_THROW(send(), std::runtime_error);
   Puller puller(endpoint_);
   send_when_found(send);
   producer.begin();
@@ -80,9 +71,8 @@ TEST_F(ProducerWaitsTest, NoMoreBatchesWaitThanTheHwmSays) {
   Producer producer(endpoint_, timeout(2000, 2));
   const auto pixels = pixels_of(0, kLargeBytes);
   std::uint64_t sent = 0;
-  failure([&] {
-    for (; sent < 100; ++sent) producer.send_pixels(pixels.data(), kLarge, labels_.data());
-  });
+  const auto send = [&] { producer.send_pixels(pixels.data(), kLarge, labels_.data()); };
+  EXPECT_THROW(for (; sent < 100; ++sent) send(), std::runtime_error);
   // Two here with the hello, one on its way, and what libzmq takes in at the other end.
   EXPECT_GE(sent, 1U);
   EXPECT_LE(sent, 6U);
@@ -211,7 +201,7 @@ TEST_F(ProducerWaitsTest, AConsumerThatWentAwayIsNamed) {
     send_when_found(send);
     puller.next_batch();
   }
-  const std::string text = failure([&] {
+  const std::string text = thrown_by<std::runtime_error>([&] {
     while (true) send();
   });
   EXPECT_TRUE(says(text, "(1 consumers connected, 1 went away)"));
