@@ -48,10 +48,6 @@ class CpuSynthetic final : public Feeder {
   const std::uint64_t first_;  // index of the first batch
 };
 
-std::unique_ptr<Feeder> make(const FeederContext& context) {
-  return std::make_unique<CpuSynthetic>(context);
-}
-
 }  // namespace
 
 extern constinit const FeederEntry cpu_synthetic_feeder{
@@ -59,7 +55,7 @@ extern constinit const FeederEntry cpu_synthetic_feeder{
     .summary = "random pixels, generated on the CPU for every batch",
     .takes_layout = true,
     .options = kOptions,
-    .make = make,
+    .make = make_feeder<CpuSynthetic>,
 };
 
 }  // namespace penstock

@@ -49,10 +49,6 @@ class DecodeQueue final : public Feeder {
   SourceFacts facts_;
 };
 
-std::unique_ptr<Feeder> make(const FeederContext& context) {
-  return std::make_unique<DecodeQueue>(context);
-}
-
 }  // namespace
 
 extern constinit const FeederEntry decode_queue_feeder{
@@ -63,7 +59,7 @@ extern constinit const FeederEntry decode_queue_feeder{
     .takes_layout = true,
     .options = kOptions,
     .shape_batches = normalise_batches,
-    .make = make,
+    .make = make_feeder<DecodeQueue>,
 };
 
 }  // namespace penstock

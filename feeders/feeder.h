@@ -153,6 +153,12 @@ struct FeederEntry {
   std::vector<MemoryNeed> (*memory_needs)(const Options&, const BatchSpec&) = nullptr;
 };
 
+/// FeederEntry::make for the class `Made`.
+template <typename Made>
+std::unique_ptr<Feeder> make_feeder(const FeederContext& context) {
+  return std::make_unique<Made>(context);
+}
+
 /// All feeders of this program; generated from the component lists.
 const Table<FeederEntry>& feeder_table();
 

@@ -98,10 +98,6 @@ class GpuConstant final : public Feeder {
   const std::uint64_t seed_, rank_;
 };
 
-std::unique_ptr<Feeder> make(const FeederContext& context) {
-  return std::make_unique<GpuConstant>(context);
-}
-
 }  // namespace
 
 extern constinit const FeederEntry gpu_constant_feeder{
@@ -111,7 +107,7 @@ extern constinit const FeederEntry gpu_constant_feeder{
     .takes_layout = true,
     .is_ceiling = true,
     .options = kOptions,
-    .make = make,
+    .make = make_feeder<GpuConstant>,
 };
 
 }  // namespace penstock

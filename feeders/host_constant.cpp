@@ -79,10 +79,6 @@ class HostConstant final : public Feeder {
   const std::uint64_t seed_;
 };
 
-std::unique_ptr<Feeder> make(const FeederContext& context) {
-  return std::make_unique<HostConstant>(context);
-}
-
 }  // namespace
 
 extern constinit const FeederEntry host_constant_feeder{
@@ -91,7 +87,7 @@ extern constinit const FeederEntry host_constant_feeder{
     .takes_layout = true,
     .options = kOptions,
     .shape_batches = normalise_batches,
-    .make = make,
+    .make = make_feeder<HostConstant>,
 };
 
 }  // namespace penstock

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -69,15 +70,10 @@ bool chooses_threads(const DecodingFeeder& feeder) {
   return text == "auto" && feeder.context.data.augment;
 }
 
-std::int64_t bad_samples_allowed(const BadSamplePolicy& policy) {
-  return policy.action == BadSamplePolicy::Action::skip ? policy.limit : 0;
-}
-
 /// A decoder that calls `then` after each sample.
-template <typename Then>
 class ExtendedDecoder final : public Decoder {
  public:
-  ExtendedDecoder(std::unique_ptr<Decoder> decoder, Then then)
+  ExtendedDecoder(std::unique_ptr<Decoder> decoder, std::function<void(const Sample&)> then)
       : decoder_(std::move(decoder)), then_(std::move(then)) {}
 
   std::int64_t take_substituted() noexcept override { return decoder_->take_substituted(); }
@@ -88,7 +84,7 @@ class ExtendedDecoder final : public Decoder {
 
  private:
   const std::unique_ptr<Decoder> decoder_;
-  const Then then_;
+  const std::function<void(const Sample&)> then_;
 };
 
 Nanoseconds parse_extra(const DecodingFeeder& feeder) {
@@ -156,6 +152,7 @@ void ImageDecoding::open(const DecodingFeeder& feeder, Source& source, SampleCov
   const bool pixels = source.facts().kind == SampleKind::pixels;
   const DecoderEntry& entry = find_entry(decoder_table(), pixels ? "raw" : "jpeg");
   const Options options(entry.name, entry.options, pool_decoder_text(feeder, entry, pixels));
+  const BadSamplePolicy& policy = context.on_bad_sample;
   const DecodePlan plan{
       .threads = places_.empty() ? context.threads : static_cast<std::int32_t>(places_.size()),
       .choose_threads = chooses_threads(feeder),
@@ -163,24 +160,20 @@ void ImageDecoding::open(const DecodingFeeder& feeder, Source& source, SampleCov
       .order = context.data.order,
       .seed = context.seed,
       .marks = context.marks,
-      .bad_samples_allowed = bad_samples_allowed(context.on_bad_sample)};
+      .bad_samples_allowed = policy.action == BadSamplePolicy::Action::skip ? policy.limit : 0};
   const Nanoseconds extra = parse_extra(feeder);
-  const auto use_cpu = [extra](const Sample&) {
+  const bool is_extended = extra != Nanoseconds::zero() || coverage != nullptr;
+  const auto then = [extra, coverage](const Sample& sample) {
     const Nanoseconds end = thread_cpu_time() + extra;
     while (thread_cpu_time() < end) continue;
-  };
-  const auto record = [coverage](const Sample& sample) {
-    coverage->saw(sample.epoch, sample.index);
+    if (coverage != nullptr) coverage->saw(sample.epoch, sample.index);
   };
   const auto make_decoder = [&]() -> std::unique_ptr<Decoder> {
     std::unique_ptr<Decoder> decoder = entry.make(options);
     if (spec.normalised) decoder = make_normalising_decoder(std::move(decoder));
     if (spec.planar) decoder = make_planar_decoder(std::move(decoder));
-    if (extra != Nanoseconds::zero()) {
-      decoder = std::make_unique<ExtendedDecoder<decltype(use_cpu)>>(std::move(decoder), use_cpu);
-    }
-    if (coverage == nullptr) return decoder;
-    return std::make_unique<ExtendedDecoder<decltype(record)>>(std::move(decoder), record);
+    if (!is_extended) return decoder;
+    return std::make_unique<ExtendedDecoder>(std::move(decoder), then);
   };
   pool_.emplace(plan, source, make_decoder, context.clock, context.probe);
   note_places(context);

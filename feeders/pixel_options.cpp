@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeders/pixel_options.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -22,20 +22,15 @@ std::string_view pixel_type_name(DType type) {
       ->first;
 }
 
-std::optional<DType> pixel_type_of(std::string_view name) {
-  const auto* const known =
-      std::ranges::find_if(kPixels, [&](const auto& pair) { return pair.first == name; });
-  return known == std::end(kPixels) ? std::nullopt : std::optional(known->second);
-}
-
 void shape_pixels(const Options& options, BatchSpec& batches) {
   const std::string& text = options.text("pixels");
-  const std::optional<DType> type = pixel_type_of(text);
-  if (!type) {
+  const auto* const known =
+      std::ranges::find_if(kPixels, [&](const auto& pair) { return pair.first == text; });
+  if (known == std::end(kPixels)) {
     throw ConfigError("option 'pixels' is '{}'; expected u8, f16, bf16 or f32", text);
   }
-  batches.pixel = *type;
-  batches.normalised = *type != DType::u8;
+  batches.pixel = known->second;
+  batches.normalised = batches.pixel != DType::u8;
   if (options.given("planar")) batches.planar = options.flag("planar");
 }
 
@@ -67,13 +62,7 @@ std::array<std::int32_t, 4> pixel_lengths(const BatchSpec& spec) {
 }
 
 std::string describe_pixels(std::optional<DType> type, std::span<const std::int64_t> lengths) {
-  std::string text(type ? pixel_type_name(*type) : "?");
-  std::string_view before = " [";
-  for (const std::int64_t length : lengths) {
-    text.append(before).append(std::to_string(length));
-    before = ",";
-  }
-  return text.append("]");
+  return fmt::format("{} [{}]", type ? pixel_type_name(*type) : "?", fmt::join(lengths, ","));
 }
 
 std::string describe_pixels(const BatchSpec& spec) {

@@ -22,8 +22,6 @@ inline constexpr OptionSpec kPixelOptions[] = {
 
 /// "u8", "f16", "bf16" or "f32".
 std::string_view pixel_type_name(DType type);
-/// Empty: no pixels have that type.
-std::optional<DType> pixel_type_of(std::string_view name);
 
 /// Takes the options of `kPixelOptions`. Pixels that are no bytes count as normalised; the device
 /// normalises bytes. Throws ConfigError.

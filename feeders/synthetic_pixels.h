@@ -3,7 +3,6 @@
 // images.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <stop_token>
 #include <vector>

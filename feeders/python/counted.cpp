@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeders/python/counted.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "dataflow/error.h"
@@ -18,8 +16,7 @@ Counted parse_counted(std::string_view text, std::string_view what) {
       unit, [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; });
   if (end == text.npos || unit.empty() || unit == "img" || unit.size() > kLongest || !is_word ||
       end + 1 == text.size()) {
-    throw ConfigError(
-        fmt::format("{} is '{}'; expected KEY or UNIT=KEY, such as tokens=input_ids", what, text));
+    throw ConfigError("{} is '{}'; expected KEY or UNIT=KEY, such as tokens=input_ids", what, text);
   }
   return {unit, text.substr(end + 1)};
 }

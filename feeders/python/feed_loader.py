@@ -686,12 +686,9 @@ class Harness:
         else:
             self.socket.send(data)
 
-    def take_number(self):
+    def take(self, kind):
         """Waits for Penstock's next message: how many slots there are, later a slot for the next batch. Ends the program if
         Penstock has gone."""
-        return self.take("<I")[0]
-
-    def take(self, kind):
         data = self.socket.recv(struct.calcsize(kind))
         if not data:
             raise HarnessGone
@@ -723,7 +720,7 @@ def feed(harness, loader, arguments, part, profiles, pixels, labels, samples, co
     clock, cpu_clock = time.monotonic_ns, time.thread_time_ns
     while True:
         begin = clock()
-        slot = harness.take_number()
+        (slot,) = harness.take("<I")
         room = clock() - begin
         if number > 0:  # no batch is asked for before there is a slot for it
             begin, cpu = clock(), cpu_clock() + core_wait_ns()

@@ -61,9 +61,8 @@ std::int64_t integer(const json& value, const char* name, std::int64_t least, st
   const auto found = value.find(name);
   if (found == value.end() || !found->is_number_integer() || found->get<std::int64_t>() < least ||
       found->get<std::int64_t>() > most) {
-    throw ConfigError(std::string("the loader's ") + name + " is " +
-                      (found == value.end() ? "missing" : found->dump()) + "; expected " +
-                      std::to_string(least) + " to " + std::to_string(most));
+    throw ConfigError("the loader's {} is {}; expected {} to {}", name,
+                      found == value.end() ? "missing" : found->dump(), least, most);
   }
   return found->get<std::int64_t>();
 }
@@ -204,8 +203,9 @@ LoaderBatch parse_batch(std::string_view packet, const LoaderBatches& batches,
   batch.pinning = duration(sent.pin_ns);
   const bool too_many = batches.opaque_bytes == 0 && batch.images > batches.images;
   if (batch.slot != asked || batch.images < 1 || too_many) {
-    throw DataError("the loader's process sent a batch of " + std::to_string(sent.images) +
-                    " images in slot " + std::to_string(sent.slot) + ", which it must not use");
+    throw DataError(
+        "the loader's process sent a batch of {} images in slot {}, which it must not use",
+        sent.images, sent.slot);
   }
   return batch;
 }

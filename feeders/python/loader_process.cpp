@@ -2,6 +2,7 @@
 #include "feeders/python/loader_process.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <penstock_any_batch_py.h>
 #include <penstock_feed_loader_py.h>
 #include <penstock_loader_traits_py.h>
@@ -55,10 +56,9 @@ FileDescriptor program_file() {
 /// ConfigError.
 std::string environment_of(const LoaderCommand& command) {
   const std::string_view all = command.environment;
-  std::string text = "env RANK=" + std::to_string(command.rank) +
-                     " WORLD_SIZE=" + std::to_string(command.ranks) +
-                     " LOCAL_RANK=" + std::to_string(command.local_rank) +
-                     " LOCAL_WORLD_SIZE=" + std::to_string(command.local_ranks) + " ";
+  std::string text =
+      fmt::format("env RANK={} WORLD_SIZE={} LOCAL_RANK={} LOCAL_WORLD_SIZE={} ", command.rank,
+                  command.ranks, command.local_rank, command.local_ranks);
   for (std::size_t begin = 0; begin < all.size();) {
     const std::size_t end = std::min(all.find(',', begin), all.size());
     const std::string_view piece = all.substr(begin, end - begin);
@@ -72,21 +72,17 @@ std::string environment_of(const LoaderCommand& command) {
   return text;
 }
 
-/// Cores that control groups allow, at least 1; 0: any number.
-std::int32_t quota_cores() {
-  const std::optional<double> quota = cpu_quota("self");
-  return quota ? static_cast<std::int32_t>(std::clamp(*quota, 1.0, 1e6)) : 0;
-}
-
 std::string command_of(const LoaderCommand& command, int program, int socket) {
-  return "exec " + environment_of(command) + shell_word(command.python) +
-         " -u -c 'import sys; program = open(int(sys.argv.pop(1))).read(); exec(compile(program, "
-         "\"<penstock>\", \"exec\"))' " +
-         std::to_string(program) + " " + std::to_string(socket) + " " + shell_word(command.loader) +
-         " " + shell_word(command.arguments) + " " + shell_word(command.part) +
-         (command.profiles ? " true " : " false ") + shell_word(command.pixels) + " " +
-         shell_word(command.labels) + " " + shell_word(command.samples) + " " +
-         shell_word(command.count) + " " + std::to_string(quota_cores());
+  // Cores that control groups allow, at least 1; 0: any number.
+  const std::optional<double> quota = cpu_quota("self");
+  const int cores = quota ? static_cast<int>(std::clamp(*quota, 1.0, 1e6)) : 0;
+  return fmt::format(
+      "exec {}{} -u -c 'import sys; program = open(int(sys.argv.pop(1))).read(); "
+      "exec(compile(program, \"<penstock>\", \"exec\"))' {} {} {} {} {} {} {} {} {} {} {}",
+      environment_of(command), shell_word(command.python), program, socket,
+      shell_word(command.loader), shell_word(command.arguments), shell_word(command.part),
+      command.profiles, shell_word(command.pixels), shell_word(command.labels),
+      shell_word(command.samples), shell_word(command.count), cores);
 }
 
 }  // namespace
@@ -205,9 +201,10 @@ LoaderProcess::Packet LoaderProcess::await_packet(const std::string& what, Time 
     if (wait(deadline, stop)) continue;
     show_stacks();
     poll(nullptr, 0, 200);  // until the stacks are printed
-    throw TimeoutError("the loader '" + command_.loader + "' did not " + what +
-                       " in time; its threads' stacks are above; raise start_timeout if it only "
-                       "needs longer");
+    throw TimeoutError(
+        "the loader '{}' did not {} in time; its threads' stacks are above; raise start_timeout if "
+        "it only needs longer",
+        command_.loader, what);
   }
 }
 
@@ -218,12 +215,12 @@ void LoaderProcess::fail_ended() {
   const bool has_ended = process_->status().has_value();
   std::string text = "the loader's process ";
   text += has_ended ? process_->describe_end() : "closed its connection";
-  if (process_->status().value_or(0) == 127 << 8) {
-    throw ConfigError(text + ": '" + command_.python +
-                      "' cannot be run; expected a Python interpreter");
+  const int status = process_->status().value_or(0);
+  if (status == 127 << 8) {
+    throw ConfigError("{}: '{}' cannot be run; expected a Python interpreter", text,
+                      command_.python);
   }
-  if (const int status = process_->status().value_or(0);
-      WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS) {
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS) {
     text +=
         ", a bus error: what it shares is larger than what is left of /dev/shm; enlarge that "
         "(docker run --shm-size=8g; Kubernetes: an emptyDir with medium: Memory, mounted at "

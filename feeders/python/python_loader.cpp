@@ -123,10 +123,8 @@ LoaderCommand command_of(const Options& options, const DataPlan& data) {
 LoaderCommand command_of(const Options& options, const DataPlan& data, const BatchSpec& spec) {
   LoaderCommand command = command_of(options, data);
   if (is_constant(options)) {
-    command.arguments = "images=" + std::to_string(spec.images) +
-                        ",height=" + std::to_string(spec.image.height) +
-                        ",width=" + std::to_string(spec.image.width) +
-                        ",channels=" + std::to_string(spec.image.channels);
+    command.arguments = fmt::format("images={},height={},width={},channels={}", spec.images,
+                                    spec.image.height, spec.image.width, spec.image.channels);
   }
   return command;
 }
@@ -152,10 +150,10 @@ void shape_batches(const Options& options, BatchSpec& spec) {
     const std::int64_t stated = parse_integer(text.substr(0, end), kWhat);
     text.remove_prefix(std::min(end + 1, text.size()));
     if (stated < 1 || stated > kMostPixels) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "option 'batch' is '{}'; expected NxHxWxC, such as 64x224x224x3, or NxBYTESB, such as "
           "16x1048576B",
-          options.text("batch")));
+          options.text("batch"));
     }
     number = static_cast<std::int32_t>(stated);
   }
@@ -290,8 +288,9 @@ class PythonLoader final : public Feeder {
     expected.planar = spec_.planar;
     if (spec_.opaque) expected.opaque_bytes = static_cast<std::int64_t>(spec_.pixel_bytes());
     throw ConfigError(
-        "the loader yields " + describe(batches) + "; the run expects " + describe(expected) +
-        "; leave out --batch-size, --image-size and the options batch, pixels and planar");
+        "the loader yields {}; the run expects {}; leave out --batch-size, --image-size and the "
+        "options batch, pixels and planar",
+        describe(batches), describe(expected));
   }
 
   std::string describe(const LoaderBatches& batches) const {
@@ -331,8 +330,7 @@ class PythonLoader final : public Feeder {
         for (const auto& [name, value] : process_.take_traits()) {
           probe_.fact("loader_" + name, value);
         }
-        if (process_.profile().code.empty()) return batch;
-        count_code();
+        if (!process_.profile().code.empty()) count_code();
         return batch;
       }
       const Nanoseconds left = deadline - std::chrono::steady_clock::now();
@@ -363,9 +361,8 @@ class PythonLoader final : public Feeder {
     process_.show_stacks();
     poll(nullptr, 0, 200);  // until the stacks are printed
     throw TimeoutError(
-        "the loader yielded no batch for " +
-        std::to_string(std::chrono::duration_cast<std::chrono::seconds>(timeout_).count()) +
-        " s (--timeout); its threads' stacks are above");
+        "the loader yielded no batch for {} s (--timeout); its threads' stacks are above",
+        std::chrono::duration_cast<std::chrono::seconds>(timeout_).count());
   }
 
   std::int32_t workers() const { return process_.batches().workers.value_or(0); }
@@ -479,9 +476,8 @@ class PythonLoader final : public Feeder {
     for (const std::int32_t label : labels.first(static_cast<std::size_t>(batch.images))) {
       if (label >= 0 && label < spec_.classes) continue;
       throw DataError(
-          fmt::format("a label of the loader is {}; expected 0 to {}; set --classes to the number "
-                      "of classes",
-                      label, spec_.classes - 1));
+          "a label of the loader is {}; expected 0 to {}; set --classes to the number of classes",
+          label, spec_.classes - 1);
     }
     copied_.add(static_cast<std::int64_t>(spec_.label_bytes()) + batch.other_bytes);
   }
@@ -551,17 +547,13 @@ std::optional<FeederBatches> describe(const Options& options, const DataPlan& da
   return found;
 }
 
-std::unique_ptr<Feeder> make(const FeederContext& context) {
-  return std::make_unique<PythonLoader>(context);
-}
-
 constexpr FeederEntry entry(std::string_view name, std::string_view summary,
                             std::span<const OptionSpec> options) {
   return {.name = name,
           .summary = summary,
           .options = options,
           .shape_batches = shape_batches,
-          .make = make,
+          .make = make_feeder<PythonLoader>,
           .describe_batches = describe,
           .is_loader = [](const Options& given) { return !is_constant(given); },
           .unit = [](const Options& given) -> std::string_view {

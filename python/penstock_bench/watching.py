@@ -64,7 +64,6 @@ class Loop:
         self.table = None  # of the processes that load samples
         self.workers = []  # these processes
 
-
     def count(self, batch):
         """The samples of a batch, or what --count counts; 0: not known. Nothing that a user's object raises may end the training."""
         try:

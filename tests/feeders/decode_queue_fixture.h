@@ -77,12 +77,9 @@ class DecodeQueueTest : public testing::Test {
     ring.close();
   }
 
-  /// All pixels of one epoch, in order.
-  std::vector<std::byte> pass(std::string_view text) {
-    data_.order = Order::strict;
-    data_.epochs = 1;
+  /// All pixels of the epochs, in the order of the batches.
+  std::vector<std::byte> pixels_of(const std::unique_ptr<Feeder>& feeder) {
     std::vector<std::byte> pixels;
-    const std::unique_ptr<Feeder> feeder = make(text, 2);
     run(*feeder, [&](const Batch& batch) {
       const auto valid = static_cast<std::size_t>(batch.valid) * spec_.row_bytes();
       pixels.insert(pixels.end(), batch.pixels.begin(),
@@ -90,6 +87,13 @@ class DecodeQueueTest : public testing::Test {
       return true;
     });
     return pixels;
+  }
+
+  /// All pixels of one epoch, in order.
+  std::vector<std::byte> pass(std::string_view text) {
+    data_.order = Order::strict;
+    data_.epochs = 1;
+    return pixels_of(make(text, 2));
   }
 
   TempFolder folder_;

@@ -46,11 +46,7 @@ TEST_F(DecodeQueueTest, StrictOrderRepeatsEveryByte) {
   data_.epochs = 2;
   std::vector<std::byte> expected;
   for (const std::int32_t threads : {1, 2, 5}) {
-    std::vector<std::byte> bytes;
-    run(*make("queue", threads), [&](const Batch& batch) {
-      bytes.insert(bytes.end(), batch.pixels.begin(), batch.pixels.end());
-      return true;
-    });
+    const std::vector<std::byte> bytes = pixels_of(make("queue", threads));
     if (threads == 1) expected = bytes;
     EXPECT_FALSE(bytes.empty());
     EXPECT_EQ(bytes, expected) << threads << " threads";
@@ -74,10 +70,8 @@ TEST_F(DecodeQueueTest, DamagedFilesFailOrAreSkippedByName) {
   EXPECT_EQ(images, kFiles - 2);
   EXPECT_THROW(run(*make("queue", 2, {BadSamplePolicy::Action::skip, 1}), count(images)),
                DataError);
-  std::string notes;
-  for (const std::string& note : probe_.notes()) notes += note + "\n";
-  EXPECT_TRUE(says(notes, name_of(7)));
-  EXPECT_TRUE(says(notes, name_of(33)));
+  EXPECT_TRUE(mentions(probe_.notes(), name_of(7)));
+  EXPECT_TRUE(mentions(probe_.notes(), name_of(33)));
 }
 
 TEST_F(DecodeQueueTest, TheSteadyStateAllocatesNothing) {
@@ -111,9 +105,7 @@ TEST_F(DecodeQueueTest, HoweverFilesAreReadAndWhereverThreadsRunPixelsAreTheSame
     EXPECT_EQ(pass(text), expected) << text;
   }
   EXPECT_TRUE(probe_.facts().contains("decode_thread_0_core"));
-  std::string notes;
-  for (const std::string& note : probe_.notes()) notes += note + "\n";
-  EXPECT_TRUE(says(notes, "decode threads: thread 0 on core "));
+  EXPECT_TRUE(mentions(probe_.notes(), "decode threads: thread 0 on core "));
 }
 
 TEST_F(DecodeQueueTest, WrongOptionsAndMissingDataAreRefusedBeforeAnythingStarts) {
@@ -146,12 +138,7 @@ TEST_F(DecodeQueueTest, WithoutAugmentationNothingIsLeftToTheSeed) {
   for (const char* text :
        {"queue", "queue:crop=random,flip=true", "queue:crop=center,flip=false"}) {
     data_.seed += 1;
-    std::vector<std::byte>& pixels = passes.emplace_back();
-    const std::unique_ptr<Feeder> feeder = make(text, 1);
-    run(*feeder, [&](const Batch& batch) {
-      pixels.insert(pixels.end(), batch.pixels.begin(), batch.pixels.end());
-      return true;
-    });
+    passes.push_back(pixels_of(make(text, 1)));
   }
   EXPECT_EQ(passes[0], passes[1]);
   EXPECT_EQ(passes[0], passes[2]);
@@ -165,12 +152,7 @@ TEST_F(DecodeQueueTest, ChainsDependOnTheSeedAndOnNothingElse) {
     std::vector<std::vector<std::byte>> passes;
     for (const std::int32_t threads : {1, 4, 4}) {
       if (passes.size() == 2) data_.seed += 1;
-      std::vector<std::byte>& pixels = passes.emplace_back();
-      const std::unique_ptr<Feeder> feeder = make(text, threads, {});
-      run(*feeder, [&](const Batch& batch) {
-        pixels.insert(pixels.end(), batch.pixels.begin(), batch.pixels.end());
-        return true;
-      });
+      passes.push_back(pixels_of(make(text, threads)));
     }
     EXPECT_EQ(passes[0], passes[1]) << text;
     EXPECT_NE(passes[0], passes[2]) << text;

@@ -99,8 +99,7 @@ class AnyBatch : public PythonLoader {
   AnyBatch() { write_text(folder_.path() / "any.py", kAnyLoaders); }
 
   std::string any(const std::string& function, const std::string& more = "") const {
-    return "python:loader='" + (folder_.path() / "any.py").string() + ":" + function + "'" +
-           (more.empty() ? "" : ",") + more;
+    return text(function, more, "any.py");
   }
   /// The samples that the first batch is said to have, or the error.
   std::string samples(const std::string& function, const std::string& more = "") {
@@ -111,8 +110,7 @@ class AnyBatch : public PythonLoader {
   }
   std::vector<Seen> take_all(const std::string& function, std::size_t count,
                              const std::string& more = "") {
-    const auto [name, batch] = describe(any(function, more)).options[0];
-    return take(any(function, name + "=" + batch + (more.empty() ? "" : "," + more)), count);
+    return take(stated(any(function, more)), count);
   }
 };
 
@@ -149,10 +147,7 @@ TEST_F(AnyBatch, ArraysWithoutOrderAreCopiedAndObjectsAreNot) {
 }
 
 TEST_F(AnyBatch, TheNumberOfArraysIsAFact) {
-  const auto [name, batch] = describe(any("nested")).options[0];
-  const std::string with_batch = any("nested", name + "=" + batch);
-  static_cast<void>(make(with_batch));  // for the run's batches
-  const std::unique_ptr<Probe> probe = probe_of(with_batch, 3);
+  const std::unique_ptr<Probe> probe = probe_of(stated(any("nested")), 3);
   EXPECT_EQ(probe->facts().at("loader_arrays_per_batch"), 4);
 }
 
@@ -160,12 +155,9 @@ TEST_F(AnyBatch, PaddingIsFoundByAMaskOrByWhatRowsEndWith) {
   if (!python_has("numpy")) GTEST_SKIP() << "no /usr/bin/python3 with numpy";
   write_text(folder_.path() / "any.py", kPadded);
   const auto padding = [&](const std::string& function) {
-    const std::string text = any(function, "python=/usr/bin/python3");
-    const auto [name, batch] = describe(text).options[0];
-    const std::string with_batch = text + "," + name + "=" + batch;
-    static_cast<void>(make(with_batch));
+    const std::string text = stated(any(function, "python=/usr/bin/python3"));
     std::map<std::string, double> found;
-    for (const auto& [fact, value] : probe_of(with_batch, 3)->facts()) {
+    for (const auto& [fact, value] : probe_of(text, 3)->facts()) {
       if (fact.starts_with("loader_padding_percent")) found[fact.substr(24)] = value;
     }
     return found;

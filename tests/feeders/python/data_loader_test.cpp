@@ -160,21 +160,15 @@ def crop(item):
     time.sleep(0.001)
     return item
 
-def transformed(num_workers):
-    return DataLoader(num_workers, False, Transformed())
-
 data.DataLoader = DataLoader
 
-def make_loader(num_workers, pin_memory=False):
-    return DataLoader(num_workers, pin_memory, Samples())
+def make_loader(num_workers, pin_memory=False, data="Samples"):
+    return DataLoader(num_workers, pin_memory, globals()[data]())
 
 class Uneven:
     def __getitem__(self, index):
         time.sleep(0.02 if index == 1 else 0.001)
         return index
-
-def uneven(num_workers):
-    return DataLoader(num_workers, False, Uneven())
 
 class Augment:
     def __call__(self, item):
@@ -192,9 +186,6 @@ class Formatted:
         time.sleep(0.002)  # reads
         return self.format["transform"](self.format["function"]([index])[0])
 
-def formatted(num_workers):
-    return DataLoader(num_workers, False, Formatted())
-
 class Sorted:
     """Sorts numbers for some 50 ms, in which no other thread of Python runs, and then lets others run twice. It waits for nothing:
     a profile that reads the thread's state a little late would see the wait."""
@@ -207,14 +198,8 @@ class Sorted:
         os.stat("/")
         return index
 
-def locked(num_workers):
-    return DataLoader(num_workers, False, Sorted())
-
 def fixed():
     return DataLoader(0, False, Samples())
-
-def nested(num_workers):
-    return DataLoader(num_workers, False, Nested())
 
 def note_worker(number):
     print("worker", number, "begins", file=sys.stderr, flush=True)
@@ -236,30 +221,32 @@ def generator(num_workers):
 
 class DataLoader : public PythonLoader {
  protected:
-  DataLoader() { write_text(path_, kTorch); }
-  const std::string path_ = (folder_.path() / "torch_like.py").string();
+  DataLoader() { write_text(folder_ / "torch_like.py", kTorch); }
+  /// The text of a feeder with a function of that file, such as "make_loader".
+  std::string torch(const std::string& function, const std::string& arguments,
+                    const std::string& more = "") const {
+    return text(function, "args='" + arguments + "'" + more, "torch_like.py");
+  }
+  static std::string workers(int count) { return "num_workers=" + std::to_string(count); }
 };
 
 /// Times are at least those that the loader sleeps. What `next` waits for its workers is a wait.
 TEST_F(DataLoader, TheWorkersOfADataLoaderAreStages) {
   constexpr std::int64_t kBatches = 40, kMs = 1'000'000;
   for (const char* function : {"make_loader", "generator", "spawned"}) {
-    for (const int workers : {0, 3}) {
-      SCOPED_TRACE(std::string(function) + " with " + std::to_string(workers));
-      const std::unique_ptr<Probe> told =
-          probe_of("python:loader='" + path_ + ":" + function +
-                       "',args='num_workers=" + std::to_string(workers) + "'",
-                   kBatches);
+    for (const int count : {0, 3}) {
+      SCOPED_TRACE(std::string(function) + " with " + std::to_string(count));
+      const std::unique_ptr<Probe> told = probe_of(torch(function, workers(count)), kBatches);
       Probe& probe = *told;
-      const std::string_view runs_it = workers == 0 ? "loader" : "loader workers";
+      const std::string_view runs_it = count == 0 ? "loader" : "loader workers";
       const StageCounters &load = probe.stage({"load", runs_it, 0}),
                           &collate = probe.stage({"collate", runs_it, 0}),
                           &next = probe.stage({"next(loader)", "loader", 0});
       // A generator does not say how many workers it has; more than one may have begun.
-      EXPECT_GE(load.stage.threads, function[0] == 'm' ? std::max(workers, 1) : 1);
-      EXPECT_LE(load.stage.threads, std::max(workers, 1));
+      EXPECT_GE(load.stage.threads, function[0] == 'm' ? std::max(count, 1) : 1);
+      EXPECT_LE(load.stage.threads, std::max(count, 1));
       EXPECT_GE(load.images.value(), 2 * kBatches);
-      const std::int64_t timed = function[0] == 'm' || workers == 0 ? kBatches - 1 : kBatches / 4;
+      const std::int64_t timed = function[0] == 'm' || count == 0 ? kBatches - 1 : kBatches / 4;
       EXPECT_GE(load.wall_ns.value(), timed * 4 * kMs);
       EXPECT_GE(collate.wall_ns.value(), timed * kMs);
       EXPECT_LT(collate.wall_ns.value(), load.wall_ns.value());
@@ -273,8 +260,7 @@ TEST_F(DataLoader, TheWorkersOfADataLoaderAreStages) {
 TEST_F(DataLoader, TheWayFromWorkersAndPinningAreTimed) {
   constexpr std::int64_t kBatches = 20, kMs = 1'000'000;
   const auto told = [&](const std::string& function, const std::string& arguments) {
-    return probe_of("python:loader='" + path_ + ":" + function + "',args='" + arguments + "'",
-                    kBatches);
+    return probe_of(torch(function, arguments), kBatches);
   };
   const auto has = [](const Probe& probe, std::string_view name) {
     return std::ranges::any_of(probe.stages(),
@@ -287,7 +273,7 @@ TEST_F(DataLoader, TheWayFromWorkersAndPinningAreTimed) {
   EXPECT_GE(queue.wall_ns.value(), queue.items.value() * 3 * kMs);
   EXPECT_GE(pin.wall_ns.value(), pin.items.value() * kMs);
   EXPECT_EQ(pin.stage.threads, 1);
-  const std::unique_ptr<Probe> not_pinned = told("nested", "num_workers=2");
+  const std::unique_ptr<Probe> not_pinned = told("make_loader", "num_workers=2,data=Nested");
   EXPECT_TRUE(has(*not_pinned, "queue"));
   EXPECT_FALSE(has(*not_pinned, "pin"));
   const std::unique_ptr<Probe> here = told("make_loader", "num_workers=0");
@@ -297,12 +283,11 @@ TEST_F(DataLoader, TheWayFromWorkersAndPinningAreTimed) {
 /// Transforms of a list are timed; the line that reads is sampled.
 TEST_F(DataLoader, AProfileHasTheTimeOfTransformsAndOfLinesOfCode) {
   constexpr std::int64_t kBatches = 200, kMs = 1'000'000;
-  for (const char* const function :
-       {"transformed',args='num_workers=0", "transformed',args='num_workers=2",
-        "formatted',args='num_workers=2"}) {
-    SCOPED_TRACE(function);
-    const std::unique_ptr<Probe> told = probe_of(
-        "python:profile=true,loader='" + path_ + ":" + std::string(function) + "'", kBatches);
+  for (const auto& [data, count] :
+       {std::pair("Transformed", 0), {"Transformed", 2}, {"Formatted", 2}}) {
+    SCOPED_TRACE(std::string(data) + " with " + std::to_string(count));
+    const std::unique_ptr<Probe> told =
+        probe_of(torch("make_loader", workers(count) + ",data=" + data, ",profile=true"), kBatches);
     std::map<std::string, std::int64_t> times;
     for (const auto& [name, ns] : told->values()) {
       if (name.starts_with("load_ns: ")) times[name.substr(9)] = ns;
@@ -315,7 +300,7 @@ TEST_F(DataLoader, AProfileHasTheTimeOfTransformsAndOfLinesOfCode) {
     // Half of the batches at least are in the last profile.
     EXPECT_GE(blur, kBatches * 3 * kMs);
     EXPECT_GE(crop, kBatches * 1 * kMs);
-    EXPECT_EQ(times.contains("Augment"), function[0] == 'f');
+    EXPECT_EQ(times.contains("Augment"), data[0] == 'F');
     EXPECT_LT(crop, blur);
     EXPECT_GE(reading, crop);
     EXPECT_LT(reading, blur);
@@ -330,12 +315,11 @@ TEST_F(DataLoader, AProfileHasTheTimeOfTransformsAndOfLinesOfCode) {
 /// Python's global lock keeps the profile's thread from running during a call, but the call's line
 /// is named, with the time that it held the lock.
 TEST_F(DataLoader, AProfileNamesTheLineThatHoldsPythonsLock) {
-  for (const int workers : {0, 2}) {
-    SCOPED_TRACE(workers);
+  for (const int count : {0, 2}) {
+    SCOPED_TRACE(count);
+    // A profile comes each half second.
     const std::unique_ptr<Probe> told =
-        probe_of("python:profile=true,loader='" + path_ +
-                     ":locked',args='num_workers=" + std::to_string(workers) + "'",
-                 60);  // a profile comes each half second
+        probe_of(torch("make_loader", workers(count) + ",data=Sorted", ",profile=true"), 60);
     std::int64_t sorts = 0, all = 0, computes = 0;
     for (const auto& [name, ns] : told->values()) {
       if (name.starts_with(kLoadTime)) all += ns;
@@ -350,9 +334,7 @@ TEST_F(DataLoader, AProfileNamesTheLineThatHoldsPythonsLock) {
 
 TEST_F(DataLoader, ALateBatchThatHoldsLaterOnesBackIsAFact) {
   const auto held = [&](const std::string& function) {
-    return probe_of("python:loader='" + path_ + ":" + function + "',args='num_workers=2'", 150)
-        ->facts()
-        .at("loader_held_back_percent");
+    return probe_of(torch(function, workers(2)), 150)->facts().at("loader_held_back_percent");
   };
   EXPECT_EQ(held("make_loader"), 0);
   EXPECT_GT(held("swapped"), 5);
@@ -361,8 +343,7 @@ TEST_F(DataLoader, ALateBatchThatHoldsLaterOnesBackIsAFact) {
 
 TEST_F(DataLoader, WhatIsPickledForAWorkerIsAFact) {
   const auto facts = [&](const std::string& function) {
-    return probe_of("python:loader='" + path_ + ":" + function + "',args='num_workers=2'", 20)
-        ->facts();
+    return probe_of(torch(function, workers(2)), 20)->facts();
   };
   EXPECT_EQ(facts("make_loader").count("loader_pickled_bytes_per_worker"), 0U);
   const std::map<std::string, double> spawned = facts("spawned");
@@ -375,7 +356,7 @@ TEST_F(DataLoader, WhatIsPickledForAWorkerIsAFact) {
 /// Samples sleep: no processor is used, and the profile names the sleep.
 TEST_F(DataLoader, SettingsAndWhatSamplesWaitForAreFacts) {
   const std::unique_ptr<Probe> told =
-      probe_of("python:profile=true,loader='" + path_ + ":make_loader',args='num_workers=2'", 150);
+      probe_of(torch("make_loader", workers(2), ",profile=true"), 150);
   const std::map<std::string, double> facts = told->facts();
   EXPECT_EQ(facts.at("loader_num_workers"), 2);
   EXPECT_EQ(facts.at("loader_prefetch_factor"), 2);
@@ -391,12 +372,10 @@ TEST_F(DataLoader, SettingsAndWhatSamplesWaitForAreFacts) {
 }
 
 TEST_F(DataLoader, AProfileNamesTheSlowestSamples) {
-  for (const int workers : {0, 2}) {
-    SCOPED_TRACE(workers);
+  for (const int count : {0, 2}) {
+    SCOPED_TRACE(count);
     const std::map<std::string, double> facts =
-        probe_of("python:profile=true,loader='" + path_ +
-                     ":uneven',args='num_workers=" + std::to_string(workers) + "'",
-                 100)
+        probe_of(torch("make_loader", workers(count) + ",data=Uneven", ",profile=true"), 100)
             ->facts();
     EXPECT_GE(facts.at("slow_sample_ms: 1"), 20);
     EXPECT_GT(facts.at("median_sample_ms"), 0);
@@ -405,13 +384,10 @@ TEST_F(DataLoader, AProfileNamesTheSlowestSamples) {
 }
 
 TEST_F(DataLoader, SettingsThatTheFunctionDoesNotTakeReplaceItsOwn) {
-  const auto with = [&](const std::string& settings) {
-    return "python:loader='" + path_ + ":fixed',args='" + settings + "'";
-  };
-  const std::unique_ptr<Probe> told = probe_of(with("num_workers=2"), 3);
+  const std::unique_ptr<Probe> told = probe_of(torch("fixed", workers(2)), 3);
   EXPECT_EQ(told->facts().at("loader_num_workers"), 2);
   EXPECT_TRUE(mentions(told->notes(), "num_workers=2 replaces what the function states"));
-  EXPECT_TRUE(says(thrown_by<ConfigError>([&] { make(with("in_order=False")); }),
+  EXPECT_TRUE(says(thrown_by<ConfigError>([&] { make(torch("fixed", "in_order=False")); }),
                    "the DataLoader of this PyTorch has no 'in_order'"));
   EXPECT_TRUE(says(thrown_by<ConfigError>([&] { make(text("counting", "args='num_workers=2'")); }),
                    "takes no argument 'num_workers', and makes no DataLoader"));
@@ -419,9 +395,10 @@ TEST_F(DataLoader, SettingsThatTheFunctionDoesNotTakeReplaceItsOwn) {
 
 TEST_F(DataLoader, PartsOfALoaderRunAlone) {
   constexpr std::int64_t kBatches = 40, kMs = 1'000'000;
-  const std::string loader = "python:loader='" + path_ + ":make_loader',args='num_workers=0',part=";
   const auto wall_ns = [&](const std::string& part, std::string_view stage) {
-    return probe_of(loader + part, kBatches)->stage({stage, "loader", 0}).wall_ns.value();
+    return probe_of(torch("make_loader", workers(0), ",part=" + part), kBatches)
+        ->stage({stage, "loader", 0})
+        .wall_ns.value();
   };
   EXPECT_GE(wall_ns("collate", "collate"), (kBatches - 1) * kMs);
   EXPECT_LT(wall_ns("collate", "load"), kBatches * 2 * kMs) << "samples are loaded once";

@@ -57,9 +57,6 @@ class DataLoader:
     def __iter__(self):
         return iter([batch(0, 2)])
 
-def with_workers(workers):
-    return DataLoader(workers)
-
 class Observed:
     """Notes what a training loop does with it."""
     def __init__(self, path):
@@ -75,9 +72,6 @@ class Observed:
     def __iter__(self):
         self.write("iter")
         return iter([batch(0, 2), batch(2, 2)])
-
-def observed(path):
-    return Observed(path)
 
 class Resettable:
     """As DALI's iterator: it ends until it is reset. Its epochs are its resets."""
@@ -106,9 +100,6 @@ class Resettable:
         self.taken = 0
         self.resets += 1
 
-def resettable():
-    return Resettable()
-
 class ResetsItself(Resettable):
     def __next__(self):
         try:
@@ -119,9 +110,6 @@ class ResetsItself(Resettable):
 
     def reset(self):
         raise RuntimeError("reset twice")
-
-def resets_itself():
-    return ResetsItself()
 
 def exits():
     raise SystemExit("set DATA_ROOT")
@@ -202,27 +190,37 @@ class PythonLoader : public testing::Test {
  protected:
   PythonLoader() { write_text(folder_.path() / "loaders.py", kLoaders); }
 
-  std::string text(const std::string& function, const std::string& more = "") const {
-    return "python:loader='" + (folder_.path() / "loaders.py").string() + ":" + function + "'" +
+  std::string text(const std::string& function, const std::string& more = "",
+                   const char* file = "loaders.py") const {
+    return "python:loader='" + (folder_.path() / file).string() + ":" + function + "'" +
            (more.empty() ? "" : "," + more);
   }
   Options options(const std::string& text) const {
     return Options("python", entry_.options, parse_component(text));
   }
+  FeederContext context(const Options& given, Probe& probe, Nanoseconds timeout = 30s) {
+    return {.spec = spec_,
+            .device = device_,
+            .clock = clock_,
+            .options = given,
+            .probe = probe,
+            .timeout = timeout,
+            .slots = 2};
+  }
   /// What the feeder says the loader yields, as options.
   FeederBatches describe(const std::string& text) const {
     return entry_.describe_batches(options(text), {}, 0).value();
   }
+  /// The text, and options that state these batches.
+  std::string stated(const std::string& text) const {
+    std::string stated = text;
+    for (const auto& [key, value] : describe(text).options) stated += "," + key + "=" + value;
+    return stated;
+  }
   std::unique_ptr<Feeder> make(const std::string& text, Nanoseconds timeout = 30s) {
     const Options given = options(text);
-    if (entry_.shape_batches != nullptr) entry_.shape_batches(given, spec_);
-    return entry_.make(FeederContext{.spec = spec_,
-                                     .device = device_,
-                                     .clock = clock_,
-                                     .options = given,
-                                     .probe = probe_,
-                                     .timeout = timeout,
-                                     .slots = 2});
+    entry_.shape_batches(given, spec_);
+    return entry_.make(context(given, probe_, timeout));
   }
 
   struct Seen {
@@ -258,14 +256,8 @@ class PythonLoader : public testing::Test {
   std::unique_ptr<Probe> probe_of(const std::string& text, std::size_t count) {
     auto probe = std::make_unique<Probe>();
     const Options given = options(text);
-    const std::unique_ptr<Feeder> feeder = entry_.make(FeederContext{.spec = spec_,
-                                                                     .device = device_,
-                                                                     .clock = clock_,
-                                                                     .options = given,
-                                                                     .probe = *probe,
-                                                                     .timeout = 30s,
-                                                                     .slots = 2});
-    EXPECT_EQ(take(*feeder, count).size(), count);
+    entry_.shape_batches(given, spec_);
+    EXPECT_EQ(take(*entry_.make(context(given, *probe)), count).size(), count);
     return probe;
   }
   /// The first pixel of each image.

@@ -189,13 +189,22 @@ ChildExit exit_of(std::vector<std::string> words) {
   return penstock::exit_of(std::move(words), std::chrono::minutes(1));
 }
 
+/// A run with that loader. Its record is run.json in the folder.
+ChildExit timed_run(const TempFolder& folder, const std::string& loader,
+                    std::initializer_list<std::string> more) {
+  std::vector<std::string> words{"run", loader, "--device=emulated:step_time=1ms",
+                                 "--num-warmup-batches=2",
+                                 "--out=" + (folder / "run.json").string()};
+  words.insert(words.end(), more);
+  ChildExit exit = exit_of(std::move(words));
+  EXPECT_EQ(exit.code, 0) << exit.describe();
+  return exit;
+}
+
 TEST(PythonLoaderProgram, BatchesThatAreNoImagesHaveSamples) {
   const TempFolder folder;
   const std::string loader = paced_tokens(folder), out = "--out=" + (folder / "out").string();
-  const ChildExit exit =
-      exit_of({"run", loader, "--device=emulated:step_time=1ms", "--num-warmup-batches=2",
-               "--num-batches=20", "--out=" + (folder / "run.json").string()});
-  ASSERT_EQ(exit.code, 0) << exit.describe();
+  const ChildExit exit = timed_run(folder, loader, {"--num-batches=20"});
   EXPECT_NE(exit.output.find("total samples/sec: "), std::string::npos) << exit.output;
   const nlohmann::json result = nlohmann::json::parse(read_text(folder / "run.json"));
   EXPECT_EQ(result.at("unit"), "samples");
@@ -220,11 +229,8 @@ TEST(PythonLoaderProgram, TokensAreCountedAsTheLoaderMakesThem) {
              "def make():\n"
              "    for length in itertools.cycle((10, 20, 60)):\n"
              "        yield {'ids': memoryview(array.array('i', [7] * length)), 'name': 'text'}\n");
-  const ChildExit exit =
-      exit_of({"run", "--loader=" + (folder / "texts.py").string() + ":make", "--count=ids",
-               "--device=emulated:step_time=1ms", "--num-warmup-batches=2", "--num-batches=30",
-               "--out=" + (folder / "run.json").string()});
-  ASSERT_EQ(exit.code, 0) << exit.describe();
+  const ChildExit exit = timed_run(folder, "--loader=" + (folder / "texts.py").string() + ":make",
+                                   {"--count=ids", "--num-batches=30"});
   EXPECT_NE(exit.output.find("total tokens/sec: "), std::string::npos) << exit.output;
   EXPECT_EQ(exit.output.find("images/sec"), std::string::npos) << exit.output;
   const nlohmann::json result = nlohmann::json::parse(read_text(folder / "run.json"));
@@ -243,11 +249,8 @@ TEST(PythonLoaderProgram, SamplesAreKnownBesideTokens) {
              "    while True:\n"
              "        yield {'ids': memoryview(bytes(60)).cast('B', (4, 15)),\n"
              "               'label': memoryview(array.array('i', range(4)))}\n");
-  const ChildExit exit =
-      exit_of({"run", "--loader=" + (folder / "texts.py").string() + ":make", "--count=tokens=ids",
-               "--device=emulated:step_time=1ms", "--num-warmup-batches=2", "--num-batches=30",
-               "--out=" + (folder / "run.json").string()});
-  ASSERT_EQ(exit.code, 0) << exit.describe();
+  timed_run(folder, "--loader=" + (folder / "texts.py").string() + ":make",
+            {"--count=tokens=ids", "--num-batches=30"});
   const nlohmann::json result = nlohmann::json::parse(read_text(folder / "run.json"));
   EXPECT_EQ(result.at("facts").at("loader_counted_per_sample"), 15);
   EXPECT_NEAR(result.at("samples_per_s").get<double>(), result.at("rate").get<double>() / 15, 1e-6);

@@ -62,33 +62,27 @@ TEST_F(PythonLoader, EpochsFollowEachOther) {
 /// A set of workers that is begun and dropped costs time, and an epoch of its samples.
 TEST_F(PythonLoader, EachEpochIteratesOnceAndTellsTheSampler) {
   const std::string path = (folder_.path() / "seen").string();
-  take(text("observed", "args='path=\"" + path + "\"'"), 5);
+  take(text("Observed", "args='path=\"" + path + "\"'"), 5);
   const std::string seen = read_text(path);
   EXPECT_TRUE(seen.starts_with("epoch 0\niter\nepoch 1\niter\nepoch 2\niter\n")) << seen;
 }
 
 TEST_F(PythonLoader, TheLoaderThatWasAskedForItsShapeIsTheOneOfTheRun) {
   const std::string path = (folder_.path() / "started").string();
-  const Options given = options(text("observed", "args='path=\"" + path + "\"'"));
+  const Options given = options(text("Observed", "args='path=\"" + path + "\"'"));
   const FeederBatches found = entry_.describe_batches(given, DataPlan{}, 1).value();
-  const std::unique_ptr<Feeder> feeder = entry_.make(FeederContext{.spec = spec_,
-                                                                   .device = device_,
-                                                                   .clock = clock_,
-                                                                   .options = given,
-                                                                   .probe = probe_,
-                                                                   .timeout = 30s,
-                                                                   .slots = 2,
-                                                                   .started = found.started});
-  EXPECT_EQ(firsts(take(*feeder, 2)), (std::vector{0, 1, 2, 3}));
+  FeederContext same = context(given, probe_);
+  same.started = found.started;
+  EXPECT_EQ(firsts(take(*entry_.make(same), 2)), (std::vector{0, 1, 2, 3}));
   EXPECT_EQ(read_text(path).find("epoch 0", 1), std::string::npos);
 }
 
 TEST_F(PythonLoader, AnIteratorThatCanBeResetIsNotMadeAgain) {
-  EXPECT_EQ(firsts(take(text("resettable"), 3)), (std::vector{0, 1, 2, 3, 0, 1}));
+  EXPECT_EQ(firsts(take(text("Resettable"), 3)), (std::vector{0, 1, 2, 3, 0, 1}));
 }
 
 TEST_F(PythonLoader, AnIteratorThatBeginsAnewByItselfIsNotReset) {
-  EXPECT_EQ(firsts(take(text("resets_itself"), 5)), (std::vector{0, 1, 2, 3, 0, 1, 2, 3, 0, 1}));
+  EXPECT_EQ(firsts(take(text("ResetsItself"), 5)), (std::vector{0, 1, 2, 3, 0, 1, 2, 3, 0, 1}));
 }
 
 TEST_F(PythonLoader, ASmallerLastBatchCountsItsImages) {
@@ -135,7 +129,7 @@ TEST_F(PythonLoader, MissingLabelsAreZeroAndNoted) {
 TEST_F(PythonLoader, SettingsOfADataLoaderAreNoted) {
   const auto notes = [&](const std::string& workers) {
     const std::size_t before = probe_.notes().size();
-    make(text("with_workers", "args='workers=" + workers + "'"));
+    make(text("DataLoader", "args='workers=" + workers + "'"));
     std::string all;
     const std::vector<std::string> said = probe_.notes();
     for (std::size_t i = before; i < said.size(); ++i) all += said[i] + "\n";
@@ -153,14 +147,7 @@ TEST_F(PythonLoader, WithoutALoaderTheFeedersYieldTheSameRandomBatchAgainAndAgai
     SCOPED_TRACE(name);
     const FeederEntry& entry = find_entry(feeder_table(), name);
     const Options given(name, entry.options, parse_component(name));
-    const std::unique_ptr<Feeder> feeder = entry.make(FeederContext{.spec = spec_,
-                                                                    .device = device_,
-                                                                    .clock = clock_,
-                                                                    .options = given,
-                                                                    .probe = probe_,
-                                                                    .timeout = 30s,
-                                                                    .slots = 2});
-    const std::vector<Seen> seen = take(*feeder, 3);
+    const std::vector<Seen> seen = take(*entry.make(context(given, probe_)), 3);
     ASSERT_EQ(seen.size(), 3U);
     EXPECT_EQ(seen[0].labels, (std::vector<std::int32_t>{0, 1}));
     EXPECT_EQ(seen[0].pixels, seen[2].pixels);
@@ -197,16 +184,14 @@ def make(kind, planar):
        {std::pair("float32", "f32"), {"float16", "f16"}, {"uint8", "u8"}}) {
     for (const char* const planar : {"True", "False"}) {
       SCOPED_TRACE(std::string(kind) + ", planar " + planar);
-      const std::string loader = "python:loader='" + (folder_.path() / "arrays.py").string() +
-                                 ":make',python=/usr/bin/python3,args=\"kind='" + kind +
-                                 "',planar=" + planar + "\"";
+      const std::string arguments =
+          std::string("args=\"kind='") + kind + "',planar=" + planar + "\"";
+      const std::string loader = text("make", "python=/usr/bin/python3," + arguments, "arrays.py");
       const FeederBatches found = describe(loader);
       EXPECT_EQ(found.options[1].second, name);
       EXPECT_EQ(found.options[2].second, *planar == 'T' ? "true" : "false");
       EXPECT_EQ(found.image, (ImageShape{8, 6, 3}));
-      std::string stated = loader;
-      for (const auto& [key, value] : found.options) stated += "," + key + "=" + value;
-      const std::vector<Seen> seen = take(stated, 1);
+      const std::vector<Seen> seen = take(stated(loader), 1);
       ASSERT_EQ(seen.size(), 1U);
       EXPECT_EQ(seen[0].labels, (std::vector<std::int32_t>{7, 8}));
       for (const std::size_t i : {0, 1, 100, 287}) {
