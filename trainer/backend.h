@@ -45,6 +45,15 @@ struct Tensor {
   std::size_t count = 0;
   DType dtype = DType::f32;
 };
+/// The elements of an f32 tensor.
+inline std::span<std::byte> bytes_of(const Tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.data), tensor.count * sizeof(float)};
+}
+/// The number of elements of `arena` in front of `part`.
+inline std::size_t offset_in(const Tensor& arena, const Tensor& part) {
+  return static_cast<std::size_t>(static_cast<const float*>(part.data) -
+                                  static_cast<const float*>(arena.data));
+}
 
 /// One tensor of weights and its gradient. The backend chooses the order of the elements, which is
 /// the same for both. `count` may exceed spec.count(): the padding elements are zero and stay zero

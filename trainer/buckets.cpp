@@ -13,11 +13,9 @@ namespace {
 /// between two parameters belongs to the first of them; a gap before all parameters belongs to the
 /// first parameter.
 std::vector<std::size_t> bounds_of(const ParameterSet& set) {
-  const auto* const arena = static_cast<const float*>(set.gradients.data);
   std::vector<std::size_t> bounds;
   for (const Parameter& parameter : set.parameters) {
-    const auto* const gradient = static_cast<const float*>(parameter.gradient.data);
-    bounds.push_back(bounds.empty() ? 0 : static_cast<std::size_t>(gradient - arena));
+    bounds.push_back(bounds.empty() ? 0 : offset_in(set.gradients, parameter.gradient));
   }
   bounds.push_back(set.gradients.count);
   for (std::size_t i = 1; i < bounds.size(); ++i) PENSTOCK_ASSERT(bounds[i - 1] <= bounds[i]);

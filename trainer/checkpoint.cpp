@@ -34,9 +34,7 @@ std::string crc_of(std::span<const std::span<const std::byte>> parts) {
   for (const std::span<const std::byte> part : parts) {
     crc = crc32_z(crc, reinterpret_cast<const Bytef*>(part.data()), part.size());
   }
-  char text[9];
-  std::snprintf(text, sizeof text, "%08lx", static_cast<unsigned long>(crc));
-  return text;
+  return fmt::format("{:08x}", crc);
 }
 
 std::string metadata_of(const SafeTensors& tensors, const std::string& key) {
@@ -141,9 +139,8 @@ std::string carried_name(const KeptArenas& kept, const ParameterSpec& spec) {
 /// The parameter's part of `arena`, which is laid out as the set's weights.
 Tensor part_of(const Tensor& arena, const ParameterSet& set, const Parameter& parameter) {
   PENSTOCK_ASSERT(arena.count == set.weights.count);
-  const std::ptrdiff_t offset =
-      static_cast<float*>(parameter.weight.data) - static_cast<float*>(set.weights.data);
-  return {static_cast<float*>(arena.data) + offset, parameter.weight.count};
+  return {static_cast<float*>(arena.data) + offset_in(set.weights, parameter.weight),
+          parameter.weight.count};
 }
 
 /// Prepares only optimizers that have a state: the others round the weights later, after a restore.

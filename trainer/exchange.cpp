@@ -22,31 +22,28 @@ ExchangeTimes no_times(const BucketPlan& plan) {
   return times;
 }
 
+void add(ExchangeTimes& to, const ExchangeTimes& other, std::int64_t sign) {
+  to.steps += sign * other.steps;
+  to.busy += sign * other.busy;
+  to.exposed += sign * other.exposed;
+  for (std::size_t i = 0; i < other.buckets.size(); ++i) {
+    to.buckets.at(i).lead += sign * other.buckets[i].lead;
+    to.buckets.at(i).busy += sign * other.buckets[i].busy;
+  }
+}
+
 }  // namespace
 
 ExchangeTimes& ExchangeTimes::operator+=(const ExchangeTimes& other) {
-  steps += other.steps;
-  busy += other.busy;
-  exposed += other.exposed;
   if (buckets.empty()) {
-    buckets = other.buckets;
-    return *this;
+    for (const BucketTimes& bucket : other.buckets) buckets.push_back({.bytes = bucket.bytes});
   }
-  for (std::size_t i = 0; i < other.buckets.size(); ++i) {
-    buckets.at(i).lead += other.buckets[i].lead;
-    buckets.at(i).busy += other.buckets[i].busy;
-  }
+  add(*this, other, 1);
   return *this;
 }
 
 ExchangeTimes& ExchangeTimes::operator-=(const ExchangeTimes& other) {
-  steps -= other.steps;
-  busy -= other.busy;
-  exposed -= other.exposed;
-  for (std::size_t i = 0; i < other.buckets.size(); ++i) {
-    buckets.at(i).lead -= other.buckets[i].lead;
-    buckets.at(i).busy -= other.buckets[i].busy;
-  }
+  add(*this, other, -1);
   return *this;
 }
 

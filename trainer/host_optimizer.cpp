@@ -127,10 +127,8 @@ class HostOptimizer final : public Optimizer {
 
   Tensor state_of(const ParameterSet& set, const Parameter& parameter, std::size_t slot) {
     const Tensor& weight = parameter.weight;
-    const std::ptrdiff_t offset =
-        static_cast<float*>(weight.data) - static_cast<float*>(set.weights.data);
-    return {state_.data() + slot * set.weights.count + static_cast<std::size_t>(offset),
-            weight.count, DType::f32};
+    return {state_.data() + slot * set.weights.count + offset_in(set.weights, weight), weight.count,
+            DType::f32};
   }
 
   static WireFormat stored_as(DType type) {

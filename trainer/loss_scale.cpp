@@ -10,12 +10,8 @@
 namespace penstock {
 namespace {
 
-std::span<std::byte> bytes_of(const Tensor& tensor) {
-  PENSTOCK_ASSERT(tensor.count == 2 && tensor.dtype == DType::f32);
-  return {static_cast<std::byte*>(tensor.data), sizeof(LossScale)};
-}
-
 void copy_now(std::span<std::byte> to, std::span<const std::byte> from, Device& device) {
+  PENSTOCK_ASSERT(to.size() == sizeof(LossScale) && from.size() == sizeof(LossScale));
   const std::unique_ptr<Stream> stream = device.make_stream();
   const std::unique_ptr<Event> done = device.make_event();
   stream->copy(to, from);

@@ -66,10 +66,8 @@ std::vector<ArenaRange> parameter_ranges(const ParameterSet& set) {
       parameters.begin(), parameters.end(),
       [](const Parameter* a, const Parameter* b) { return a->spec.node < b->spec.node; });
   std::vector<ArenaRange> ranges;
-  const auto* const arena = static_cast<const float*>(set.weights.data);
   for (const Parameter* parameter : parameters) {
-    const auto first = static_cast<const float*>(parameter->weight.data) - arena;
-    ranges.push_back({static_cast<std::size_t>(first), parameter->weight.count});
+    ranges.push_back({offset_in(set.weights, parameter->weight), parameter->weight.count});
   }
   return ranges;
 }

@@ -26,9 +26,8 @@ constexpr std::size_t element_bytes(WireFormat format) {
 }
 
 /// The largest relative error of rounding once: f16 2^-11, bf16 2^-8. In f16, the error of numbers
-/// below 2^-14 is at most kSmallestStep / 2, and numbers of at least 65520 become infinite.
+/// below 2^-14 is at most 2^-25, and numbers of at least 65520 become infinite.
 double unit_roundoff(WireFormat format);
-inline constexpr double kSmallestStep = 0x1p-24;
 
 /// `wire` has element_bytes(format) for each of `values`. The format is not f32.
 void narrow(WireFormat format, std::span<const float> values, std::span<std::byte> wire);

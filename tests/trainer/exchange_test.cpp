@@ -17,6 +17,7 @@
 #include "dataflow/host_device.h"
 #include "dataflow/random.h"
 #include "tests/support/rank_threads.h"
+#include "tests/support/thrown_by.h"
 #include "tests/support/virtual_clock.h"
 #include "trainer/collectives/threads.h"
 
@@ -80,6 +81,20 @@ class PacedExchange : public ::testing::Test {
   const Clock::Participant here_{clock_};
   HostDevice device_{clock_};
   const std::unique_ptr<Stream> stream_ = device_.make_stream();
+
+  /// An exchange that has started, of gradients with these numbers of elements.
+  struct Started {
+    Started(PacedExchange& test, const std::vector<std::size_t>& counts, int failing_call = -1,
+            const BucketLimits& limits = kOneEach)
+        : gradients(counts),
+          collective(test.clock_, failing_call),
+          exchange(collective, gradients.set(), test.device_, test.clock_, limits) {
+      exchange.start();
+    }
+    Gradients gradients;
+    PacedCollective collective;
+    ThreadExchange exchange;
+  };
 };
 
 TEST_F(PacedExchange, ExposesWhatTheOverlapFormulaSays) {
@@ -96,27 +111,25 @@ TEST_F(PacedExchange, ExposesWhatTheOverlapFormulaSays) {
       {{3, 4, 5}, {10ms, 10ms, 10ms}, 10ms, 12ms}  // nothing is hidden
   };
   for (const Case& test : cases) {
-    Gradients gradients(test.counts);
-    PacedCollective collective(clock_);
-    ThreadExchange exchange(collective, gradients.set(), device_, clock_, kOneEach);
-    exchange.start();
+    Started run(*this, test.counts);
     Nanoseconds busy{};
     for (const std::size_t count : test.counts) busy += std::chrono::milliseconds(count);
     for (int step = 1; step <= 3; ++step) {
       const Time begin = clock_.now();
-      const GradientReady ready = exchange.ready(*stream_);
+      const GradientReady ready = run.exchange.ready(*stream_);
       for (std::size_t i = 0; i < test.counts.size(); ++i) {
         clock_.sleep_until(begin + test.ready[i]);
         ready(i);
       }
       clock_.sleep_until(begin + test.backward);
-      exchange.finish(*stream_);
+      run.exchange.finish(*stream_);
       EXPECT_EQ(clock_.now() - begin, test.backward + test.exposed);
-      const ExchangeTimes times = exchange.times();
+      const ExchangeTimes times = run.exchange.times();
       EXPECT_EQ(times.steps, step);
       EXPECT_EQ(times.busy, step * busy);
       EXPECT_EQ(times.exposed, step * Nanoseconds(test.exposed));
-      EXPECT_EQ(exchange.exposed(static_cast<std::size_t>(step) - 1), Nanoseconds(test.exposed));
+      EXPECT_EQ(run.exchange.exposed(static_cast<std::size_t>(step) - 1),
+                Nanoseconds(test.exposed));
       EXPECT_EQ(least_exposed(times.buckets), times.exposed);
       ASSERT_EQ(times.buckets.size(), 3U);
       for (std::size_t i = 0; i < 3; ++i) {
@@ -129,44 +142,34 @@ TEST_F(PacedExchange, ExposesWhatTheOverlapFormulaSays) {
 }
 
 TEST_F(PacedExchange, BucketsGoInThePlansOrderWhateverOrderGradientsComeIn) {
-  Gradients gradients({1, 2, 3, 4});
-  PacedCollective collective(clock_);
-  ThreadExchange exchange(collective, gradients.set(), device_, clock_, kOneEach);
-  exchange.start();
-  const GradientReady ready = exchange.ready(*stream_);
+  Started run(*this, {1, 2, 3, 4});
+  const GradientReady ready = run.exchange.ready(*stream_);
   for (const std::size_t parameter : {3U, 1U, 0U, 2U}) ready(parameter);
-  exchange.finish(*stream_);
-  EXPECT_EQ(collective.counts, (std::vector<std::size_t>{1, 2, 3, 4}));
+  run.exchange.finish(*stream_);
+  EXPECT_EQ(run.collective.counts, (std::vector<std::size_t>{1, 2, 3, 4}));
 }
 
 TEST_F(PacedExchange, ABucketWaitsForAllOfItsParameters) {
-  Gradients gradients({1, 2, 3, 4});
-  PacedCollective collective(clock_);
-  ThreadExchange exchange(collective, gradients.set(), device_, clock_,
-                          {.first_bytes = 12, .bytes = 28});
-  exchange.start();
-  const GradientReady ready = exchange.ready(*stream_);
+  Started run(*this, {1, 2, 3, 4}, -1, {.first_bytes = 12, .bytes = 28});
+  const GradientReady ready = run.exchange.ready(*stream_);
   ready(1);
   clock_.sleep_until(clock_.now() + 1s);
-  EXPECT_EQ(exchange.plan().buckets().size(), 2U);
+  EXPECT_EQ(run.exchange.plan().buckets().size(), 2U);
   const Time begin = clock_.now();
   ready(0);  // completes the first bucket: 3 ms
   ready(2);
   ready(3);  // completes the second bucket: 7 ms
-  exchange.finish(*stream_);
-  EXPECT_EQ(collective.counts, (std::vector<std::size_t>{3, 7}));
+  run.exchange.finish(*stream_);
+  EXPECT_EQ(run.collective.counts, (std::vector<std::size_t>{3, 7}));
   EXPECT_EQ(clock_.now() - begin, 10ms);
 }
 
 TEST_F(PacedExchange, WhatWasNotReportedIsExchangedBehindBackward) {
-  Gradients gradients({1, 2});
-  PacedCollective collective(clock_);
-  ThreadExchange exchange(collective, gradients.set(), device_, clock_, kOneEach);
-  exchange.start();
-  exchange.ready (*stream_)(0);
-  exchange.finish(*stream_);
-  exchange.finish(*stream_);
-  EXPECT_EQ(collective.counts, (std::vector<std::size_t>{1, 2, 1, 2}));
+  Started run(*this, {1, 2});
+  run.exchange.ready (*stream_)(0);
+  run.exchange.finish(*stream_);
+  run.exchange.finish(*stream_);
+  EXPECT_EQ(run.collective.counts, (std::vector<std::size_t>{1, 2, 1, 2}));
 }
 
 TEST_F(PacedExchange, WithoutGradientsRanksOnlyMeet) {
@@ -179,13 +182,10 @@ TEST_F(PacedExchange, WithoutGradientsRanksOnlyMeet) {
 }
 
 TEST_F(PacedExchange, AllCallsComeFromOneThreadWhichIsNotTheReplicas) {
-  Gradients gradients({1, 2, 3});
-  PacedCollective collective(clock_);
-  ThreadExchange exchange(collective, gradients.set(), device_, clock_, kOneEach);
-  exchange.start();
-  for (int step = 0; step < 4; ++step) exchange.finish(*stream_);
-  EXPECT_EQ(collective.threads.size(), 1U);
-  EXPECT_FALSE(collective.threads.contains(std::this_thread::get_id()));
+  Started run(*this, {1, 2, 3});
+  for (int step = 0; step < 4; ++step) run.exchange.finish(*stream_);
+  EXPECT_EQ(run.collective.threads.size(), 1U);
+  EXPECT_FALSE(run.collective.threads.contains(std::this_thread::get_id()));
 }
 
 TEST_F(PacedExchange, OnAStreamTheReplicasThreadCallsInThePlansOrderAlsoWithoutReports) {
@@ -202,31 +202,20 @@ TEST_F(PacedExchange, OnAStreamTheReplicasThreadCallsInThePlansOrderAlsoWithoutR
 }
 
 TEST_F(PacedExchange, AFailureReachesTheReplica) {
-  Gradients gradients({1, 2, 3});
-  PacedCollective collective(clock_, 4);  // fails in the second bucket of the second step
-  ThreadExchange exchange(collective, gradients.set(), device_, clock_, kOneEach);
-  exchange.start();
-  exchange.finish(*stream_);
-  exchange.ready (*stream_)(0);
-  try {
-    exchange.finish(*stream_);
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (const DeviceError& error) {
-    EXPECT_STREQ(error.what(), "the link is down");
-  }
-  EXPECT_EQ(exchange.times().steps, 1) << "a step that failed does not count";
+  Started run(*this, {1, 2, 3}, 4);  // fails in the second bucket of the second step
+  run.exchange.finish(*stream_);
+  run.exchange.ready (*stream_)(0);
+  EXPECT_EQ(thrown_by<DeviceError>([&] { run.exchange.finish(*stream_); }), "the link is down");
+  EXPECT_EQ(run.exchange.times().steps, 1) << "a step that failed does not count";
 }
 
 TEST_F(PacedExchange, TheDevicesOwnTimeIsNotExposed) {
   // The host finishes the backward pass at once, the device's timeline 5 ms later.
-  Gradients gradients({2});
-  PacedCollective collective(clock_);
-  ThreadExchange exchange(collective, gradients.set(), device_, clock_, kOneEach);
-  exchange.start();
+  Started run(*this, {2});
   static_cast<Timeline*>(stream_->native())->occupy(5ms);
-  exchange.finish(*stream_);
-  EXPECT_EQ(exchange.times().busy, 2ms);
-  EXPECT_EQ(exchange.times().exposed, 0ms);
+  run.exchange.finish(*stream_);
+  EXPECT_EQ(run.exchange.times().busy, 2ms);
+  EXPECT_EQ(run.exchange.times().exposed, 0ms);
 }
 
 TEST_F(PacedExchange, EndsWhereBackwardNeverCameToItsEnd) {

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "dataflow/error.h"
+#include "tests/support/thrown_by.h"
 #include "trainer/model.h"
 
 namespace penstock {
@@ -119,13 +120,8 @@ TEST(Placement, GreedyBalancesResNet50AndOnlySplittingBalancesVgg16) {
 
 TEST(Placement, WordsAreParsedAndOthersRefused) {
   EXPECT_EQ(parse_placement("split", "x"), Placement::split);
-  try {
-    parse_placement("last", "parameter_server:placement");
-    FAIL();
-  } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(),
-                 "parameter_server:placement is 'last'; expected first, greedy or split");
-  }
+  EXPECT_EQ(thrown_by<ConfigError>([] { parse_placement("last", "parameter_server:placement"); }),
+            "parameter_server:placement is 'last'; expected first, greedy or split");
 }
 
 }  // namespace

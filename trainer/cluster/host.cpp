@@ -99,13 +99,21 @@ std::vector<std::string> network_addresses() {
 }
 
 std::vector<std::string> addresses_of(const std::string& name) {
+  std::string reason;
+  std::vector<std::string> addresses = find_addresses(name, reason);
+  if (!reason.empty()) throw Unavailable("the name '{}' has no address: {}", name, reason);
+  return addresses;
+}
+
+std::vector<std::string> find_addresses(const std::string& name, std::string& reason) {
   addrinfo wanted{};
   wanted.ai_socktype = SOCK_STREAM;
   addrinfo* list = nullptr;
   const bool bracketed = name.starts_with('[') && name.ends_with(']');
   const std::string host = bracketed ? name.substr(1, name.size() - 2) : name;
   if (const int error = getaddrinfo(host.c_str(), nullptr, &wanted, &list); error != 0) {
-    throw Unavailable("the name '{}' has no address: {}", name, gai_strerror(error));
+    reason = gai_strerror(error);
+    return {};
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, freeaddrinfo);
   std::vector<std::string> addresses;

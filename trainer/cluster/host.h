@@ -18,6 +18,8 @@ std::vector<std::string> network_addresses();
 /// The addresses of a host's name, such as "192.0.2.1" and behind them "[2001:db8::1]". The name
 /// may be such an address. Throws Unavailable, with the name and the reason.
 std::vector<std::string> addresses_of(const std::string& name);
+/// The same. If the name has no address, sets `reason` instead.
+std::vector<std::string> find_addresses(const std::string& name, std::string& reason);
 
 struct HostFacts {
   /// Equal for processes that reach each other without a network: same kernel, same network

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "dataflow/error.h"
+#include "dataflow/options.h"
 
 namespace penstock::cluster {
 namespace {
@@ -235,11 +236,9 @@ std::uint16_t port_of(const std::string& meeting, std::string_view from) {
   }
   const std::string_view name =
       bracketed ? std::string_view(host).substr(1, host.size() - 2) : host;
-  std::uint16_t port = 0;
   if (colon != std::string::npos && !name.empty() && lacks(name, " /[]")) {
-    const char* const last = meeting.data() + meeting.size();
-    const auto [end, error] = std::from_chars(meeting.data() + colon + 1, last, port);
-    if (error == std::errc{} && end == last && port > 0) return port;
+    const auto port = parse_number<std::uint16_t>(std::string_view(meeting).substr(colon + 1));
+    if (port && *port > 0) return *port;
   }
   throw ConfigError("{}: '{}', expected HOST:PORT, such as node1:29501", from, meeting);
 }

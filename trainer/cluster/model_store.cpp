@@ -6,13 +6,6 @@
 #include "dataflow/error.h"
 
 namespace penstock::cluster {
-namespace {
-
-std::span<std::byte> bytes_of(const Tensor& tensor) {
-  return {static_cast<std::byte*>(tensor.data), tensor.count * sizeof(float)};
-}
-
-}  // namespace
 
 ThreadsModelStore::ThreadsModelStore(std::span<Device* const> devices, Clock& clock,
                                      std::stop_token stop)

@@ -224,7 +224,9 @@ class MpiGroup final : public CollectiveGroup {
 /// transfer is abandoned, it cancels the receive, because the memory may be freed.
 class MpiTransfer {
  public:
-  explicit MpiTransfer(MPI_Comm communicator) : communicator_(communicator) {}
+  MpiTransfer(MPI_Comm communicator, std::int32_t to, std::span<const std::byte> sent,
+              std::int32_t from, std::span<std::byte> received)
+      : communicator_(communicator), out_(sent), in_(received), to_(to), from_(from) {}
   MpiTransfer(const MpiTransfer&) = delete;
   ~MpiTransfer() {
     for (std::size_t side = 0; side < requests_.size(); ++side) {
@@ -234,14 +236,6 @@ class MpiTransfer {
     }
   }
 
-  void send(std::int32_t to, std::span<const std::byte> bytes) {
-    out_ = bytes;
-    to_ = to;
-  }
-  void receive(std::int32_t from, std::span<std::byte> bytes) {
-    in_ = bytes;
-    from_ = from;
-  }
   /// Whether everything is sent and received. Starts the next pieces.
   bool done() {
     const bool sent = is_idle(kOut);  // start both directions before waiting for either
@@ -301,7 +295,7 @@ class MpiTransfer {
   std::array<MPI_Request, 2> requests_{MPI_REQUEST_NULL, MPI_REQUEST_NULL};
   std::span<const std::byte> out_;  // not yet started
   std::span<std::byte> in_;         // not yet started
-  std::int32_t to_ = 0, from_ = 0;
+  const std::int32_t to_, from_;
   int expected_ = 0;
 };
 
@@ -311,47 +305,15 @@ class MpiLink final : public collectives::Link {
       : communicator_(communicator), world_(world_of(communicator)), wait_(wait) {}
 
   World world() const noexcept override { return world_; }
-  void send(std::int32_t to, std::span<const std::byte> bytes) override {
-    MpiTransfer transfer(communicator_);
-    transfer.send(to, bytes);
-    wait_.until([&] { return transfer.done(); });
-  }
-  void receive(std::int32_t from, std::span<std::byte> bytes) override {
-    MpiTransfer transfer(communicator_);
-    transfer.receive(from, bytes);
-    wait_.until([&] { return transfer.done(); });
-  }
   void send_receive(std::int32_t to, std::span<const std::byte> sent, std::int32_t from,
                     std::span<std::byte> received) override {
-    MpiTransfer transfer(communicator_);
-    transfer.receive(from, received);
-    transfer.send(to, sent);
+    MpiTransfer transfer(communicator_, to, sent, from, received);
     wait_.until([&] { return transfer.done(); });
   }
 
  private:
   const MPI_Comm communicator_;
   const World world_;
-  const ExchangeWait wait_;
-};
-
-/// Ranks that are connected by links.
-class MpiLinkGroup final : public CollectiveGroup {
- public:
-  MpiLinkGroup(const Processes::Exchange& exchange, MPI_Comm comm, const Launch& launch,
-               Clock& clock)
-      : exchange_(exchange), comm_(comm), wait_(exchange, launch, clock) {}
-  std::unique_ptr<Collective> join(std::int32_t) override {
-    return std::make_unique<collectives::LinkCollective>(std::make_unique<MpiLink>(comm_, wait_),
-                                                         exchange_.device, exchange_.choice);
-  }
-  std::string how() const override {
-    return collectives::how_links_exchange(exchange_.choice, "between processes");
-  }
-
- private:
-  const Processes::Exchange exchange_;
-  const MPI_Comm comm_;
   const ExchangeWait wait_;
 };
 
@@ -431,19 +393,15 @@ class MpiProcesses final : public Processes {
   }
 
   std::unique_ptr<CollectiveGroup> make_group(const Exchange& exchange) override {
-    collectives::ExchangeMethod method = exchange.choice.method;
-    const bool fastest = method == collectives::ExchangeMethod::fastest;
-    if (fastest || method == collectives::ExchangeMethod::shared_memory) {
-      SharedMemory memory = share_memory(*this, exchange, clock_);
-      if (memory.group) return std::move(memory.group);
-      if (!fastest) {
-        throw Unavailable("exchanging through shared memory: {}; choose another way to exchange",
-                          memory.why_not);
-      }
-      method = collectives::ExchangeMethod::links;
-    }
-    if (method == collectives::ExchangeMethod::links) {
-      return std::make_unique<MpiLinkGroup>(exchange, links_, launch_, clock_);
+    using collectives::ExchangeMethod;
+    const ExchangeMethod method = exchange.choice.method;
+    if (auto group = share_memory(*this, exchange, clock_)) return group;
+    if (method == ExchangeMethod::fastest || method == ExchangeMethod::links) {
+      return std::make_unique<collectives::ProcessLinkGroup>(
+          exchange.device, exchange.choice, "between processes",
+          [comm = links_, wait = ExchangeWait(exchange, launch_, clock_)] {
+            return std::make_unique<MpiLink>(comm, wait);
+          });
     }
     PENSTOCK_ASSERT(exchange.choice.wire == WireFormat::f32);  // MPI adds no other format
     return std::make_unique<MpiGroup>(exchange, training_, launch_, clock_);

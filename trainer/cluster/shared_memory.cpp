@@ -82,13 +82,9 @@ std::optional<Identity> identity_of(pid_t process, const FileDescriptor& file) {
 
 /// Text for the other ranks: the host and, on rank 0, the memory that it made.
 std::string offer_of(const FileDescriptor& file) {
-  std::string text = "none";
-  if (const std::optional<Identity> made = identity_of(getpid(), file)) {
-    std::ostringstream out;
-    out << made->process << ' ' << made->file << ' ' << made->device << ' ' << made->inode;
-    text = out.str();
-  }
-  return text;
+  const std::optional<Identity> made = identity_of(getpid(), file);
+  if (!made) return "none";
+  return fmt::format("{} {} {} {}", made->process, made->file, made->device, made->inode);
 }
 
 /// Opens rank 0's memory; returns no file if that is impossible.
@@ -369,12 +365,19 @@ class SharedMemoryGroup final : public CollectiveGroup {
 
 }  // namespace
 
-SharedMemory share_memory(Processes& processes, const Processes::Exchange& exchange, Clock& clock) {
+std::unique_ptr<CollectiveGroup> share_memory(Processes& processes,
+                                              const Processes::Exchange& exchange, Clock& clock) {
+  const bool fastest = exchange.choice.method == collectives::ExchangeMethod::fastest;
+  if (!fastest && exchange.choice.method != collectives::ExchangeMethod::shared_memory) return {};
+  const auto leave = [&](const std::string& why) -> std::unique_ptr<CollectiveGroup> {
+    if (fastest) return nullptr;
+    throw Unavailable("exchanging through shared memory: {}; choose another way to exchange", why);
+  };
   constexpr std::string_view kWhat = "finding out whether the ranks can share memory";
   // In watched runs the exchange's own timeout is infinite.
   const Nanoseconds patience = std::min(exchange.patience, Processes::kRendezvous);
   const Launch& launch = processes.launch();
-  if (launch.local_size != launch.size) return {nullptr, "the ranks are of several hosts"};
+  if (launch.local_size != launch.size) return leave("the ranks are of several hosts");
   const Layout layout(launch.size);
   FileDescriptor file;
   if (launch.rank == 0) file = make_memory(layout.bytes());
@@ -394,9 +397,8 @@ SharedMemory share_memory(Processes& processes, const Processes::Exchange& excha
   const std::vector<std::string> mapped =
       processes.all_gather(group ? "yes" : "no", patience, kWhat);
   const auto without = std::find(mapped.begin(), mapped.end(), "no");
-  if (without == mapped.end()) return {std::move(group), {}};
-  return {nullptr,
-          fmt::format("rank {} cannot map the memory of rank 0", without - mapped.begin())};
+  if (without == mapped.end()) return group;
+  return leave(fmt::format("rank {} cannot map the memory of rank 0", without - mapped.begin()));
 }
 
 }  // namespace penstock::cluster

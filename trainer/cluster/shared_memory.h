@@ -8,21 +8,17 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "trainer/cluster/exchange_wait.h"
 
 namespace penstock::cluster {
 
-struct SharedMemory {
-  std::unique_ptr<CollectiveGroup> group;  ///< null: not possible
-  std::string why_not;                     ///< the reason if `group` is null
-};
-
 /// Called by all processes together; all get the same answer. The memory has no name, so none can
 /// be left behind: it ends with the last process that maps it. The device of `exchange` and `clock`
-/// outlive the group, which copies the rest. The group is null if processes are on several hosts or
-/// cannot open each other's memory, for example in separate containers.
-SharedMemory share_memory(Processes& processes, const Processes::Exchange& exchange, Clock& clock);
+/// outlive the group, which copies the rest. Returns null if another method is chosen, or if the
+/// choice is `fastest` and processes are on several hosts or cannot open each other's memory, for
+/// example in separate containers. Throws Unavailable if that is so and shared memory is chosen.
+std::unique_ptr<CollectiveGroup> share_memory(Processes& processes,
+                                              const Processes::Exchange& exchange, Clock& clock);
 
 }  // namespace penstock::cluster

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstddef>
 
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
+#include "dataflow/options.h"
 
 namespace penstock::collectives {
 namespace {
@@ -107,8 +107,8 @@ class Parser {
   }
 
   std::int32_t parse_shards(std::string_view digits, std::string_view name) const {
-    const std::uint64_t shards = parse_digits(digits).value;
-    if (shards < 1 || shards > kMaxShards || !all_digits(digits)) {
+    const std::uint64_t shards = parse_number<std::uint64_t>(digits).value_or(0);
+    if (shards < 1 || shards > kMaxShards) {
       refuse(fmt::format("'{}#{}' asks for '{}' shards", name, shown(digits), shown(digits)),
              fmt::format("a whole number from 1 to {}", kMaxShards),
              "leave out '#' for tensors in one piece");
@@ -125,30 +125,13 @@ class Parser {
       shift = kShifts[kSuffixes.find(limit.back())];
       digits.remove_suffix(1);
     }
-    const Digits number = parse_digits(digits);
-    const std::uint64_t most = std::numeric_limits<std::uint64_t>::max() >> shift;
-    if (!all_digits(digits) || number.overflows || number.value > most) {
+    const auto number = parse_number<std::uint64_t>(digits);
+    if (!number || *number > std::numeric_limits<std::uint64_t>::max() >> shift) {
       refuse(fmt::format("the limit '{}' is no number of elements below 2^64", shown(limit)),
              "digits, then k, M, G or T for powers of 1024, such as 32k",
              "write RANGE:LIMIT:RANGE, such as pscpu:32k:xring");
     }
-    return number.value << shift;
-  }
-
-  struct Digits {
-    std::uint64_t value = 0;
-    bool overflows = false;
-  };
-  static Digits parse_digits(std::string_view digits) {
-    Digits result;
-    const auto [end, error] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), result.value);
-    result.overflows = error != std::errc();
-    return result;
-  }
-  static bool all_digits(std::string_view text) {
-    return !text.empty() &&
-           std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+    return *number << shift;
   }
 
   [[noreturn]] void refuse(const std::string& found, const std::string& expected,

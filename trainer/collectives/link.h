@@ -25,12 +25,14 @@ class Link {
  public:
   virtual ~Link() = default;
   virtual World world() const noexcept = 0;
-  /// `to` and `from` are ranks other than this one.
-  virtual void send(std::int32_t to, std::span<const std::byte> bytes) = 0;
-  virtual void receive(std::int32_t from, std::span<std::byte> bytes) = 0;
-  /// Sends and receives at once, with one peer or two. The spans do not overlap.
+  /// Sends and receives at once, with one peer or two. `to` and `from` are ranks other than this
+  /// one. The spans do not overlap.
   virtual void send_receive(std::int32_t to, std::span<const std::byte> sent, std::int32_t from,
                             std::span<std::byte> received) = 0;
+  void send(std::int32_t to, std::span<const std::byte> bytes) { send_receive(to, bytes, to, {}); }
+  void receive(std::int32_t from, std::span<std::byte> bytes) {
+    send_receive(from, {}, from, bytes);
+  }
 };
 
 }  // namespace penstock::collectives

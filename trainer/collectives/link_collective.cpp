@@ -50,19 +50,12 @@ ExchangeChoice with_plan(ExchangeChoice choice) {
 
 }  // namespace
 
-void CompactLink::send(std::int32_t to, std::span<const std::byte> bytes) {
-  link_.send(to, narrowed(bytes));
-}
-
-void CompactLink::receive(std::int32_t from, std::span<std::byte> bytes) {
-  link_.receive(from, room_for(bytes));
-  widen_into(bytes);
-}
-
 void CompactLink::send_receive(std::int32_t to, std::span<const std::byte> sent, std::int32_t from,
                                std::span<std::byte> received) {
-  link_.send_receive(to, narrowed(sent), from, room_for(received));
-  widen_into(received);
+  const std::size_t count = count_of(received);
+  const std::span<std::byte> wire = grown(incoming_, count * element_bytes(format_));
+  link_.send_receive(to, narrowed(sent), from, wire);
+  widen(format_, wire, {reinterpret_cast<float*>(received.data()), count});
 }
 
 std::span<const std::byte> CompactLink::narrowed(std::span<const std::byte> floats) {
@@ -70,16 +63,6 @@ std::span<const std::byte> CompactLink::narrowed(std::span<const std::byte> floa
   const std::span<std::byte> wire = grown(outgoing_, count * element_bytes(format_));
   narrow(format_, {reinterpret_cast<const float*>(floats.data()), count}, wire);
   return wire;
-}
-
-std::span<std::byte> CompactLink::room_for(std::span<const std::byte> floats) {
-  return grown(incoming_, count_of(floats) * element_bytes(format_));
-}
-
-void CompactLink::widen_into(std::span<std::byte> floats) const {
-  const std::size_t count = count_of(floats);
-  widen(format_, std::span(incoming_).first(count * element_bytes(format_)),
-        {reinterpret_cast<float*>(floats.data()), count});
 }
 
 std::string how_links_exchange(const ExchangeChoice& choice, std::string_view between) {

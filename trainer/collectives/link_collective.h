@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -34,16 +35,12 @@ class CompactLink final : public Link {
   CompactLink(Link& link, WireFormat format) : link_(link), format_(format) {}
 
   World world() const noexcept override { return link_.world(); }
-  void send(std::int32_t to, std::span<const std::byte> bytes) override;
-  void receive(std::int32_t from, std::span<std::byte> bytes) override;
   void send_receive(std::int32_t to, std::span<const std::byte> sent, std::int32_t from,
                     std::span<std::byte> received) override;
 
  private:
   /// Rounds into memory of the link.
   std::span<const std::byte> narrowed(std::span<const std::byte> floats);
-  std::span<std::byte> room_for(std::span<const std::byte> floats);
-  void widen_into(std::span<std::byte> floats) const;
 
   Link& link_;
   const WireFormat format_;
@@ -100,6 +97,25 @@ class LinkGroup final : public CollectiveGroup {
   const std::vector<Device*> devices_;
   const ExchangeChoice choice_;
   ThreadLinks links_;
+};
+
+/// One of several processes, which are connected by links.
+class ProcessLinkGroup final : public CollectiveGroup {
+ public:
+  using MakeLink = std::function<std::unique_ptr<Link>()>;
+  /// `device` is borrowed, and `between` is a literal; see how_links_exchange.
+  ProcessLinkGroup(Device& device, ExchangeChoice choice, std::string_view between, MakeLink make)
+      : device_(device), choice_(std::move(choice)), between_(between), make_(std::move(make)) {}
+  std::unique_ptr<Collective> join(std::int32_t) override {
+    return std::make_unique<LinkCollective>(make_(), device_, choice_);
+  }
+  std::string how() const override { return how_links_exchange(choice_, between_); }
+
+ private:
+  Device& device_;
+  const ExchangeChoice choice_;
+  const std::string_view between_;
+  const MakeLink make_;
 };
 
 }  // namespace penstock::collectives

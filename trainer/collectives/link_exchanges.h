@@ -49,12 +49,6 @@ class PartOfLink final : public Link {
   World world() const noexcept override {
     return {(whole_.world().rank - first_) / stride_, count_};
   }
-  void send(std::int32_t to, std::span<const std::byte> bytes) override {
-    whole_.send(rank_of(to), bytes);
-  }
-  void receive(std::int32_t from, std::span<std::byte> bytes) override {
-    whole_.receive(rank_of(from), bytes);
-  }
   void send_receive(std::int32_t to, std::span<const std::byte> sent, std::int32_t from,
                     std::span<std::byte> received) override {
     whole_.send_receive(rank_of(to), sent, rank_of(from), received);

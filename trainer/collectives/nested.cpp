@@ -8,10 +8,6 @@
 namespace penstock::collectives {
 namespace {
 
-std::span<std::byte> bytes_of(const Tensor& tensor) {
-  return {static_cast<std::byte*>(tensor.data), tensor.count * sizeof(float)};
-}
-
 /// Every call ends with a meeting inside, so that only one thread of a process at a time calls
 /// across. Without `inside`, the process has one thread.
 class NestedCollective final : public Collective {

@@ -42,7 +42,7 @@ class StagedCollective final : public Collective {
       memory_ = device_.allocate(bytes, MemoryKind::pinned);
     }
     const auto host = memory_.bytes().first(bytes);
-    if (bytes > 0) stream.copy(host, {static_cast<const std::byte*>(tensor.data), bytes});
+    if (bytes > 0) stream.copy(host, bytes_of(tensor));
     await_all(stream);
     return {host.data(), tensor.count, DType::f32};
   }
@@ -51,10 +51,7 @@ class StagedCollective final : public Collective {
     reached_->wait_until(Time::max());
   }
   static void up(const Tensor& host, const Tensor& tensor, Stream& stream) {
-    const std::size_t bytes = tensor.count * sizeof(float);
-    if (bytes == 0) return;
-    stream.copy({static_cast<std::byte*>(tensor.data), bytes},
-                {static_cast<const std::byte*>(host.data), bytes});
+    if (tensor.count > 0) stream.copy(bytes_of(tensor), bytes_of(host));
   }
 
   Device& device_;

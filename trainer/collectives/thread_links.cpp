@@ -63,12 +63,28 @@ class ThreadLink final : public Link {
 
   World world() const noexcept override { return {rank_, links_.ranks_}; }
 
-  void send(std::int32_t to, std::span<const std::byte> bytes) override {
-    show(to, bytes);
-    await_taken(to, bytes);
+  void send_receive(std::int32_t to, std::span<const std::byte> sent, std::int32_t from,
+                    std::span<std::byte> received) override {
+    show(to, sent);
+    try {
+      take(from, received);
+    } catch (...) {
+      withdraw(to, sent);
+      throw;
+    }
+    await_taken(to, sent);
   }
 
-  void receive(std::int32_t from, std::span<std::byte> bytes) override {
+ private:
+  using Place = ThreadLinks::Place;
+  using State = ThreadLinks::State;
+
+  Place& place_of(std::int32_t from, std::int32_t to) {
+    PENSTOCK_ASSERT(from != to && std::min(from, to) >= 0 && std::max(from, to) < links_.ranks_);
+    return links_.place(from, to);
+  }
+
+  void take(std::int32_t from, std::span<std::byte> bytes) {
     if (bytes.empty()) return;
     Place& place = place_of(from, rank_);
     std::unique_lock lock(place.mutex);
@@ -86,27 +102,6 @@ class ThreadLink final : public Link {
           "ranks the same model and flags",
           rank_, bytes.size(), from, sent.size());
     }
-  }
-
-  void send_receive(std::int32_t to, std::span<const std::byte> sent, std::int32_t from,
-                    std::span<std::byte> received) override {
-    show(to, sent);
-    try {
-      receive(from, received);
-    } catch (...) {
-      withdraw(to, sent);
-      throw;
-    }
-    await_taken(to, sent);
-  }
-
- private:
-  using Place = ThreadLinks::Place;
-  using State = ThreadLinks::State;
-
-  Place& place_of(std::int32_t from, std::int32_t to) {
-    PENSTOCK_ASSERT(from != to && std::min(from, to) >= 0 && std::max(from, to) < links_.ranks_);
-    return links_.place(from, to);
   }
 
   void show(std::int32_t to, std::span<const std::byte> bytes) {

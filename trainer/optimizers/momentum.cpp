@@ -31,13 +31,9 @@ OptimizerEntry::Rule make(const Options& options) {
     throw ConfigError("momentum:momentum is {}; expected a share in [0, 1)",
                       options.text("momentum"));
   }
-  if (options.flag("nesterov")) {
-    return [momentum](const Hyper& hyper, const UpdateRange& range) {
-      update<true>(momentum, hyper, range);
-    };
-  }
-  return [momentum](const Hyper& hyper, const UpdateRange& range) {
-    update<false>(momentum, hyper, range);
+  const auto rule = options.flag("nesterov") ? &update<true> : &update<false>;
+  return [rule, momentum](const Hyper& hyper, const UpdateRange& range) {
+    rule(momentum, hyper, range);
   };
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What updates do with arenas: give them to all ranks, and keep a second one with the size of an
-// executable's, for a model to average with, or for gradients or weights of a later step.
+// What updates share: a collective and an optimizer, the weights of rank 0 on all ranks, and a
+// second arena with the size of an executable's, for a model to average with, or for gradients or
+// weights of a later step.
 #pragma once
 
 #include <cstddef>
@@ -30,26 +31,31 @@ class ArenaCopy {
   Buffer buffer_;
 };
 
-/// Gives every rank the weights and running statistics of rank 0.
-inline void share_weights(Collective& collective, const ParameterSet& set, Stream& stream) {
-  collective.broadcast(set.weights, 0, stream);
-  collective.broadcast(set.running, 0, stream);
-}
+/// An update that gives every rank the weights and running statistics of rank 0 at its start.
+class RankUpdate : public UpdateStrategy {
+ public:
+  explicit RankUpdate(const UpdateContext& context)
+      : collective_(context.collective), optimizer_(context.optimizer) {}
+
+  void start(Executable& executable, Stream& stream) override {
+    collective_.broadcast(executable.parameters().weights, 0, stream);
+    collective_.broadcast(executable.parameters().running, 0, stream);
+  }
+
+ protected:
+  Collective& collective_;
+  Optimizer& optimizer_;
+};
 
 /// Enqueues to = from.
 inline void copy(const Tensor& to, const Tensor& from, Stream& stream) {
   PENSTOCK_ASSERT(to.count == from.count);
-  if (to.count == 0) return;
-  const std::size_t bytes = to.count * sizeof(float);
-  stream.copy({static_cast<std::byte*>(to.data), bytes},
-              {static_cast<const std::byte*>(from.data), bytes});
+  if (to.count > 0) stream.copy(bytes_of(to), bytes_of(from));
 }
 
 /// The part of `tensor` at the position that `moved` has in `arena`, which is equally long.
 inline Tensor moved_to(const Tensor& tensor, const Tensor& moved, const Tensor& arena) {
-  const std::ptrdiff_t offset =
-      static_cast<const float*>(moved.data) - static_cast<const float*>(arena.data);
-  return {static_cast<float*>(tensor.data) + offset, moved.count};
+  return {static_cast<float*>(tensor.data) + offset_in(arena, moved), moved.count};
 }
 
 /// The same parameters, with weights and gradients in other arenas.

@@ -119,12 +119,11 @@ class StalenessCounters {
   std::array<Counter*, 2 * kMostStale + 1> counters_{};
 };
 
-class AsyncSgd final : public UpdateStrategy {
+class AsyncSgd final : public RankUpdate {
  public:
   AsyncSgd(const UpdateContext& context, const PeerModels& models, PairAveraging rule)
-      : world_(context.collective.world()),
-        collective_(context.collective),
-        optimizer_(context.optimizer),
+      : RankUpdate(context),
+        world_(context.collective.world()),
         models_(models.store),
         rule_(std::move(rule)),
         staleness_(context.probe),
@@ -137,7 +136,7 @@ class AsyncSgd final : public UpdateStrategy {
 
   void start(Executable& executable, Stream& stream) override {
     const ParameterSet& set = executable.parameters();
-    share_weights(collective_, set, stream);
+    RankUpdate::start(executable, stream);
     if (world_.size == 1) return;
     models_.publish(world_.rank, 0, set.weights, stream);
     collective_.broadcast({}, 0, stream);  // meet: all ranks have published
@@ -174,8 +173,6 @@ class AsyncSgd final : public UpdateStrategy {
   }
 
   const World world_;
-  Collective& collective_;
-  Optimizer& optimizer_;
   cluster::ModelStore& models_;
   const PairAveraging rule_;
   StalenessCounters staleness_;

@@ -48,7 +48,7 @@ class BytePs final : public ServedUpdate {
                      {.step = first_step_});
       servers_.set_credit(credit_bytes_);
     }
-    share_weights(collective_, set, stream);
+    RankUpdate::start(executable, stream);
   }
 
   /// One rank's gradients are pushed during backward. Gradients of several ranks are added first,
@@ -87,13 +87,12 @@ class BytePs final : public ServedUpdate {
  private:
   void plan(const ParameterSet& set) {
     plan_ = cluster::plan_partitions(set, servers_.cluster().servers(), partition_bytes_);
-    const auto* const arena = static_cast<const float*>(set.gradients.data);
     gradients_ = {static_cast<float*>(set.gradients.data), set.gradients.count};
     parameters_in_.assign(plan_.parts.size(), 0);
     parts_of_.assign(set.parameters.size(), {});
     for (std::size_t index = 0; index < set.parameters.size(); ++index) {
       const Tensor& tensor = set.parameters[index].gradient;
-      const auto begin = static_cast<std::size_t>(static_cast<const float*>(tensor.data) - arena);
+      const std::size_t begin = offset_in(set.gradients, tensor);
       for (std::size_t part = 0; part < plan_.parts.size(); ++part) {
         const cluster::Part& range = plan_.parts[part];
         if (range.fixed || range.first >= begin + tensor.count ||

@@ -6,21 +6,13 @@
 namespace penstock::updates {
 namespace {
 
-class Independent final : public UpdateStrategy {
+class Independent final : public RankUpdate {
  public:
-  explicit Independent(const UpdateContext& context)
-      : collective_(context.collective), optimizer_(context.optimizer) {}
+  using RankUpdate::RankUpdate;
 
-  void start(Executable& executable, Stream& stream) override {
-    share_weights(collective_, executable.parameters(), stream);
-  }
   void finish_step(Executable& executable, Stream& stream, StepResult& result) override {
     optimizer_.apply(executable.parameters(), 1, stream, result);
   }
-
- private:
-  Collective& collective_;
-  Optimizer& optimizer_;
 };
 
 }  // namespace

@@ -87,21 +87,15 @@ class Homes {
   std::vector<std::vector<ArenaRange>> ranges_;  // by home
 };
 
-class ParameterServer final : public UpdateStrategy {
+class ParameterServer final : public RankUpdate {
  public:
   ParameterServer(const UpdateContext& context, Placement placement)
-      : collective_(context.collective),
-        optimizer_(context.optimizer),
-        scale_(gradient_scale(context)),
-        homes_(context, placement) {}
+      : RankUpdate(context), scale_(gradient_scale(context)), homes_(context, placement) {}
 
   KeptArenas kept(const ParameterSet& set) override {
     return {.weights = set.weights, .rank_0_knows_all = homes_.rank_0_knows_all()};
   }
 
-  void start(Executable& executable, Stream& stream) override {
-    share_weights(collective_, executable.parameters(), stream);
-  }
   void finish_step(Executable& executable, Stream& stream, StepResult& result) override {
     const ParameterSet& set = executable.parameters();
     homes_.reduce(set, stream);
@@ -110,8 +104,6 @@ class ParameterServer final : public UpdateStrategy {
   }
 
  private:
-  Collective& collective_;
-  Optimizer& optimizer_;
   const float scale_;
   Homes homes_;
 };
@@ -127,18 +119,17 @@ class ParameterServer final : public UpdateStrategy {
 ///
 /// Difference from tf_cnn_benchmarks: there, gradients also pass a staging area, which adds a
 /// second step of delay.
-class StagedServer final : public UpdateStrategy {
+class StagedServer final : public RankUpdate {
  public:
   StagedServer(const UpdateContext& context, Placement placement)
-      : collective_(context.collective),
-        optimizer_(context.optimizer),
+      : RankUpdate(context),
         scale_(gradient_scale(context)),
         homes_(context, placement),
         current_(context) {}
 
   void start(Executable& executable, Stream& stream) override {
+    RankUpdate::start(executable, stream);
     const ParameterSet& set = executable.parameters();
-    share_weights(collective_, set, stream);
     current_set_.emplace(in_arenas(set, current_.beside(set.weights), set.gradients));
     if (!resumed_) copy(current_set_->weights, set.weights, stream);
   }
@@ -161,8 +152,6 @@ class StagedServer final : public UpdateStrategy {
   }
 
  private:
-  Collective& collective_;
-  Optimizer& optimizer_;
   const float scale_;
   Homes homes_;
   ArenaCopy current_;  ///< the homes' weights

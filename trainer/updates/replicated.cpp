@@ -16,16 +16,13 @@
 namespace penstock::updates {
 namespace {
 
-class Replicated final : public UpdateStrategy {
+class Replicated final : public RankUpdate {
  public:
   explicit Replicated(const UpdateContext& context)
-      : collective_(context.collective),
-        exchange_(context.exchange),
-        optimizer_(context.optimizer),
-        scale_(gradient_scale(context)) {}
+      : RankUpdate(context), exchange_(context.exchange), scale_(gradient_scale(context)) {}
 
   void start(Executable& executable, Stream& stream) override {
-    share_weights(collective_, executable.parameters(), stream);
+    RankUpdate::start(executable, stream);
     if (exchange_ == nullptr) return;
     executable.group_gradients(exchange_->plan().parameters());
     exchange_->start();
@@ -45,9 +42,7 @@ class Replicated final : public UpdateStrategy {
   }
 
  private:
-  Collective& collective_;
   GradientExchange* const exchange_;
-  Optimizer& optimizer_;
   const float scale_;
 };
 
@@ -59,20 +54,14 @@ class Replicated final : public UpdateStrategy {
 /// weights that are being updated, as in all updates of Penstock; in tf_cnn_benchmarks it is part
 /// of the gradients and as old as they are. A checkpoint saves the gradients that are not yet
 /// applied.
-class Deferred final : public UpdateStrategy {
+class Deferred final : public RankUpdate {
  public:
   explicit Deferred(const UpdateContext& context)
-      : collective_(context.collective),
-        optimizer_(context.optimizer),
-        scale_(gradient_scale(context)),
-        before_(context) {}
+      : RankUpdate(context), scale_(gradient_scale(context)), before_(context) {}
 
   /// The first step differs from later steps.
   bool recordable() const noexcept override { return false; }
 
-  void start(Executable& executable, Stream& stream) override {
-    share_weights(collective_, executable.parameters(), stream);
-  }
   KeptArenas kept(const ParameterSet& set) override {
     return {.weights = set.weights,
             .carried = before_.beside(set.gradients),
@@ -94,8 +83,6 @@ class Deferred final : public UpdateStrategy {
   }
 
  private:
-  Collective& collective_;
-  Optimizer& optimizer_;
   const float scale_;
   ArenaCopy before_;  ///< reduced gradients of the previous step
   std::optional<ParameterSet> before_set_;

@@ -12,7 +12,6 @@
 #include "trainer/cluster/servers/connection.h"
 #include "trainer/cluster/servers/message.h"
 #include "trainer/placement.h"
-#include "trainer/updates/arena_copy.h"
 
 namespace penstock::updates {
 namespace {
@@ -63,7 +62,7 @@ class Served final : public ServedUpdate {
       servers_.begin(plan_, rule_, newest(set), set.running,
                      {.state = step_ > 0 ? optimizer_.state() : OptimizerState{}, .step = step_});
     }
-    share_weights(collective_, set, stream);
+    RankUpdate::start(executable, stream);
   }
 
   KeptArenas kept(const ParameterSet& set) override {

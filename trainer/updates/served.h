@@ -19,20 +19,19 @@
 #include <string_view>
 
 #include "trainer/cluster/servers/model_layout.h"
-#include "trainer/update_strategy.h"
+#include "trainer/updates/arena_copy.h"
 
 namespace penstock::updates {
 
 /// What updates with servers in other processes share. A subclass calls servers_.release() in its
 /// destructor if it leads, because the arenas are freed next.
-class ServedUpdate : public UpdateStrategy {
+class ServedUpdate : public RankUpdate {
  public:
   bool recordable() const noexcept override { return false; }
 
  protected:
   ServedUpdate(const UpdateContext& context, const ServerLink& link)
-      : collective_(context.collective),
-        optimizer_(context.optimizer),
+      : RankUpdate(context),
         servers_(link.servers),
         first_step_(link.first_step),
         device_(*context.device) {}
@@ -46,8 +45,6 @@ class ServedUpdate : public UpdateStrategy {
     arrived_->wait_until(Time::max());
   }
 
-  Collective& collective_;
-  Optimizer& optimizer_;
   cluster::ServerConnection& servers_;
   const std::int64_t first_step_;
 

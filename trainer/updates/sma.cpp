@@ -16,13 +16,10 @@ constexpr OptionSpec kOptions[] = {
     {"alpha", "0.1", "weight of the mean of all ranks in each step, above 0 and at most 1"},
 };
 
-class ModelAveraging final : public UpdateStrategy {
+class ModelAveraging final : public RankUpdate {
  public:
   explicit ModelAveraging(const UpdateContext& context)
-      : collective_(context.collective),
-        optimizer_(context.optimizer),
-        alpha_(context.options.real("alpha")),
-        sum_(context) {
+      : RankUpdate(context), alpha_(context.options.real("alpha")), sum_(context) {
     if (!(alpha_ > 0 && alpha_ <= 1)) {
       throw ConfigError("sma:alpha is {}; expected a share above 0 and at most 1, such as 0.1",
                         context.options.text("alpha"));
@@ -30,7 +27,7 @@ class ModelAveraging final : public UpdateStrategy {
   }
 
   void start(Executable& executable, Stream& stream) override {
-    share_weights(collective_, executable.parameters(), stream);
+    RankUpdate::start(executable, stream);
     sum_.beside(executable.parameters().weights);
   }
   void finish_step(Executable& executable, Stream& stream, StepResult& result) override {
@@ -47,8 +44,6 @@ class ModelAveraging final : public UpdateStrategy {
   }
 
  private:
-  Collective& collective_;
-  Optimizer& optimizer_;
   const double alpha_;
   ArenaCopy sum_;
 };

@@ -11,7 +11,6 @@
 #include <limits>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "dataflow/entry.h"
@@ -97,28 +96,16 @@ class MeteredLink final : public collectives::Link {
   MeteredLink(std::unique_ptr<collectives::Link> link, Clock& clock)
       : link_(std::move(link)), clock_(clock) {}
   World world() const noexcept override { return link_->world(); }
-  void send(std::int32_t to, std::span<const std::byte> bytes) override {
-    link_->send(to, bytes);
-    count(bytes.size(), 0);
-  }
-  void receive(std::int32_t from, std::span<std::byte> bytes) override {
-    link_->receive(from, bytes);
-    count(0, bytes.size());
-  }
   void send_receive(std::int32_t to, std::span<const std::byte> sent, std::int32_t from,
                     std::span<std::byte> received) override {
     link_->send_receive(to, sent, from, received);
-    count(sent.size(), received.size());
+    sent_ += sent.size();
+    received_ += received.size();
+    if (!sent.empty() || !received.empty()) clock_.sleep_until(clock_.now() + 1ms);
   }
   double most_bytes() const { return static_cast<double>(std::max(sent_, received_)); }
 
  private:
-  void count(std::size_t sent, std::size_t received) {
-    sent_ += sent;
-    received_ += received;
-    if (sent + received > 0) clock_.sleep_until(clock_.now() + 1ms);
-  }
-
   const std::unique_ptr<collectives::Link> link_;
   Clock& clock_;
   std::size_t sent_ = 0, received_ = 0;
@@ -131,20 +118,16 @@ collectives::ExchangeCost measured_cost(const collectives::AllReduceEntry& entry
   const Time begin = clock.now();
   collectives::ThreadLinks links(ranks, clock, 1h, {});
   std::vector<collectives::ExchangeCost> costs(static_cast<std::size_t>(ranks));
-  std::vector<std::jthread> threads;
-  std::vector<Clock::Participant> participants;  // register all before one of them runs
-  for (std::int32_t rank = 0; rank < ranks; ++rank) participants.emplace_back(clock);
-  for (std::int32_t rank = 0; rank < ranks; ++rank) {
-    const auto index = static_cast<std::size_t>(rank);
-    threads.emplace_back([&, rank, index, participant = std::move(participants[index])] {
-      MeteredLink link(links.join(rank), clock);
-      std::vector<float> values = elements(rank, count);
-      collectives::Workspace workspace{.local_ranks = local};
-      entry.all_reduce(link, values, workspace);
-      costs[index] = {(clock.now() - begin) / 1ms, link.most_bytes()};
-    });
-  }
-  threads.clear();
+  run_ranks(
+      ranks,
+      [&](std::int32_t rank) {
+        MeteredLink link(links.join(rank), clock);
+        std::vector<float> values = elements(rank, count);
+        collectives::Workspace workspace{.local_ranks = local};
+        entry.all_reduce(link, values, workspace);
+        costs[static_cast<std::size_t>(rank)] = {(clock.now() - begin) / 1ms, link.most_bytes()};
+      },
+      &clock);
   collectives::ExchangeCost all;
   for (const collectives::ExchangeCost& cost : costs) {
     all.steps = std::max(all.steps, cost.steps);

@@ -7,7 +7,6 @@
 #include <limits>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "dataflow/error.h"
@@ -167,38 +166,34 @@ TEST_P(Collectives, StreamsMeetInEveryCall) {
   const Time begin = clock.now();
   const std::int32_t one = GetParam().threads, ranks = 3 * one;
   Group group(GetParam(), ranks, device, clock);
-  std::vector<std::jthread> threads;
-  std::vector<Clock::Participant> participants;  // register all before one of them runs
-  for (std::int32_t rank = 0; rank < ranks; ++rank) participants.emplace_back(clock);
-  for (std::int32_t rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back(
-        [&, rank, participant = std::move(participants[static_cast<std::size_t>(rank)])] {
-          const std::unique_ptr<Collective> collective = group.join(rank);
-          const std::unique_ptr<Stream> stream = device.make_stream();
-          auto* const timeline = static_cast<Timeline*>(stream->native());
-          float value = 1;
-          Time expected = begin;
-          const auto delay = [&](std::int32_t slowest) {
-            if (rank == slowest) timeline->occupy(1s);
-            expected += 1s;
-          };
-          for (std::int32_t thread = 0; thread < one; ++thread) {
-            delay(2 * one + thread);
-            collective->all_reduce_sum({}, *stream);
-            EXPECT_EQ(timeline->free_at(), expected);
-            delay(one + thread);
-            collective->broadcast({&value, 1}, 0, *stream);
-            EXPECT_EQ(timeline->free_at(), expected);
-            delay(2 * one + thread);
-            collective->broadcast({}, 0, *stream);
-            EXPECT_EQ(timeline->free_at(), expected);
-            delay(thread);
-            collective->reduce_sum({&value, 1}, 2 * one, *stream);
-            EXPECT_EQ(timeline->free_at(), expected);
-          }
-        });
-  }
-  threads.clear();
+  run_ranks(
+      ranks,
+      [&](std::int32_t rank) {
+        const std::unique_ptr<Collective> collective = group.join(rank);
+        const std::unique_ptr<Stream> stream = device.make_stream();
+        auto* const timeline = static_cast<Timeline*>(stream->native());
+        float value = 1;
+        Time expected = begin;
+        const auto delay = [&](std::int32_t slowest) {
+          if (rank == slowest) timeline->occupy(1s);
+          expected += 1s;
+        };
+        for (std::int32_t thread = 0; thread < one; ++thread) {
+          delay(2 * one + thread);
+          collective->all_reduce_sum({}, *stream);
+          EXPECT_EQ(timeline->free_at(), expected);
+          delay(one + thread);
+          collective->broadcast({&value, 1}, 0, *stream);
+          EXPECT_EQ(timeline->free_at(), expected);
+          delay(2 * one + thread);
+          collective->broadcast({}, 0, *stream);
+          EXPECT_EQ(timeline->free_at(), expected);
+          delay(thread);
+          collective->reduce_sum({&value, 1}, 2 * one, *stream);
+          EXPECT_EQ(timeline->free_at(), expected);
+        }
+      },
+      &clock);
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, Collectives,

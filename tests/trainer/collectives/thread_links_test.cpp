@@ -8,6 +8,7 @@
 
 #include "dataflow/error.h"
 #include "tests/support/rank_threads.h"
+#include "tests/support/thrown_by.h"
 #include "tests/support/virtual_clock.h"
 #include "trainer/collectives/thread_links.h"
 
@@ -23,17 +24,6 @@ std::span<const std::byte> bytes_of(const T& value) {
 template <typename T>
 std::span<std::byte> room_for(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
-}
-
-/// The text of the exception that the call throws, or an empty string.
-template <typename Failure, typename Call>
-std::string failure_of(const Call& call) {
-  try {
-    call();
-  } catch (const Failure& failure) {
-    return failure.what();
-  }
-  return {};
 }
 
 TEST(ThreadLinks, MessagesArriveInTheOrderInWhichTheyWereSent) {
@@ -88,25 +78,20 @@ TEST(ThreadLinks, ADeadlineNamesThePeerThatWasWaitedFor) {
   VirtualClock clock;
   const Time begin = clock.now();
   std::array<std::string, 2> failures;
-  {
-    collectives::ThreadLinks links(3, clock, 5min, {});
-    std::vector<std::jthread> threads;
-    std::vector<Clock::Participant> participants;  // register all before one of them runs
-    for (int rank = 0; rank < 2; ++rank) participants.emplace_back(clock);
-    for (std::int32_t rank = 0; rank < 2; ++rank) {
-      threads.emplace_back(
-          [&, rank, participant = std::move(participants[static_cast<std::size_t>(rank)])] {
-            const std::unique_ptr<collectives::Link> link = links.join(rank);
-            clock.sleep_until(begin + rank * 1min);
-            failures[static_cast<std::size_t>(rank)] = failure_of<TimeoutError>([&] {
-              std::array<std::byte, 12> bytes{};
-              if (rank == 0) link->receive(2, bytes);
-              if (rank == 1) link->send(2, bytes);
-            });
-            EXPECT_EQ(clock.now(), begin + rank * 1min + 5min);
-          });
-    }
-  }
+  collectives::ThreadLinks links(3, clock, 5min, {});
+  run_ranks(
+      2,
+      [&](std::int32_t rank) {
+        const std::unique_ptr<collectives::Link> link = links.join(rank);
+        clock.sleep_until(begin + rank * 1min);
+        failures[static_cast<std::size_t>(rank)] = thrown_by<TimeoutError>([&] {
+          std::array<std::byte, 12> bytes{};
+          if (rank == 0) link->receive(2, bytes);
+          if (rank == 1) link->send(2, bytes);
+        });
+        EXPECT_EQ(clock.now(), begin + rank * 1min + 5min);
+      },
+      &clock);
   EXPECT_EQ(failures[0],
             "rank 0 waited 300 s to receive 12 bytes from rank 2; expected it to take part by "
             "then; see what rank 2 does, or allow more time");
@@ -123,7 +108,7 @@ TEST(ThreadLinks, AStopFreesTheRanksThatWait) {
     return std::async(std::launch::async, [&links, rank, call] {
       const std::unique_ptr<collectives::Link> link = links.join(rank);
       int value = 0;
-      return failure_of<Error>([&] { call(*link, value); });
+      return thrown_by<Error>([&] { call(*link, value); });
     });
   };
   std::future<std::string> receiver =
@@ -151,8 +136,7 @@ TEST(ThreadLinks, UnequalSizesAreRefusedByTheReceiver) {
     const std::unique_ptr<collectives::Link> link = links.join(rank);
     std::array<std::byte, 8> bytes{};
     if (rank == 0) link->send(1, bytes);
-    if (rank == 1)
-      failure = failure_of<Error>([&] { link->receive(0, std::span(bytes).first(4)); });
+    if (rank == 1) failure = thrown_by<Error>([&] { link->receive(0, std::span(bytes).first(4)); });
   });
   EXPECT_EQ(failure,
             "rank 1 receives 4 bytes from rank 0, which sent 8; expected equal sizes; give all "

@@ -33,25 +33,23 @@ void Builder::visit(NodeId node, const BatchNorm& op) {
   const auto forward = onednn::batch_norm_forward(engine_, attributes(false), forward_kind(), data,
                                                   op.epsilon, flags);
   const ValueId result = schedule_.add_value(data);
-  std::vector<Schedule::Argument> arguments{
-      {DNNL_ARG_SRC, source, {}},
-      {DNNL_ARG_DST, result, {}},
-      {DNNL_ARG_SCALE, weight(parameter(node, Role::scale)), {}},
-      {DNNL_ARG_SHIFT, weight(parameter(node, Role::shift)), {}}};
+  const ValueId scale = weight(parameter(node, Role::scale));
+  const ValueId shift = weight(parameter(node, Role::shift));
   const Desc channels({graph_.shape(node).channels}, Type::f32, Tag::a);
   ValueId mean = kNoValue, variance = kNoValue, workspace = kNoValue;
   if (phase_ != Phase::forward_only) {
     const bool batch = trains();
     mean = batch ? schedule_.add_value(channels) : running(node, Role::running_mean);
     variance = batch ? schedule_.add_value(channels) : running(node, Role::running_variance);
-    arguments.push_back({DNNL_ARG_MEAN, mean, {}});
-    arguments.push_back({DNNL_ARG_VARIANCE, variance, {}});
   }
-  if (trains() && fuses_relu(node)) {
-    workspace = schedule_.add_value(forward.workspace_desc());
-    arguments.push_back({DNNL_ARG_WORKSPACE, workspace, {}});
-  }
-  run(forward, std::move(arguments));
+  if (trains() && fuses_relu(node)) workspace = schedule_.add_value(forward.workspace_desc());
+  run(forward, {{DNNL_ARG_SRC, source, {}},
+                {DNNL_ARG_DST, result, {}},
+                {DNNL_ARG_SCALE, scale, {}},
+                {DNNL_ARG_SHIFT, shift, {}},
+                {DNNL_ARG_MEAN, mean, {}},
+                {DNNL_ARG_VARIANCE, variance, {}},
+                {DNNL_ARG_WORKSPACE, workspace, {}}});
   set_output(last_of(node), result);
   if (!trains()) return;
   update_running_statistics(node, op, mean, variance);
@@ -103,7 +101,6 @@ void Builder::normalise_by_rows(NodeId node, const BatchNorm& op) {
     set_output(last_of(node), add_normalised(node, op, mean, variance, kNoValue, relu));
   }
   reverse([=, this] {
-    if (!has_gradient(last_of(node))) return;
     const ValueId gradient_out = gradient_of(last_of(node), data);
     const ValueId gradient_in = schedule_.add_value(data);
     const BatchNormShape shape = batch_norm_shape(node, data);
@@ -159,22 +156,20 @@ void Builder::normalise_backward(NodeId node, const BatchNorm& op,
   const auto desc =
       onednn::batch_norm_backward(engine_, attributes(false), forward, data, op.epsilon, flags);
   reverse([=, this] {
-    if (!has_gradient(last_of(node))) return;
     const NodeId input = input_of(node);
     const std::size_t scale = parameter(node, Role::scale), shift = parameter(node, Role::shift);
     const ValueId gradient_out = gradient_of(last_of(node), data);
     const ValueId gradient_in = schedule_.add_value(data);
-    std::vector<Schedule::Argument> arguments{{DNNL_ARG_SRC, source, {}},
-                                              {DNNL_ARG_MEAN, mean, {}},
-                                              {DNNL_ARG_VARIANCE, variance, {}},
-                                              {DNNL_ARG_SCALE, weight(scale), {}},
-                                              {DNNL_ARG_DIFF_DST, gradient_out, {}},
-                                              {DNNL_ARG_DIFF_SRC, gradient_in, {}},
-                                              {DNNL_ARG_DIFF_SCALE, gradient(scale), {}},
-                                              {DNNL_ARG_DIFF_SHIFT, gradient(shift), {}}};
-    if (onednn::kBackwardTakesShift) arguments.push_back({DNNL_ARG_SHIFT, weight(shift), {}});
-    if (workspace != kNoValue) arguments.push_back({DNNL_ARG_WORKSPACE, workspace, {}});
-    run(desc, std::move(arguments));
+    run(desc, {{DNNL_ARG_SRC, source, {}},
+               {DNNL_ARG_MEAN, mean, {}},
+               {DNNL_ARG_VARIANCE, variance, {}},
+               {DNNL_ARG_SCALE, weight(scale), {}},
+               {DNNL_ARG_SHIFT, onednn::kBackwardTakesShift ? weight(shift) : kNoValue, {}},
+               {DNNL_ARG_DIFF_DST, gradient_out, {}},
+               {DNNL_ARG_DIFF_SRC, gradient_in, {}},
+               {DNNL_ARG_DIFF_SCALE, gradient(scale), {}},
+               {DNNL_ARG_DIFF_SHIFT, gradient(shift), {}},
+               {DNNL_ARG_WORKSPACE, workspace, {}}});
     schedule_.completes(scale);
     schedule_.completes(shift);
     contribute(input, gradient_in);

@@ -91,7 +91,7 @@ std::string Builder::name_of(NodeId node, std::string_view pass) const {
 void Builder::reverse(std::function<void()> backward) {
   GraphBuilder::reverse([this, node = node_, backward = std::move(backward)] {
     schedule_.name(name_of(node, "backward"));
-    backward();
+    if (!contributions_[last_of(node)].empty()) backward();
   });
 }
 
@@ -181,6 +181,7 @@ std::size_t Builder::elements(ValueId value) const {
 
 void Builder::run(const dnnl::primitive_desc_base& desc,
                   std::vector<Schedule::Argument> arguments) {
+  std::erase_if(arguments, [](const auto& argument) { return argument.value == kNoValue; });
   schedule_.add_primitive(dnnl::primitive(desc.get()), std::move(arguments),
                           desc.scratchpad_desc());
 }

@@ -97,7 +97,8 @@ class Builder : compiler::GraphBuilder {
   ValueId add_into_batch_norm(NodeId node);
   void pool(NodeId node, dnnl::algorithm algorithm, const Window& window);
   void add_loss();
-  /// As GraphBuilder's; the operations are named after the node that is being visited.
+  /// As GraphBuilder's, if the node that is being visited has a gradient. The operations are named
+  /// after it.
   void reverse(std::function<void()> backward);
   /// "conv2d forward: conv1".
   std::string name_of(NodeId node, std::string_view pass) const;
@@ -115,7 +116,6 @@ class Builder : compiler::GraphBuilder {
   std::size_t elements(ValueId value) const;
 
   // Gradients.
-  bool has_gradient(NodeId node) const { return !contributions_[node].empty(); }
   void contribute(NodeId node, ValueId gradient);
   /// The sum of the contributions of all readers of `node`; zero where `mask` is not positive.
   ValueId gradient_of(NodeId node, const Desc& target, ValueId mask = kNoValue);
@@ -133,6 +133,7 @@ class Builder : compiler::GraphBuilder {
     return trains() ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
   }
   dnnl::primitive_attr attributes(bool relu) const;
+  /// Leaves out arguments without a value.
   void run(const dnnl::primitive_desc_base& desc, std::vector<Schedule::Argument> arguments);
 
   NodeId node_ = 0;  ///< the node that is being visited

@@ -3,9 +3,8 @@
 // AMX, where bf16 activations have their channels last:
 //  - The gradient of the weights is our own; see weight_gradient.h.
 //  - For 1x1 convolutions, oneDNN 2.6 computes the gradient of the input slowly. Here it is a
-//  forward
-//    convolution with transposed weights. If there is a stride, the pixels that it visits are
-//    copied first, and the convolution over the copy has no stride.
+//    forward convolution with transposed weights. If there is a stride, the pixels that it visits
+//    are copied first, and the convolution over the copy has no stride.
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -52,12 +51,12 @@ void Builder::visit(NodeId node, const Conv2d& op) {
   }
   if (trains()) differentiate(conv, by_pixels);  // decides the layout of the weights
   const ValueId result = schedule_.add_value(conv.forward.dst_desc());
-  std::vector<Schedule::Argument> arguments{
-      {DNNL_ARG_SRC, conv.source, {}},
-      {DNNL_ARG_WEIGHTS, weight_as(parameter(node, Role::weight), conv.forward.weights_desc()), {}},
-      {DNNL_ARG_DST, result, {}}};
-  if (op.bias) arguments.push_back({DNNL_ARG_BIAS, weight(parameter(node, Role::bias)), {}});
-  run(conv.forward, std::move(arguments));
+  run(conv.forward, {{DNNL_ARG_SRC, conv.source, {}},
+                     {DNNL_ARG_WEIGHTS,
+                      weight_as(parameter(node, Role::weight), conv.forward.weights_desc()),
+                      {}},
+                     {DNNL_ARG_BIAS, op.bias ? weight(parameter(node, Role::bias)) : kNoValue, {}},
+                     {DNNL_ARG_DST, result, {}}});
   set_output(last_of(node), result);
 }
 
@@ -85,7 +84,6 @@ void Builder::differentiate(const Convolution& conv, bool by_pixels) {
   Pass data;
   if (back) data = by_pixels ? input_gradient_by_pixels(conv) : input_gradient(conv);
   reverse([=, this] {
-    if (!has_gradient(last_of(node))) return;
     const ValueId mask = fuses_relu(node) ? output(last_of(node)) : kNoValue;
     const ValueId gradient_out =
         gradient_of(last_of(node), back ? data.gradient_out : weights.gradient_out, mask);
@@ -117,15 +115,12 @@ Builder::Pass Builder::weight_gradient(const Convolution& conv) {
       strides(window), begin(window), end(window));
   set_layout(filter, weights.diff_weights_desc());
   return {weights.diff_dst_desc(), [=, this](ValueId gradient_out) {
-            std::vector<Schedule::Argument> arguments{
-                {DNNL_ARG_SRC, as(conv.source, weights.src_desc()), {}},
-                {DNNL_ARG_DIFF_DST, gradient_out, {}},
-                {DNNL_ARG_DIFF_WEIGHTS, gradient(filter), {}}};
-            if (conv.op.bias) {
-              const std::size_t bias = parameter(conv.node, Role::bias);
-              arguments.push_back({DNNL_ARG_DIFF_BIAS, gradient(bias), {}});
-            }
-            run(weights, std::move(arguments));
+            const ValueId bias =
+                conv.op.bias ? gradient(parameter(conv.node, Role::bias)) : kNoValue;
+            run(weights, {{DNNL_ARG_SRC, as(conv.source, weights.src_desc()), {}},
+                          {DNNL_ARG_DIFF_DST, gradient_out, {}},
+                          {DNNL_ARG_DIFF_WEIGHTS, gradient(filter), {}},
+                          {DNNL_ARG_DIFF_BIAS, bias, {}}});
             return kNoValue;
           }};
 }

@@ -45,8 +45,10 @@ struct MaskedSumArguments {
   T* to;
 };
 template <std::size_t Terms, bool Masked, typename T>
-[[gnu::always_inline]] inline void masked_sum_loop(const MaskedSumArguments<T>& arguments,
-                                                   std::size_t first, std::size_t count) {
+struct MaskedSum : MaskedSumArguments<T> {};
+template <std::size_t Terms, bool Masked, typename T>
+[[gnu::always_inline]] inline void loop(const MaskedSum<Terms, Masked, T>& arguments,
+                                        std::size_t first, std::size_t count) {
   T* to = arguments.to + first;
 #pragma GCC ivdep
   for (std::size_t i = 0; i < count; ++i) {
@@ -57,13 +59,6 @@ template <std::size_t Terms, bool Masked, typename T>
     if constexpr (Masked) sum = load(arguments.mask[first + i]) > 0 ? sum : 0.F;
     store(to[i], sum);
   }
-}
-template <std::size_t Terms, bool Masked, typename T>
-struct MaskedSum : MaskedSumArguments<T> {};
-template <std::size_t Terms, bool Masked, typename T>
-[[gnu::always_inline]] inline void loop(const MaskedSum<Terms, Masked, T>& arguments,
-                                        std::size_t first, std::size_t count) {
-  masked_sum_loop<Terms, Masked, T>(arguments, first, count);
 }
 
 template <typename T>

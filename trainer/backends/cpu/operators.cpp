@@ -50,23 +50,20 @@ void Builder::pool(NodeId node, dnnl::algorithm algorithm, const Window& window)
   const auto forward = onednn::pool_forward(engine_, attributes(false), forward_kind(), shape, in,
                                             any(activation(node, Tag::nchw)));
   const ValueId result = schedule_.add_value(forward.dst_desc());
-  std::vector<Schedule::Argument> arguments{{DNNL_ARG_SRC, source, {}}, {DNNL_ARG_DST, result, {}}};
   const bool remembers = trains() && algorithm == dnnl::algorithm::pooling_max;
   const ValueId workspace = remembers ? schedule_.add_value(forward.workspace_desc()) : kNoValue;
-  if (remembers) arguments.push_back({DNNL_ARG_WORKSPACE, workspace, {}});
-  run(forward, std::move(arguments));
+  run(forward, {{DNNL_ARG_SRC, source, {}},
+                {DNNL_ARG_DST, result, {}},
+                {DNNL_ARG_WORKSPACE, workspace, {}}});
   set_output(node, result);
   if (!needs_gradient(input)) return;
   const auto backward =
       onednn::pool_backward(engine_, attributes(false), forward, shape, in, forward.dst_desc());
   reverse([=, this] {
-    if (!has_gradient(node)) return;
     const ValueId gradient_in = schedule_.add_value(backward.diff_src_desc());
-    std::vector<Schedule::Argument> back{
-        {DNNL_ARG_DIFF_DST, gradient_of(node, backward.diff_dst_desc()), {}},
-        {DNNL_ARG_DIFF_SRC, gradient_in, {}}};
-    if (remembers) back.push_back({DNNL_ARG_WORKSPACE, workspace, {}});
-    run(backward, std::move(back));
+    run(backward, {{DNNL_ARG_DIFF_DST, gradient_of(node, backward.diff_dst_desc()), {}},
+                   {DNNL_ARG_DIFF_SRC, gradient_in, {}},
+                   {DNNL_ARG_WORKSPACE, workspace, {}}});
     contribute(input, gradient_in);
   });
 }
@@ -85,9 +82,7 @@ void Builder::visit(NodeId node, const Relu&) {
       {source, result});
   schedule_.may_overwrite(result, source);
   set_output(node, result);
-  reverse([=, this] {
-    if (has_gradient(node)) contribute(input, gradient_of(node, desc, result));
-  });
+  reverse([=, this] { contribute(input, gradient_of(node, desc, result)); });
 }
 
 void Builder::visit(NodeId node, const Add&) {
@@ -108,7 +103,6 @@ void Builder::visit(NodeId node, const Add&) {
   const Desc desc = schedule_.desc(result);
   set_output(last_of(node), result);
   reverse([=, this] {
-    if (!has_gradient(last_of(node))) return;
     const ValueId sum = gradient_of(last_of(node), desc, fuses_relu(node) ? result : kNoValue);
     contribute(inputs[0], sum);
     contribute(inputs[1], sum);
@@ -131,9 +125,7 @@ void Builder::visit(NodeId node, const Dropout& op) {
   const NodeId input = input_of(node);
   if (!trains() || op.rate == 0) {
     set_output(node, output(input));
-    reverse([=, this] {
-      if (has_gradient(node)) contribute(input, gradient_of(node, activation(node, Tag::nchw)));
-    });
+    reverse([=, this] { contribute(input, gradient_of(node, activation(node, Tag::nchw))); });
     return;
   }
   const auto drop = [=, this](ValueId from, ValueId to) {
@@ -150,7 +142,6 @@ void Builder::visit(NodeId node, const Dropout& op) {
   drop(as(output(input), plain), result);
   set_output(node, result);
   reverse([=, this] {
-    if (!has_gradient(node)) return;
     const ValueId gradient_in = schedule_.add_value(plain);
     drop(gradient_of(node, plain), gradient_in);
     contribute(input, gradient_in);
@@ -168,22 +159,20 @@ void Builder::visit(NodeId node, const Lrn& op) {
   const onednn::Lrn lrn{op.size, op.alpha, op.beta, op.k};
   const auto forward = onednn::lrn_forward(engine_, attributes(false), forward_kind(), lrn, data);
   const ValueId result = schedule_.add_value(forward.dst_desc());
-  std::vector<Schedule::Argument> arguments{{DNNL_ARG_SRC, source, {}}, {DNNL_ARG_DST, result, {}}};
   const bool remembers = trains() && forward.workspace_desc().get_size() > 0;
   const ValueId workspace = remembers ? schedule_.add_value(forward.workspace_desc()) : kNoValue;
-  if (remembers) arguments.push_back({DNNL_ARG_WORKSPACE, workspace, {}});
-  run(forward, std::move(arguments));
+  run(forward, {{DNNL_ARG_SRC, source, {}},
+                {DNNL_ARG_DST, result, {}},
+                {DNNL_ARG_WORKSPACE, workspace, {}}});
   set_output(node, result);
   if (!needs_gradient(input)) return;
   const auto backward = onednn::lrn_backward(engine_, attributes(false), forward, lrn, data);
   reverse([=, this] {
-    if (!has_gradient(node)) return;
     const ValueId gradient_in = schedule_.add_value(data);
-    std::vector<Schedule::Argument> back{{DNNL_ARG_SRC, source, {}},
-                                         {DNNL_ARG_DIFF_DST, gradient_of(node, data), {}},
-                                         {DNNL_ARG_DIFF_SRC, gradient_in, {}}};
-    if (remembers) back.push_back({DNNL_ARG_WORKSPACE, workspace, {}});
-    run(backward, std::move(back));
+    run(backward, {{DNNL_ARG_SRC, source, {}},
+                   {DNNL_ARG_DIFF_DST, gradient_of(node, data), {}},
+                   {DNNL_ARG_DIFF_SRC, gradient_in, {}},
+                   {DNNL_ARG_WORKSPACE, workspace, {}}});
     contribute(input, gradient_in);
   });
 }
@@ -205,7 +194,6 @@ void Builder::visit(NodeId node, const Concat&) {
   run(forward, std::move(arguments));
   set_output(node, result);
   reverse([=, this] {
-    if (!has_gradient(node)) return;
     // Slices of blocked layouts must begin with a block; plain layouts can be cut anywhere.
     const ValueId whole = gradient_of(node, activation(node, Tag::nhwc));
     const std::int32_t channels = graph_.shape(node).channels;
@@ -239,7 +227,6 @@ void Builder::visit(NodeId node, const PadChannels& op) {
       {source, result});
   set_output(node, result);
   reverse([=, this] {
-    if (!has_gradient(node)) return;
     const ValueId gradient_in = schedule_.add_value(activation(input, Tag::nhwc));
     schedule_.add_kernel(
         [=, dtype = dtype_, first = op.before](const RunState&, std::span<std::byte* const> at) {
@@ -291,7 +278,6 @@ void Builder::visit(NodeId node, const Linear& op) {
   set_output(last_of(node), result);
   if (!trains()) return;
   reverse([=, this] {
-    if (!has_gradient(last_of(node))) return;
     const ValueId mask = fuses_relu(node) ? result : kNoValue;
     const ValueId gradient_out = gradient_of(last_of(node), activation(node, Tag::nchw), mask);
     run(weights, {{DNNL_ARG_SRC, as(source, weights.src_desc()), {}},

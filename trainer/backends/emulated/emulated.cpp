@@ -3,10 +3,9 @@
 // feeder for hardware that is not present. Its memory is host memory, its copies are real.
 //
 // A step of n samples occupies the device for n / img_per_s, or for a time that its batch decides,
-// from the moment when its input is
-// present and the previous step is done (dataflow/host_device.h). The delay with which host threads
-// wake from waiting for it is counted and reported as oversleep. It delays a step only if it
-// exceeds the slack of the queue.
+// from the moment when its input is present and the previous step is done
+// (dataflow/host_device.h). The delay with which host threads wake from waiting for it is counted
+// and reported as oversleep. It delays a step only if it exceeds the slack of the queue.
 #include <fmt/format.h>
 
 #include <algorithm>

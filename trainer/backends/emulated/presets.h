@@ -57,8 +57,7 @@ inline constexpr Preset kPresets[] = {
      "2019)"},
     {"v100-tensorpack-fp16-of-8", 9225 / 8.0, 0,
      "1153.1 img/s: 9225 by 8 GPUs, replicated, fp16, batch 128, XLA (tensorpack/benchmarks, "
-     "ResNet-MultiGPU, "
-     "May 2019)"},
+     "ResNet-MultiGPU, May 2019)"},
 };
 
 /// The time of an image of a model on a device whose rate for ResNet-50 is known.

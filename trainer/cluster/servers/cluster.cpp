@@ -2,15 +2,13 @@
 #include "trainer/cluster/servers/cluster.h"
 
 #include <fmt/format.h>
-#include <netdb.h>
 
 #include <algorithm>
-#include <array>
-#include <memory>
 
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/net/zmq_endpoint.h"
+#include "trainer/cluster/host.h"
 
 namespace penstock::cluster {
 
@@ -58,30 +56,14 @@ std::string numeric_endpoint(std::string_view address) {
   std::string host = host_of(address);
   const std::string port(address.substr(address.rfind(':') + 1));
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* list = nullptr;
-  const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &list);
-  if (error != 0) {
+  std::string reason;
+  const std::vector<std::string> found = find_addresses(host, reason);
+  if (!reason.empty()) {
     throw ConfigError("host '{}' of {}: {}; give a name or an address that is known here", host,
-                      address, gai_strerror(error));
+                      address, reason);
   }
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, freeaddrinfo);
-  const addrinfo* chosen = list;
-  for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {
-    if (entry->ai_family == AF_INET) {
-      chosen = entry;
-      break;
-    }
-  }
-  std::array<char, NI_MAXHOST> text{};
-  if (getnameinfo(chosen->ai_addr, chosen->ai_addrlen, text.data(), text.size(), nullptr, 0,
-                  NI_NUMERICHOST) != 0) {
-    throw ConfigError("host '{}' of {} has no address", host, address);
-  }
-  const bool six = chosen->ai_family == AF_INET6;
-  return fmt::format("tcp://{}{}{}:{}", six ? "[" : "", text.data(), six ? "]" : "", port);
+  if (found.empty()) throw ConfigError("host '{}' of {} has no address", host, address);
+  return fmt::format("tcp://{}:{}", found.front(), port);
 }
 
 }  // namespace penstock::cluster

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <cmath>
-#include <cstring>
 
 #include "dataflow/error.h"
 #include "dataflow/values/value_at.h"
@@ -13,28 +13,6 @@ namespace penstock::cluster {
 namespace {
 
 using values::value_at;
-
-/// Byte offsets of the fields.
-enum Offset : std::size_t {
-  kMagicAt = 0,
-  kVersionAt = 4,
-  kKindAt = 6,
-  kKeyAt = 8,
-  kTaskAt = 12,
-  kStepAt = 16,
-  kLengthAt = 24,
-  kRateAt = 32,
-  kDecayAt = 36,
-  kClipAt = 40,
-  kScaleAt = 44,
-  kValueAt = 48,
-  kPartVersionAt = 56,
-};
-
-template <typename Value>
-void write(std::span<std::byte> bytes, std::size_t at, Value value) {
-  std::memcpy(bytes.data() + at, &value, sizeof value);
-}
 
 [[noreturn]] void refuse(std::string_view field, const std::string& found,
                          const std::string& expected) {
@@ -49,51 +27,26 @@ void check_number(std::string_view field, double value) {
 }  // namespace
 
 std::array<std::byte, kHeaderBytes> to_bytes(const ServerHeader& header) noexcept {
-  std::array<std::byte, kHeaderBytes> to{};
-  write(to, kMagicAt, kServerMagic);
-  write(to, kVersionAt, kServerVersion);
-  write(to, kKindAt, static_cast<std::uint16_t>(header.kind));
-  write(to, kKeyAt, header.key);
-  write(to, kTaskAt, header.task);
-  write(to, kStepAt, header.step);
-  write(to, kLengthAt, header.length);
-  write(to, kRateAt, header.learning_rate);
-  write(to, kDecayAt, header.weight_decay);
-  write(to, kClipAt, header.gradient_clip);
-  write(to, kScaleAt, header.gradient_scale);
-  write(to, kValueAt, header.value);
-  write(to, kPartVersionAt, header.version);
-  return to;
+  return std::bit_cast<std::array<std::byte, kHeaderBytes>>(header);
 }
 
 ServerHeader parse_header(std::span<const std::byte> bytes, std::size_t data_bytes) {
   if (bytes.size() != kHeaderBytes) {
     refuse("header", fmt::format("{} bytes long", bytes.size()), std::to_string(kHeaderBytes));
   }
-  const auto magic = value_at<std::uint32_t>(bytes, kMagicAt);
-  if (magic != kServerMagic) {
-    refuse("magic number", fmt::format("{:#010x}", magic), fmt::format("{:#010x}", kServerMagic));
+  const auto header = value_at<ServerHeader>(bytes, 0);
+  if (header.magic != kServerMagic) {
+    refuse("magic number", fmt::format("{:#010x}", header.magic),
+           fmt::format("{:#010x}", kServerMagic));
   }
-  const auto version = value_at<std::uint16_t>(bytes, kVersionAt);
-  if (version != kServerVersion) {
-    refuse("version", std::to_string(version), std::to_string(kServerVersion));
+  if (header.protocol != kServerVersion) {
+    refuse("version", std::to_string(header.protocol), std::to_string(kServerVersion));
   }
-  const auto kind = value_at<std::uint16_t>(bytes, kKindAt);
+  const auto kind = static_cast<std::uint16_t>(header.kind);
   if (kind < 1 || kind > static_cast<std::uint16_t>(kLastKind)) {
     refuse("kind", std::to_string(kind),
            fmt::format("1 to {}", static_cast<std::uint16_t>(kLastKind)));
   }
-  const ServerHeader header{.kind = static_cast<MessageKind>(kind),
-                            .key = value_at<std::uint32_t>(bytes, kKeyAt),
-                            .task = value_at<std::uint32_t>(bytes, kTaskAt),
-                            .step = value_at<std::uint64_t>(bytes, kStepAt),
-                            .length = value_at<std::uint64_t>(bytes, kLengthAt),
-                            .learning_rate = value_at<float>(bytes, kRateAt),
-                            .weight_decay = value_at<float>(bytes, kDecayAt),
-                            .gradient_clip = value_at<float>(bytes, kClipAt),
-                            .gradient_scale = value_at<float>(bytes, kScaleAt),
-                            .value = value_at<double>(bytes, kValueAt),
-                            .version = value_at<std::uint64_t>(bytes, kPartVersionAt)};
   if (header.length != data_bytes) {
     refuse("length", std::to_string(header.length),
            fmt::format("the {} bytes of data", data_bytes));

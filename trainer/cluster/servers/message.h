@@ -53,7 +53,10 @@ enum class MessageKind : std::uint16_t {
 };
 inline constexpr MessageKind kLastKind = MessageKind::no_model;
 
+/// As it is on the wire.
 struct ServerHeader {
+  std::uint32_t magic = kServerMagic;
+  std::uint16_t protocol = kServerVersion;
   MessageKind kind = MessageKind::beat;
   std::uint32_t key = 0, task = 0;
   std::uint64_t step = 0, length = 0;
@@ -61,6 +64,7 @@ struct ServerHeader {
   double value = 0;
   std::uint64_t version = 0;
 };
+static_assert(sizeof(ServerHeader) == kHeaderBytes);
 
 std::array<std::byte, kHeaderBytes> to_bytes(const ServerHeader& header) noexcept;
 

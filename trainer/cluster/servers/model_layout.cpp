@@ -16,11 +16,6 @@ namespace {
 constexpr std::size_t kMaxElements = kMaxFrame / sizeof(float);
 constexpr std::size_t kMaxParts = std::size_t{1} << 20;
 
-std::size_t offset_in(const Tensor& arena, const Tensor& tensor) {
-  return static_cast<std::size_t>(static_cast<const float*>(tensor.data) -
-                                  static_cast<const float*>(arena.data));
-}
-
 /// The segments of elements [first, first + count) of the arena. Gaps between parameters do not
 /// decay.
 std::vector<Segment> segments_of(const ParameterSet& set, std::size_t first, std::size_t count) {

@@ -53,8 +53,6 @@ ParameterSet as_parameters(const Part& part, std::span<float> weights, std::span
   return set;
 }
 
-std::span<const std::byte> as_frame(std::span<const float> floats) { return std::as_bytes(floats); }
-
 [[noreturn]] void refuse(const ServerHeader& header, std::string_view field,
                          const std::string& found, const std::string& expected) {
   throw DataError("{} of part {} from worker {}: its {} is {}; expected {}", to_string(header.kind),
@@ -247,7 +245,7 @@ void PartStore::apply(Held& held, const ServerHeader& terms) {
 
 void PartStore::answer(Held& held, std::int32_t worker, std::span<const float> data, bool stays,
                        std::uint64_t staleness) {
-  const std::span<const std::byte> bytes = as_frame(data);
+  const std::span<const std::byte> bytes = std::as_bytes(data);
   send_(worker,
         {.kind = MessageKind::answer,
          .key = held.part.key,

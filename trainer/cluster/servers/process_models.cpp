@@ -307,9 +307,7 @@ class ProcessModelStore final : public ModelStore {
     own.copied->wait_until(Time::max());  // the previous read no longer uses its frames
     const auto model = own.client.read(owner / models_.ranks(), owner, into.count);
     if (!model) return std::nullopt;
-    if (into.count > 0) {
-      stream.copy({static_cast<std::byte*>(into.data), model->bytes.size()}, model->bytes);
-    }
+    if (into.count > 0) stream.copy(bytes_of(into), model->bytes);
     stream.record(*own.copied);
     return model->version;
   }

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <list>
@@ -16,6 +15,7 @@
 
 #include "dataflow/error.h"
 #include "dataflow/machine/file_descriptor.h"
+#include "dataflow/options.h"
 #include "trainer/cluster/host.h"
 #include "trainer/cluster/servers/message.h"
 
@@ -380,9 +380,7 @@ std::string to_text(const Hello& hello) {
 Hello parse_hello(const std::string& said) {
   const std::vector<std::string> texts = cluster::split_texts(cluster::bytes_of(said), 8);
   const auto number = [](const std::string& text) {
-    std::int32_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error == std::errc{} && end == text.data() + text.size()) return value;
+    if (const auto value = parse_number<std::int32_t>(text)) return *value;
     throw DataError("reading a rank's hello: '{}', expected a number", text);
   };
   return {.rank = number(texts[0]),

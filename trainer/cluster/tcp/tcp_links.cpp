@@ -231,12 +231,6 @@ class TcpLink final : public collectives::Link {
       : mesh_(mesh), world_(world), wait_(wait), clock_(clock) {}
 
   World world() const noexcept override { return world_; }
-  void send(std::int32_t to, std::span<const std::byte> bytes) override {
-    send_receive(to, bytes, to, {});
-  }
-  void receive(std::int32_t from, std::span<std::byte> bytes) override {
-    send_receive(from, {}, from, bytes);
-  }
   void send_receive(std::int32_t to, std::span<const std::byte> sent, std::int32_t from,
                     std::span<std::byte> received) override {
     Transfer transfer(clock_, world_.rank);
@@ -258,32 +252,6 @@ class TcpLink final : public collectives::Link {
   Clock& clock_;
 };
 
-class TcpLinkGroup final : public CollectiveGroup {
- public:
-  TcpLinkGroup(const cluster::Processes::Exchange& exchange, std::unique_ptr<Mesh> mesh,
-               const cluster::Launch& launch, Clock& clock)
-      : exchange_(exchange),
-        mesh_(std::move(mesh)),
-        world_{launch.rank, launch.size},
-        wait_(exchange, launch, clock),
-        clock_(clock) {}
-  std::unique_ptr<Collective> join(std::int32_t) override {
-    return std::make_unique<collectives::LinkCollective>(
-        std::make_unique<TcpLink>(*mesh_, world_, wait_, clock_), exchange_.device,
-        exchange_.choice);
-  }
-  std::string how() const override {
-    return collectives::how_links_exchange(exchange_.choice, "between processes over TCP");
-  }
-
- private:
-  const cluster::Processes::Exchange exchange_;
-  const std::unique_ptr<Mesh> mesh_;
-  const World world_;
-  const cluster::ExchangeWait wait_;
-  Clock& clock_;
-};
-
 }  // namespace
 
 std::unique_ptr<CollectiveGroup> make_link_group(cluster::Processes& processes,
@@ -292,9 +260,13 @@ std::unique_ptr<CollectiveGroup> make_link_group(cluster::Processes& processes,
                                                  Clock& clock) {
   // In watched runs the exchange's own timeout is infinite.
   const Nanoseconds patience = std::min(exchange.patience, cluster::Processes::kRendezvous);
-  return std::make_unique<TcpLinkGroup>(
-      exchange, std::make_unique<Mesh>(processes, own_address, clock, patience), processes.launch(),
-      clock);
+  const cluster::Launch& launch = processes.launch();
+  return std::make_unique<collectives::ProcessLinkGroup>(
+      exchange.device, exchange.choice, "between processes over TCP",
+      [mesh = std::make_shared<Mesh>(processes, own_address, clock, patience),
+       world = World{launch.rank, launch.size},
+       wait = cluster::ExchangeWait(exchange, launch, clock),
+       &clock] { return std::make_unique<TcpLink>(*mesh, world, wait, clock); });
 }
 
 }  // namespace penstock::tcp

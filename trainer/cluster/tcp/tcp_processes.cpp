@@ -89,22 +89,13 @@ class TcpProcesses final : public Processes {
   }
 
   std::unique_ptr<CollectiveGroup> make_group(const Exchange& exchange) override {
-    using collectives::ExchangeMethod;
-    const ExchangeMethod method = exchange.choice.method;
-    if (method == ExchangeMethod::mpi_blocking) {
+    if (exchange.choice.method == collectives::ExchangeMethod::mpi_blocking) {
       throw Unavailable(
           "exchanging through MPI_Allreduce: the ranks met without MPI, at {}; choose another way "
           "to exchange, or start with mpirun",
           launch_.meeting);
     }
-    if (method == ExchangeMethod::fastest || method == ExchangeMethod::shared_memory) {
-      cluster::SharedMemory memory = cluster::share_memory(*this, exchange, clock_);
-      if (memory.group) return std::move(memory.group);
-      if (method == ExchangeMethod::shared_memory) {
-        throw Unavailable("exchanging through shared memory: {}; choose another way to exchange",
-                          memory.why_not);
-      }
-    }
+    if (auto group = cluster::share_memory(*this, exchange, clock_)) return group;
     return make_link_group(*this, own_address_, exchange, clock_);
   }
 

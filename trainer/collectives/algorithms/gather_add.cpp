@@ -2,7 +2,6 @@
 // Gather and add: rank 0 receives the tensor of every other rank, adds them in rank order, and
 // sends the sum to each. A parameter server does the same. The sums have the same bits as the sums
 // of the shared-memory group.
-// same bits as those of the shared-memory group.
 //
 // Cost for n ranks and S bytes: 2 (n - 1) steps; rank 0 receives (n - 1) S and sends (n - 1) S;
 // every other rank sends S and receives S.

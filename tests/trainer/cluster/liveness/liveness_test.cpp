@@ -61,7 +61,8 @@ class Events {
 };
 
 /// Connects a rank that says hello and nothing more.
-liveness::FrameSocket say_hello(std::int32_t rank, const std::string& hub) {
+liveness::FrameSocket say_hello(std::int32_t rank, const std::string& hub,
+                                std::string_view key = "secret") {
   liveness::FrameSocket socket;
   for (int tries = 0; tries < 500 && !socket.is_open(); ++tries) {
     socket = liveness::FrameSocket::connect(hub, 1s);
@@ -70,7 +71,7 @@ liveness::FrameSocket say_hello(std::int32_t rank, const std::string& hub) {
   hello.kind = liveness::Frame::Kind::hello;
   hello.rank = rank;
   hello.pid = 4711;
-  hello.key = liveness::padded("secret");
+  hello.key = liveness::padded(key);
   hello.host = liveness::padded("elsewhere");
   hello.phase = cluster::RankPhase::training;
   hello.step = 3;
@@ -199,12 +200,7 @@ TEST_P(Ranks, TheLowestThatIsLeftNamesRank0) {
 
 TEST_P(Ranks, StrangersAreNotHeard) {
   for (const std::int32_t rank : {0, 1, 2, 3}) start(rank);
-  liveness::FrameSocket stranger = liveness::FrameSocket::connect(addresses_[0], 1s);
-  liveness::Frame hello;
-  hello.kind = liveness::Frame::Kind::hello;
-  hello.rank = 3;
-  hello.key = liveness::padded("guess");
-  stranger.send(hello);
+  liveness::FrameSocket stranger = say_hello(3, addresses_[0], "guess");
   EXPECT_TRUE(await([&] {
     stranger.receive();
     return !stranger.is_open();
