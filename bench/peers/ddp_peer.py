@@ -21,6 +21,8 @@ import subprocess
 import sys
 import tempfile
 
+from report import spread
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 HOSTS_SCRIPT = os.path.join(HERE, "..", "..", "tests", "net", "hosts.sh")
 
@@ -65,10 +67,6 @@ def pytorch(arguments, turn):
     result = json.loads(texts[0])
     return {"img_per_s": result["img_per_s_median"], "step_ms": result["step_ms_median"],
             "alone_ms": result["step_without_exchange_ms_median"]}
-
-
-def spread(values, digits=2):
-    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 
 
 def hidden_share(turn):
@@ -121,12 +119,12 @@ def main():
           "of what could be % |\n|---|---|---|---|---|---|---|")
     rates = [turn["img_per_s"] for turn in peers]
     exposed = [turn["step_ms"] - turn["alone_ms"] for turn in peers]
-    print(f"| PyTorch DDP, Gloo | {spread(rates)} | {spread([turn['step_ms'] for turn in peers], 0)} | 1 | | "
+    print(f"| PyTorch DDP, Gloo | {spread(rates, 2)} | {spread([turn['step_ms'] for turn in peers], 0)} | 1 | | "
           f"{spread(exposed, 0)} | |")
     for way, turns in ours.items():
         ratios = [turn["img_per_s"] / rate for turn, rate in zip(turns, rates)]
-        print(f"| Penstock {way} | {spread([turn['img_per_s'] for turn in turns])} | "
-              f"{spread([turn['step_ms'] for turn in turns], 0)} | {spread(ratios)} | "
+        print(f"| Penstock {way} | {spread([turn['img_per_s'] for turn in turns], 2)} | "
+              f"{spread([turn['step_ms'] for turn in turns], 0)} | {spread(ratios, 2)} | "
               f"{spread([turn['exchange_ms_per_step'] for turn in turns], 0)} | "
               f"{spread([turn['exchange_exposed_ms_per_step'] for turn in turns], 0)} | "
               f"{spread([hidden_share(turn) for turn in turns], 0)} |", flush=True)

@@ -15,7 +15,6 @@
 // jpeglib.h needs size_t and FILE from the header above.
 #include <fmt/format.h>
 #include <jpeglib.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -27,6 +26,7 @@
 #include <thread>
 #include <vector>
 
+#include "bench/record/machine.h"
 #include "bench/record/statistics.h"
 #include "bench/statistics/series.h"
 #include "dataflow/error.h"
@@ -93,15 +93,6 @@ std::vector<Sample> load(const DataPlan& plan) {
   return samples;
 }
 
-double cpu_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
 /// Runs the queue feeder to the end of its data, on this thread and `threads` - 1 others.
 std::int64_t run_queue(const DataPlan& plan, std::int32_t threads, bool instrument = true,
                        const std::string& text = "queue") {
@@ -139,16 +130,16 @@ std::int64_t run_queue(const DataPlan& plan, std::int32_t threads, bool instrume
 struct Figure {
   std::string name;
   std::function<std::int64_t()> work;  // returns the number of decoded images
-  std::vector<double> img_per_s, cpu_us;
+  std::vector<double> img_per_s{}, cpu_us{};
 };
 
 void measure(Figure& figure) {
   const auto begin = std::chrono::steady_clock::now();
-  const double cpu = cpu_seconds();
+  const double cpu = process_cpu_seconds();
   const auto images = static_cast<double>(figure.work());
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
   figure.img_per_s.push_back(images / time.count());
-  figure.cpu_us.push_back(1e6 * (cpu_seconds() - cpu) / images);
+  figure.cpu_us.push_back(1e6 * (process_cpu_seconds() - cpu) / images);
 }
 
 void print_ratio(const Figure& of, const Figure& to) {
@@ -169,25 +160,20 @@ void run(const std::string& directory, std::int64_t rounds, std::int64_t images,
   const auto size = static_cast<std::int64_t>(samples.size());
   plan.epochs = (images + size - 1) / size;
   PlainDecoder plain;
-  std::vector<Figure> figures = {{"plain full decode",
-                                  [&] {
+  std::vector<Figure> figures = {{"plain full decode", [&] {
                                     for (std::int64_t pass = 0; pass < plan.epochs; ++pass) {
                                       for (const Sample& sample : samples) {
                                         plain.decode(sample.bytes);
                                       }
                                     }
                                     return plan.epochs * size;
-                                  },
-                                  {},
-                                  {}}};
+                                  }}};
   if (!plain_only) {
-    figures.push_back({"queue, 1 thread", [&] { return run_queue(plan, 1); }, {}, {}});
-    figures.push_back({"queue, 1, untimed", [&] { return run_queue(plan, 1, false); }, {}, {}});
-    figures.push_back({"queue, 1, libjpeg",
-                       [&] { return run_queue(plan, 1, true, "queue:engine=libjpeg"); },
-                       {},
-                       {}});
-    figures.push_back({"queue, 2 threads", [&] { return run_queue(plan, 2); }, {}, {}});
+    figures.push_back({"queue, 1 thread", [&] { return run_queue(plan, 1); }});
+    figures.push_back({"queue, 1, untimed", [&] { return run_queue(plan, 1, false); }});
+    figures.push_back(
+        {"queue, 1, libjpeg", [&] { return run_queue(plan, 1, true, "queue:engine=libjpeg"); }});
+    figures.push_back({"queue, 2 threads", [&] { return run_queue(plan, 2); }});
   }
   for (std::int64_t round = 0; round < rounds; ++round) {
     // Each round begins with another figure, so that none always follows the same one.

@@ -20,6 +20,8 @@ import statistics
 import subprocess
 import sys
 
+from report import absolute, cpu_model, say, spread
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 LOADERS = ["penstock", "penstock:shrink=false", "penstock:upsampling=plain", "libjpeg-turbo", "torchvision-pil",
            "torchvision", "dali", "tf.data", "tf.data:antialias=false", "spdl", "ffcv", "opencv", "opencv:resize=linear"]
@@ -27,10 +29,6 @@ OURS = "penstock"
 NO_CHAIN = "libjpeg-turbo"  # decodes only: no crop, resize or flip
 # Pixels count as equal to Pillow's if the mean difference is below this, in levels of 255.
 EQUAL_MEAN = 0.5
-
-
-def say(text):
-    print(text, file=sys.stderr, flush=True)
 
 
 class Turns:
@@ -85,11 +83,6 @@ class Turns:
         return None
 
 
-def absolute(path):
-    """The path of a program, found as a shell finds it. Links are not resolved, because a virtual environment needs them."""
-    return os.path.abspath(path) if os.sep in path else path
-
-
 def data_of(arguments):
     """The folder of images; it is created if none was given."""
     if arguments.data_dir:
@@ -113,18 +106,8 @@ def read_all(folder):
 
 
 def machine():
-    model = platform.processor()
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        for line in file:
-            if line.startswith("model name"):
-                model = line.partition(":")[2].strip()
-                break
-    return {"cpu": model, "cores": len(os.sched_getaffinity(0)), "system": platform.platform(),
+    return {"cpu": cpu_model(), "cores": len(os.sched_getaffinity(0)), "system": platform.platform(),
             "load_before": os.getloadavg()[0]}
-
-
-def spread(values, digits):
-    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 
 
 def ratios(ours, theirs):

@@ -176,8 +176,7 @@ double bare_libzmq(const Plan& plan) {
   for (std::int64_t i = 1; i < plan.workers; ++i) {
     others.emplace_back([&] { work_bare(plan, address); });
   }
-  double rate = 0;
-  rate = work_bare(plan, address);
+  const double rate = work_bare(plan, address);
   for (Child& other : others) other.wait();
   return rate;
 }

@@ -12,13 +12,12 @@ import json
 import os
 import statistics
 import sys
-import time
 
 import torch
 import torch.distributed
 from torch.nn.parallel import DistributedDataParallel
 
-from pytorch_trainer import Trainer, environment, parse_arguments, positive
+from pytorch_trainer import Trainer, environment, parse_arguments, positive, timed
 
 
 def parse_own():
@@ -32,15 +31,6 @@ def parse_own():
     own, others = parser.parse_known_args()
     sys.argv[1:] = others
     return own
-
-
-def timed(trainer, steps):
-    step_ms = []
-    for _ in range(steps):
-        begin = time.perf_counter()
-        trainer.step()
-        step_ms.append((time.perf_counter() - begin) * 1e3)
-    return step_ms
 
 
 def main():

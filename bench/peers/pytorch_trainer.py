@@ -156,7 +156,16 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.optimizer.step()
-        return loss.item()
+        self.loss = loss.item()
+
+
+def timed(trainer, steps):
+    step_ms = []
+    for _ in range(steps):
+        begin = time.perf_counter()
+        trainer.step()
+        step_ms.append((time.perf_counter() - begin) * 1e3)
+    return step_ms
 
 
 def environment():
@@ -179,11 +188,7 @@ def main():
     trainer = Trainer(arguments)
     for _ in range(arguments.warmup):
         trainer.step()
-    step_ms = []
-    for _ in range(arguments.steps):
-        begin = time.perf_counter()
-        loss = trainer.step()
-        step_ms.append((time.perf_counter() - begin) * 1e3)
+    step_ms = timed(trainer, arguments.steps)
     median = statistics.median(step_ms)
     print(json.dumps({
         "peer": "pytorch",
@@ -192,7 +197,7 @@ def main():
         "img_per_s_median": arguments.batch / median * 1e3,
         "step_ms_median": median,
         "step_ms": [round(ms, 3) for ms in step_ms],
-        "loss": loss,
+        "loss": trainer.loss,
         "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         **environment(),
     }))

@@ -30,12 +30,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "tra
 # pylint: disable=wrong-import-position
 from cases import Abilities, all_cases
 from processes import Failed
+from report import absolute, cpu_model, say
 from table import best_ways, hand_off_table, latency_table, main_table, ways_table
 from turns import Turns
-
-
-def say(text):
-    print(text, file=sys.stderr, flush=True)
 
 
 def first_line(path):
@@ -47,23 +44,12 @@ def first_line(path):
 
 
 def machine(arguments):
-    model = platform.processor()
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        for line in file:
-            if line.startswith("model name"):
-                model = line.partition(":")[2].strip()
-                break
-    return {"cpu": model, "cores": len(os.sched_getaffinity(0)), "system": platform.platform(),
+    return {"cpu": cpu_model(), "cores": len(os.sched_getaffinity(0)), "system": platform.platform(),
             "libc": " ".join(platform.libc_ver()), "load_before": os.getloadavg()[0],
             "wmem_max": first_line("/proc/sys/net/core/wmem_max"),
             "tcp_wmem": first_line("/proc/sys/net/ipv4/tcp_wmem"),
             "huge_pages": first_line("/sys/kernel/mm/transparent_hugepage/enabled"),
             "penstock": Abilities.output([arguments.penstock, "--version"]).strip()}
-
-
-def absolute(path):
-    """The path of a program, found as a shell finds it. Links are not resolved, because a virtual environment needs them."""
-    return os.path.abspath(path) if os.sep in path else path
 
 
 def parse_arguments():

@@ -3,14 +3,10 @@
 import statistics
 
 from cases import HARNESS, LIMIT_WAYS, TRANSPORTS
+from report import spread
 
 HEAD = ("| feeding | transport | format | img/s (lowest to highest) | of libzmq and memcpy, % | "
         "CPU ms a batch, sent + received | peak MiB, sent + received |\n|---|---|---|---|---|---|---|")
-
-
-def spread(values, digits=0):
-    values = list(values)
-    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 
 
 def median(turns, key, digits, scale=1):
