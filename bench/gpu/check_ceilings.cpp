@@ -58,17 +58,15 @@ struct Copies {
     add("copy_h2d", size, up);
     add("copy_d2h", size, down);
     Driver& driver = bench.driver();
-    const EventHandle begun = driver.make_event(), ended = driver.make_event();
+    const GpuEvent begun(driver), ended(driver);
     add("copy_both_ways", 2 * size, [&] {
-      driver.record(bench.stream(), begun);
-      driver.wait(other.stream(), begun);
+      driver.record(bench.stream(), begun.handle());
+      driver.wait(other.stream(), begun.handle());
       driver.copy(other.stream(), back.data(), from.data(), bytes);
       up();
-      driver.record(other.stream(), ended);
-      driver.wait(bench.stream(), ended);
+      driver.record(other.stream(), ended.handle());
+      driver.wait(bench.stream(), ended.handle());
     });
-    driver.destroy(begun);
-    driver.destroy(ended);
   }
 
   /// Counts bytes read and bytes written.
@@ -108,13 +106,11 @@ void measure_gemm(CheckReport& report) {
 }  // namespace
 
 void check_ceilings(const CheckSettings& settings, CheckReport& report) {
-  const std::shared_ptr<DriverLibrary> library = library_for(settings);
-  library->device_count();  // throws if there is none
   if (settings.driver == "host") {
     report.add("ceilings", Verdict::skip, {}, "rates of a GPU that is emulated on the host");
     return;
   }
-  const std::unique_ptr<Driver> driver = library->open(0);
+  const std::unique_ptr<Driver> driver = open_driver(settings);
   Workbench bench(*driver), other(*driver);
   const Copies copies{bench, other};
   for (const std::size_t megabytes : {1, 4, 16, 64, 256}) {

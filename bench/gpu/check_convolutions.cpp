@@ -7,7 +7,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 #include "bench/gpu/check_report.h"
@@ -37,13 +36,6 @@ constexpr std::array<Kind, 4> kKinds{{{"fp16", DType::f16, false, 2e-3},
                                       {"tf32", DType::f32, true, 1e-3},
                                       {"fp32", DType::f32, false, 1e-5}}};
 
-auto key_of(const ConvolutionShape& shape) {
-  const Window& window = shape.window;
-  return std::tuple(shape.channels, shape.height, shape.width, shape.filters, shape.groups,
-                    window.kernel_h, window.kernel_w, window.stride, window.top, window.left,
-                    window.bottom, window.right);
-}
-
 struct Layer {
   ConvolutionShape shape;
   bool reads_image = false;
@@ -60,7 +52,9 @@ std::vector<Layer> layers_of(std::span<const std::string_view> models, DType dty
       const auto node = static_cast<NodeId>(id);
       if (graph.nodes()[id].forward_macs == 0) continue;
       const ConvolutionShape shape = convolution_shape(graph, node, kImages, dtype);
-      const auto same = [&](const Layer& other) { return key_of(other.shape) == key_of(shape); };
+      const auto same = [graph = conv_forward(shape).graph](const Layer& other) {
+        return conv_forward(other.shape).graph == graph;
+      };
       if (std::ranges::none_of(all, same) && std::ranges::none_of(known, same)) {
         all.push_back({shape, reads_padded_image(graph, node)});
         if (can_read_blocks(graph, node)) all.push_back({over_blocks(shape), true});
@@ -135,9 +129,7 @@ void add_patterns(std::vector<DnnCheck>& checks, const ConvolutionShape& shape) 
 }
 
 void run(const std::vector<DnnCheck>& checks, const CheckSettings& settings, CheckReport& report) {
-  const std::shared_ptr<DriverLibrary> library = library_for(settings);
-  library->device_count();  // throws if there is none
-  const std::unique_ptr<Driver> driver = library->open(0);
+  const std::unique_ptr<Driver> driver = open_driver(settings);
   Workbench bench(*driver);
   check_graphs(checks, settings, bench, report);
 }

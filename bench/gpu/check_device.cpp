@@ -49,9 +49,7 @@ void compare(const Json& found, const Json& expected, CheckReport& report) {
 }  // namespace
 
 void check_device(const CheckSettings& settings, CheckReport& report) {
-  const std::shared_ptr<DriverLibrary> library = library_for(settings);
-  library->device_count();  // throws if there is none
-  const std::unique_ptr<Driver> driver = library->open(0);
+  const std::unique_ptr<Driver> driver = open_driver(settings);
   const DeviceFacts& facts = driver->facts();
   report.add("device", Verdict::note,
              {{"capability", facts.capability},

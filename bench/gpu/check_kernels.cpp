@@ -76,9 +76,7 @@ void check(const NamedCase& named, std::uint64_t seed, Workbench& bench, CheckRe
 }  // namespace
 
 void check_kernels(const CheckSettings& settings, CheckReport& report) {
-  const std::shared_ptr<DriverLibrary> library = library_for(settings);
-  library->device_count();  // throws if there is none
-  const std::unique_ptr<Driver> driver = library->open(0);
+  const std::unique_ptr<Driver> driver = open_driver(settings);
   Workbench bench(*driver);
   std::set<std::string> kernels;
   for (const NamedCase& one : kernel_cases()) {

@@ -26,27 +26,14 @@ constexpr std::uint64_t kWeightSeed = 3;
 constexpr std::int64_t kStep = 9;
 
 /// Does not time engines: that would take longer than all checks together.
-template <bool kFused>
-constexpr auto kFirstEngines = [] {
-  std::array options = std::to_array(kOptions);
-  for (OptionSpec& option : options) {
-    if (option.name == "fused") option.fallback = kFused ? "on" : "off";
-    if (option.name == "autotune") option.fallback = "false";
-    if (option.name == "deterministic") option.fallback = kFused ? "false" : "true";
-  }
-  return options;
-}();
-
-/// Entries are functions without state, hence one entry per driver. `kFused`: convolutions take
-/// over the batch norms around them if an engine exists.
-template <bool kHost, bool kFused>
-constexpr BackendEntry kEntry{
-    .name = "gpu",
-    .summary = "the gpu backend under test",
-    .options = kFirstEngines<kFused>,
-    .make = [](const Options& options, Clock&) -> std::unique_ptr<Backend> {
-      return std::make_unique<GpuBackend>(library_for({.driver = kHost ? "host" : "gpu"}), options);
-    }};
+/// `fused`: convolutions take over the batch norms around them if an engine exists.
+std::shared_ptr<Backend> backend_for(const CheckSettings& settings, bool fused) {
+  const ComponentText text{"gpu",
+                           {{"fused", fused ? "on" : "off"},
+                            {"autotune", "false"},
+                            {"deterministic", fused ? "false" : "true"}}};
+  return std::make_shared<GpuBackend>(library_for(settings), Options("gpu", kOptions, text));
+}
 
 /// A precision, and whether its convolutions are fused.
 struct Way {
@@ -59,11 +46,6 @@ constexpr std::array<Way, 5> kWays{{{"fp16", Precision::f16},
                                     {"fp32", Precision::f32},
                                     {"tf32", Precision::tf32},
                                     {"bf16", Precision::bf16}}};
-
-const BackendEntry& entry_for(const CheckSettings& settings, bool fused) {
-  if (settings.driver == "host") return fused ? kEntry<true, true> : kEntry<true, false>;
-  return fused ? kEntry<false, true> : kEntry<false, false>;
-}
 
 /// Largest distance of any tensor, relative to the tensors' scales.
 double worst_of(const PlainTensors& found, const PlainTensors& expected) {
@@ -84,13 +66,15 @@ Tolerance doubled(const Tolerance& tolerance) {
 
 class GraphCheck {
  public:
-  GraphCheck(const BackendEntry& entry, const SmallGraph& small, const Way& way, std::uint64_t seed)
+  GraphCheck(const CheckSettings& settings, const SmallGraph& small, const Way& way)
       : same_bits_(!way.fused),
         graph_(small.graph),
         weights_(uneven_weights(small.graph, kWeightSeed)),
-        batch_(random_batch(small.graph.input_shape(), small.images, small.classes(), seed)),
+        batch_(
+            random_batch(small.graph.input_shape(), small.images, small.classes(), settings.seed)),
         tolerance_(doubled(tolerance_for(small.graph, small.images, way.precision))),
-        compiled_(entry, small.graph, spec_for(small.graph, small.images, way.precision)) {
+        compiled_(backend_for(settings, way.fused), 0, small.graph,
+                  spec_for(small.graph, small.images, way.precision)) {
     compiled_.set_weights(weights_);
   }
 
@@ -139,26 +123,22 @@ class GraphCheck {
   /// A recorded step that is launched twice must compute the same as the step itself.
   std::string judge_recording(const PlainTensors& gradients) {
     Device& device = compiled_.device();
-    const std::unique_ptr<Stream> stream = device.make_stream();
-    const BatchSpec spec{.images = static_cast<std::int32_t>(batch_.labels.size()),
-                         .image = graph_.input_shape()};
-    const Buffer pixels = device.allocate(spec.pixel_bytes(), MemoryKind::device);
-    const Buffer labels = device.allocate(spec.label_bytes(), MemoryKind::device);
-    const Buffer pinned = device.allocate(sizeof(StepResult), MemoryKind::pinned);
-    auto* const result = ::new (pinned.bytes().data()) StepResult;
-    stream->copy(pixels.bytes(), std::as_bytes(std::span(batch_.pixels)));
-    stream->copy(labels.bytes(), std::as_bytes(std::span(batch_.labels)));
+    Stream& stream = compiled_.stream();
+    const auto from_pixels = std::as_bytes(std::span(batch_.pixels));
+    const auto from_labels = std::as_bytes(std::span(batch_.labels));
+    const Buffer pixels = device.allocate(from_pixels.size(), MemoryKind::device);
+    const Buffer labels = device.allocate(from_labels.size(), MemoryKind::device);
+    stream.copy(pixels.bytes(), from_pixels);
+    stream.copy(labels.bytes(), from_labels);
     const Batch view{pixels.bytes(),
                      {reinterpret_cast<std::int32_t*>(labels.bytes().data()), batch_.labels.size()},
                      batch_.valid};
-    const std::unique_ptr<Program> program = stream->capture(
-        [&] { compiled_.executable().run(Phase::train, view, *stream, {}, *result); });
+    const std::unique_ptr<Program> program = stream.capture(
+        [&] { compiled_.executable().run(Phase::train, view, stream, {}, compiled_.result()); });
     for (int launch = 0; launch < 2; ++launch) {
       compiled_.executable().set_step(kStep);
-      program->launch(*stream);
-      const std::unique_ptr<Event> done = device.make_event();
-      stream->record(*done);
-      done->wait_until(Time::max());
+      program->launch(stream);
+      compiled_.wait();
       if (!repeats(gradients)) {
         return fmt::format(" launch {} of the recorded step has other results;", launch + 1);
       }
@@ -174,18 +154,18 @@ class GraphCheck {
   CompiledGraph compiled_;
 };
 
-void check(const std::string& name, const BackendEntry& entry, const SmallGraph& small,
-           const Way& way, const CheckSettings& settings, CheckReport& report) {
+void check(const std::string& name, const SmallGraph& small, const Way& way,
+           const CheckSettings& settings, CheckReport& report) {
   std::map<std::string, double> figures;
   try {
-    const std::string failure = GraphCheck(entry, small, way, settings.seed).run(figures);
+    const std::string failure = GraphCheck(settings, small, way).run(figures);
     report.add(name, failure.empty() ? Verdict::pass : Verdict::fail, figures, failure);
   } catch (const Unavailable& error) {
     report.add(name, way.precision == Precision::f32 ? Verdict::fail : Verdict::skip, figures,
                error.what());
   } catch (const DeviceError& error) {
     report.add(name, Verdict::fail, figures, error.what());
-    expect_alive(*library_for(settings)->open(0), error);
+    expect_alive(*open_driver(settings), error);
   } catch (const std::exception& error) {
     report.add(name, Verdict::fail, figures, error.what());
   }
@@ -197,10 +177,9 @@ void check_small_graphs(const CheckSettings& settings, CheckReport& report) {
   library_for(settings)->device_count();  // throws if there is none
   const std::vector<SmallGraph> graphs = small_graphs();
   for (const Way& way : kWays) {
-    const BackendEntry& entry = entry_for(settings, way.fused);
     for (const SmallGraph& small : graphs) {
       const std::string name = fmt::format("{} {}", way.name, small.name);
-      if (report.wants(name)) check(name, entry, small, way, settings, report);
+      if (report.wants(name)) check(name, small, way, settings, report);
     }
   }
 }

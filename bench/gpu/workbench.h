@@ -9,61 +9,59 @@
 #include "bench/gpu/check_report.h"
 #include "dataflow/device.h"
 #include "tests/support/gpu/elements.h"
+#include "trainer/backends/gpu/device.h"
 #include "trainer/backends/gpu/driver.h"
 
 namespace penstock::gpu {
 
-/// The machine's GPUs, or a GPU emulated on the host. Throws Unavailable if there is none.
+/// The machine's GPUs, or a GPU emulated on the host. Throws Unavailable if this build has none.
 std::shared_ptr<DriverLibrary> library_for(const CheckSettings& settings);
+/// The first of them. Throws Unavailable if there is none.
+std::unique_ptr<Driver> open_driver(const CheckSettings& settings);
 
 /// Thread-safety: one thread.
 class Workbench {
  public:
-  explicit Workbench(Driver& driver);
-  Workbench(const Workbench&) = delete;
-  Workbench& operator=(const Workbench&) = delete;
-  ~Workbench();
+  explicit Workbench(Driver& driver)
+      : driver_(driver), stream_(driver), begin_(driver), end_(driver) {}
 
   Driver& driver() const noexcept { return driver_; }
-  StreamHandle stream() const noexcept { return stream_; }
+  StreamHandle stream() const noexcept { return stream_.handle(); }
   /// Blocks until all enqueued work is done.
-  void wait();
+  void wait() {
+    stream_.record(end_);
+    end_.wait_until(Time::max());
+  }
   /// The time between two events on the stream, before and after the work that `work` enqueues.
   /// Blocks until it is done.
   template <typename Work>
   double seconds_of(const Work& work) {
-    driver_.record(stream_, begin_);
+    stream_.record(begin_);
     work();
-    return finish_timing();
+    wait();
+    return to_seconds(end_.since(begin_));
   }
 
  private:
-  double finish_timing();
-
   Driver& driver_;
-  const StreamHandle stream_;
-  const EventHandle begin_, end_;
+  GpuStream stream_;
+  GpuEvent begin_, end_;
 };
 
 /// Device or pinned memory with RAII.
 class Block {
  public:
   Block(Workbench& bench, std::size_t bytes, MemoryKind kind = MemoryKind::device);
-  Block(const Block&) = delete;
-  Block& operator=(const Block&) = delete;
-  ~Block();
 
-  std::byte* data() const noexcept { return data_; }
-  std::size_t size() const noexcept { return bytes_; }
+  std::byte* data() const noexcept { return memory_.bytes().data(); }
+  std::size_t size() const noexcept { return memory_.bytes().size(); }
   /// upload and download block.
   void upload(std::span<const std::byte> bytes) const;
   Bytes download() const;
 
  private:
   Workbench& bench_;
-  const std::size_t bytes_;
-  const MemoryKind kind_;
-  std::byte* const data_;
+  const Buffer memory_;
 };
 
 }  // namespace penstock::gpu

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/gpu/accesses.h"
 
-#include <algorithm>
 #include <set>
 #include <string_view>
 #include <type_traits>
@@ -38,10 +37,18 @@ class Collector {
   void write(void* data, std::size_t count, DType type) {
     add(result.writes, data, count * size_of(type));
   }
+  template <typename T>
+  void update(T* data, std::size_t count = 1) {
+    read(data, count);
+    write(data, count);
+  }
   void update(void* data, std::size_t count, DType type, bool reads_it) {
     if (reads_it) read(data, count, type);
     write(data, count, type);
   }
+  /// `count` elements of each tensor.
+  void read_each(std::size_t count, const auto*... data) { (read(data, count), ...); }
+  void write_each(std::size_t count, auto*... data) { (write(data, count), ...); }
 
   Accesses result;
 
@@ -66,13 +73,9 @@ void for_each_run(const ArenaChunk* chunks, std::int32_t count, const Visit& vis
   if (last > first) visit(first, last - first);
 }
 
-/// Calls that set some members of the scalars read them all: the other members stay unchanged.
-void collect_scalars(StepScalars* scalars, Collector& to) {
-  to.read(scalars);
-  to.write(scalars);
-}
-void collect(const SetStep& call, Collector& to) { collect_scalars(call.scalars, to); }
-void collect(const SetHyper& call, Collector& to) { collect_scalars(call.scalars, to); }
+// Calls that set some members of the scalars read them all: the other members stay unchanged.
+void collect(const SetStep& call, Collector& to) { to.update(call.scalars); }
+void collect(const SetHyper& call, Collector& to) { to.update(call.scalars); }
 void collect(const Normalise& call, Collector& to) {
   const std::size_t pixels = size(call.images) * size(call.pixels_per_image);
   to.read(call.pixels, pixels * size(call.channels), call.from);
@@ -89,10 +92,8 @@ void collect(const ReorderStem& call, Collector& to) {
 void collect(const ScaleShift& call, Collector& to) {
   to.read(call.x, elements(call), call.type);
   to.read(call.residual, elements(call), call.type);
-  for (const float* factor :
-       {call.multiplier, call.addend, call.residual_multiplier, call.residual_addend}) {
-    to.read(factor, size(call.channels));
-  }
+  to.read_each(size(call.channels), call.multiplier, call.addend, call.residual_multiplier,
+               call.residual_addend);
   to.write(call.y, elements(call), call.type);
   to.write(call.mask, mask_bytes(elements(call)));
 }
@@ -114,48 +115,34 @@ void collect(const BatchNormFinish& call, Collector& to) {
   const std::size_t channels = size(call.channels);
   to.read(call.partial, 2 * size(call.blocks) * channels);
   to.read(call.pivot, channels, call.type);
-  for (const float* given : {call.scale, call.shift}) to.read(given, channels);
-  for (float* running : {call.running_mean, call.running_variance}) {
-    to.read(running, channels);
-    to.write(running, channels);
-  }
-  for (float* made : {call.mean, call.inverse_deviation, call.multiplier, call.addend}) {
-    to.write(made, channels);
-  }
+  to.read_each(channels, call.scale, call.shift);
+  for (float* running : {call.running_mean, call.running_variance}) to.update(running, channels);
+  to.write_each(channels, call.mean, call.inverse_deviation, call.multiplier, call.addend);
   for (void* made : {call.short_multiplier, call.short_addend}) to.write(made, channels, call.type);
 }
 void collect(const BatchNormFromRunning& call, Collector& to) {
-  for (const float* given : {call.running_mean, call.running_variance, call.scale, call.shift}) {
-    to.read(given, size(call.channels));
-  }
-  for (float* made : {call.multiplier, call.addend}) to.write(made, size(call.channels));
+  const std::size_t channels = size(call.channels);
+  to.read_each(channels, call.running_mean, call.running_variance, call.scale, call.shift);
+  to.write_each(channels, call.multiplier, call.addend);
 }
 void collect(const BatchNormBackwardSums& call, Collector& to) {
   for (const void* given : {call.dy, call.x}) to.read(given, elements(call), call.type);
   to.read(call.mask, mask_bytes(elements(call)));
-  for (const float* given : {call.mean, call.inverse_deviation}) {
-    to.read(given, size(call.channels));
-  }
+  to.read_each(size(call.channels), call.mean, call.inverse_deviation);
   to.write(call.masked, elements(call), call.type);
   to.write(call.partial, 2 * partials(call));
 }
 void collect(const BatchNormBackwardFinish& call, Collector& to) {
   const std::size_t channels = size(call.channels);
   to.read(call.partial, 2 * size(call.blocks) * channels);
-  for (const float* given : {call.scale, call.mean, call.inverse_deviation}) {
-    to.read(given, channels);
-  }
-  for (float* made : {call.dscale, call.dshift, call.dy_factor, call.x_factor, call.constant}) {
-    to.write(made, channels);
-  }
+  to.read_each(channels, call.scale, call.mean, call.inverse_deviation);
+  to.write_each(channels, call.dscale, call.dshift, call.dy_factor, call.x_factor, call.constant);
 }
 void collect(const BatchNormBackwardApply& call, Collector& to) {
   for (const void* given : {call.dy, call.x, call.x2}) to.read(given, elements(call), call.type);
   to.read(call.mask, mask_bytes(elements(call)));
-  for (const float* given : {call.dy_factor, call.x_factor, call.constant, call.dy_factor2,
-                             call.x_factor2, call.constant2}) {
-    to.read(given, size(call.channels));
-  }
+  to.read_each(size(call.channels), call.dy_factor, call.x_factor, call.constant, call.dy_factor2,
+               call.x_factor2, call.constant2);
   to.update(call.dx, elements(call), call.type, call.accumulate);
   to.update(call.dx2, elements(call), call.type, call.accumulate);
 }
@@ -176,9 +163,7 @@ std::size_t outputs(const PoolShape& shape) {
 }
 void collect(const MaxPoolForward& call, Collector& to) {
   to.read(call.x, inputs(call.shape), call.type);
-  for (const float* factor : {call.multiplier, call.addend}) {
-    to.read(factor, size(call.shape.channels));
-  }
+  to.read_each(size(call.shape.channels), call.multiplier, call.addend);
   to.write(call.y, outputs(call.shape), call.type);
   to.write(call.index, outputs(call.shape));
 }
@@ -231,12 +216,10 @@ void collect(const SoftmaxCrossEntropy& call, Collector& to) {
   to.read(call.labels, size(call.images));
   to.read(call.scalars);
   to.write(call.dlogits, count, call.type);
-  to.write(call.loss, size(call.images));
-  to.write(call.above, size(call.images));
+  to.write_each(size(call.images), call.loss, call.above);
 }
 void collect(const SummariseStep& call, Collector& to) {
-  to.read(call.loss, size(call.images));
-  to.read(call.above, size(call.images));
+  to.read_each(size(call.images), call.loss, call.above);
   to.read(call.scalars);
   to.write(call.result);
 }
@@ -252,10 +235,8 @@ void collect(const WidenGradients& call, Collector& to) {
     to.read(static_cast<const std::byte*>(call.narrow) + chunk.first * size_of(call.type),
             chunk.count, call.type);
   }
-  for_each_run(call.chunks, call.chunk_count, [&](std::size_t first, std::size_t count) {
-    to.read(call.wide + first, count);
-    to.write(call.wide + first, count);
-  });
+  for_each_run(call.chunks, call.chunk_count,
+               [&](std::size_t first, std::size_t count) { to.update(call.wide + first, count); });
 }
 void collect(const CheckFinite& call, Collector& to) {
   to.read(call.values, call.count);
@@ -266,8 +247,7 @@ void collect(const SumSquares& call, Collector& to) {
   to.read(call.scalars);
   to.write(call.squares, 2 * size(call.chunk_count));
   for_each_run(call.chunks, call.chunk_count, [&](std::size_t first, std::size_t count) {
-    to.read(call.weights + first, count);
-    to.read(call.gradients + first, count);
+    to.read_each(count, call.weights + first, call.gradients + first);
   });
 }
 void collect(const FindTrust& call, Collector& to) {
@@ -285,9 +265,7 @@ void collect(const UpdateWeights& call, Collector& to) {
   for_each_run(call.chunks, call.chunk_count, [&](std::size_t first, std::size_t count) {
     to.read(call.gradients + first, count);
     for (float* updated : {call.weights, call.state[0], call.state[1]}) {
-      if (updated == nullptr) continue;
-      to.read(updated + first, count);
-      to.write(updated + first, count);
+      if (updated != nullptr) to.update(updated + first, count);
     }
   });
 }
@@ -295,12 +273,11 @@ void collect(const SummariseUpdate& call, Collector& to) {
   to.read(call.squares, size(call.chunk_count));
   to.read(call.finite, size(kFiniteBlocks));
   to.read(call.scalars);
-  to.read(call.result);
-  to.write(call.result);
+  to.update(call.result);
 }
 void collect(const AdaptLossScale& call, Collector& to) {
   to.read(call.finite, size(kFiniteBlocks));
-  collect_scalars(call.scalars, to);
+  to.update(call.scalars);
 }
 void collect(const SumSlices& call, Collector& to) {
   for (std::int32_t rank = 0; rank < call.ranks; ++rank) {
@@ -315,20 +292,19 @@ void collect(const WidenSums& call, Collector& to) {
   to.write(call.to, call.count);
 }
 
-/// The tensors of a graph that one operation reads and writes.
-struct Operands {
-  std::vector<DnnTensorId> reads, writes;
-};
-Operands operands_of(const DnnConvolution& op) {
-  return {{op.x, op.w, op.beta == 0 ? kNoTensor : op.y}, {op.y}};
+using Ids = std::vector<DnnTensorId>;
+Operands operands(const DnnConvolution& op) {
+  return {op.beta == 0 ? Ids{op.x, op.w} : Ids{op.x, op.w, op.y}, {op.y}};
 }
-Operands operands_of(const DnnConvolutionBackwardData& op) {
-  return {{op.dy, op.w, op.beta == 0 ? kNoTensor : op.dx}, {op.dx}};
+Operands operands(const DnnConvolutionBackwardData& op) {
+  return {op.beta == 0 ? Ids{op.dy, op.w} : Ids{op.dy, op.w, op.dx}, {op.dx}};
 }
-Operands operands_of(const DnnConvolutionBackwardFilter& op) { return {{op.x, op.dy}, {op.dw}}; }
-Operands operands_of(const DnnPointwise& op) { return {{op.x, op.b}, {op.y}}; }
-Operands operands_of(const DnnGenerateStatistics& op) { return {{op.x}, {op.sum, op.square_sum}}; }
-Operands operands_of(const DnnBatchNormBackwardWeights& op) {
+Operands operands(const DnnConvolutionBackwardFilter& op) { return {{op.x, op.dy}, {op.dw}}; }
+Operands operands(const DnnPointwise& op) {
+  return {op.b == kNoTensor ? Ids{op.x} : Ids{op.x, op.b}, {op.y}};
+}
+Operands operands(const DnnGenerateStatistics& op) { return {{op.x}, {op.sum, op.square_sum}}; }
+Operands operands(const DnnBatchNormBackwardWeights& op) {
   return {{op.x, op.dy, op.mean, op.inverse_deviation, op.scale},
           {op.dscale, op.dshift, op.dy_factor, op.x_factor, op.constant}};
 }
@@ -351,6 +327,10 @@ const std::vector<std::string>& kernel_names() {
   return names;
 }
 
+Operands operands_of(const DnnOperation& operation) {
+  return std::visit([](const auto& op) { return operands(op); }, operation);
+}
+
 Accesses accesses_of(const KernelCall& call) {
   Collector to;
   std::visit([&](const auto& kernel) { collect(kernel, to); }, call);
@@ -360,7 +340,7 @@ Accesses accesses_of(const KernelCall& call) {
 Accesses accesses_of(const DnnGraph& graph, std::span<std::byte* const> tensors) {
   std::set<DnnTensorId> reads, writes;
   for (const DnnOperation& operation : graph.operations) {
-    const Operands of = std::visit([](const auto& op) { return operands_of(op); }, operation);
+    const Operands of = operands_of(operation);
     reads.insert(of.reads.begin(), of.reads.end());
     writes.insert(of.writes.begin(), of.writes.end());
   }

@@ -31,6 +31,11 @@ struct Accesses {
 const std::vector<std::string>& kernel_names();
 inline const std::string& name_of(const KernelCall& call) { return kernel_names()[call.index()]; }
 Accesses accesses_of(const KernelCall& call);
+/// The tensors of a graph that one operation reads and writes.
+struct Operands {
+  std::vector<DnnTensorId> reads, writes;
+};
+Operands operands_of(const DnnOperation& operation);
 /// Tensors that operations write also count as read if operations read them.
 Accesses accesses_of(const DnnGraph& graph, std::span<std::byte* const> tensors);
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <set>
 #include <stdexcept>
 #include <vector>
 
+#include "tests/support/gpu/accesses.h"
 #include "tests/support/gpu/dnn_interpreter.h"
 
 namespace penstock::gpu {
@@ -24,52 +24,41 @@ class Checker {
     }
     require(!graph_.operations.empty(), "there are no operations");
     for (; operation_ < graph_.operations.size(); ++operation_) {
-      std::visit([this](const auto& op) { check(op); }, graph_.operations[operation_]);
+      const DnnOperation& operation = graph_.operations[operation_];
+      const Operands of = operands_of(operation);
+      check_reads(of.reads);
+      check_writes(of.writes);
+      std::visit([this](const auto& op) { check(op); }, operation);
     }
   }
 
  private:
-  void check(const DnnConvolution& op) {
-    reads({op.x, op.w});
-    if (op.beta != 0) reads({op.y});
-    writes({op.y});
+  void check(const DnnConvolution& op) const {
     check_window(op.window, op.x, op.w, op.y);
     require(op.x != op.y && op.w != op.y, "a convolution reads what it writes");
   }
-  void check(const DnnConvolutionBackwardData& op) {
-    reads({op.dy, op.w});
-    if (op.beta != 0) reads({op.dx});
-    writes({op.dx});
+  void check(const DnnConvolutionBackwardData& op) const {
     check_window(op.window, op.dx, op.w, op.dy);
     require(op.dy != op.dx && op.w != op.dx, "a convolution reads what it writes");
   }
-  void check(const DnnConvolutionBackwardFilter& op) {
-    reads({op.x, op.dy});
-    writes({op.dw});
+  void check(const DnnConvolutionBackwardFilter& op) const {
     check_window(op.window, op.x, op.dw, op.dy);
   }
-  void check(const DnnPointwise& op) {
-    reads({op.x});
+  void check(const DnnPointwise& op) const {
     require((op.mode == PointwiseMode::relu) == (op.b == kNoTensor),
             "relu takes one operand, the other modes take two");
     if (op.b != kNoTensor) {
-      reads({op.b});
       const bool equal = graph_.tensor(op.b).shape == graph_.tensor(op.x).shape;
       require(equal || (op.mode != PointwiseMode::relu_backward && per_channel(op.b, op.x)),
               "the second operand has neither the first one's shape nor a value per channel");
     }
-    writes({op.y});
     require(graph_.tensor(op.x).shape == graph_.tensor(op.y).shape,
             "the result has another shape than the first operand");
   }
-  void check(const DnnGenerateStatistics& op) {
-    reads({op.x});
-    writes({op.sum, op.square_sum});
+  void check(const DnnGenerateStatistics& op) const {
     check_per_channel({op.sum, op.square_sum}, op.x);
   }
-  void check(const DnnBatchNormBackwardWeights& op) {
-    reads({op.x, op.dy, op.mean, op.inverse_deviation, op.scale});
-    writes({op.dscale, op.dshift, op.dy_factor, op.x_factor, op.constant});
+  void check(const DnnBatchNormBackwardWeights& op) const {
     require(graph_.tensor(op.x).shape == graph_.tensor(op.dy).shape, "x and dy differ in shape");
     check_per_channel({op.mean, op.inverse_deviation, op.scale, op.dscale, op.dshift, op.dy_factor,
                        op.x_factor, op.constant},
@@ -104,14 +93,14 @@ class Checker {
   }
   std::int64_t channels(DnnTensorId id) const { return graph_.tensor(id).shape[1]; }
 
-  void reads(const std::vector<DnnTensorId>& ids) const {
+  void check_reads(const std::vector<DnnTensorId>& ids) const {
     for (const DnnTensorId id : ids) {
       check_range(id);
       require(!graph_.tensor(id).is_virtual || written_.contains(id),
               "a virtual tensor is read before it is written");
     }
   }
-  void writes(const std::vector<DnnTensorId>& ids) {
+  void check_writes(const std::vector<DnnTensorId>& ids) {
     for (const DnnTensorId id : ids) {
       check_range(id);
       require(written_.insert(id).second, "a tensor is written twice");

@@ -4,39 +4,40 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include "dataflow/error.h"
-#include "tests/support/gpu/rounding.h"
+#include "trainer/backends/gpu/kernels/select.h"
 
 namespace penstock::gpu {
 namespace {
 
 float rounded(double value, DType dtype) {
-  const auto single = static_cast<float>(value);
-  if (dtype == DType::f16) return from_f16(to_f16(single));
-  return dtype == DType::bf16 ? from_bf16(to_bf16(single)) : single;
+  auto single = static_cast<float>(value);
+  with_type(dtype, [&]<class T>(T) { single = to_float(from_float<T>(single)); });
+  return single;
 }
 
 std::vector<float> decode(const std::byte* memory, std::size_t count, DType dtype) {
   std::vector<float> values(count);
-  if (dtype == DType::f32) {
-    std::memcpy(values.data(), memory, count * sizeof(float));
-    return values;
-  }
-  const auto* const bits = reinterpret_cast<const std::uint16_t*>(memory);
-  std::transform(bits, bits + count, values.begin(), dtype == DType::f16 ? from_f16 : from_bf16);
+  with_type(dtype, [&]<class T>(T) {
+    const auto* const from = reinterpret_cast<const T*>(memory);
+    std::transform(from, from + count, values.begin(), [](T value) { return to_float(value); });
+  });
   return values;
 }
 
 void encode(std::span<const float> values, DType dtype, std::byte* memory) {
-  if (dtype == DType::f32) {
-    std::memcpy(memory, values.data(), values.size_bytes());
-    return;
-  }
-  std::transform(values.begin(), values.end(), reinterpret_cast<std::uint16_t*>(memory),
-                 dtype == DType::f16 ? to_f16 : to_bf16);
+  with_type(dtype, [&]<class T>(T) {
+    std::ranges::transform(values, reinterpret_cast<T*>(memory), from_float<T>);
+  });
+}
+
+/// Keeps f32's range and ten fraction bits, as matrix units round f32 operands.
+float round_to_tf32(float value) {
+  const std::uint32_t bits = bits_of_float(value);
+  if ((bits & 0x7F800000U) == 0x7F800000U) return value;
+  return float_of_bits((bits + 0xFFFU + (bits >> 13U & 1U)) & ~0x1FFFU);
 }
 
 // Convolutions and their gradients in plain loops over [N, H, W, C], with sums in double. They are

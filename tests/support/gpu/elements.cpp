@@ -8,8 +8,8 @@
 #include <limits>
 
 #include "dataflow/error.h"
-#include "tests/support/gpu/rounding.h"
 #include "trainer/backend.h"
+#include "trainer/backends/gpu/kernels/select.h"
 
 namespace penstock::gpu {
 namespace {
@@ -19,16 +19,17 @@ std::size_t size_of_element(Content content) {
   return content == Content::bits ? 1 : sizeof(std::uint16_t);
 }
 
+template <typename T>
+double number_at(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return double{to_float(value)};
+}
+
 double element_at(const std::byte* at, Content content) {
-  if (content == Content::f32) {
-    float value = 0;
-    std::memcpy(&value, at, sizeof value);
-    return double{value};
-  }
+  if (content == Content::f32) return number_at<float>(at);
   if (content == Content::bits) return static_cast<double>(std::to_integer<int>(*at));
-  std::uint16_t bits = 0;
-  std::memcpy(&bits, at, sizeof bits);
-  return double{content == Content::f16 ? from_f16(bits) : from_bf16(bits)};
+  return content == Content::f16 ? number_at<F16>(at) : number_at<BF16>(at);
 }
 
 /// Compares losses by their values, and counts exactly.
@@ -67,14 +68,9 @@ std::string_view name_of_type(DType type) {
 
 Bytes elements_from(DType type, std::span<const float> values) {
   Bytes bytes(values.size() * size_of(type));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (type == DType::f32) {
-      std::memcpy(bytes.data() + i * sizeof(float), &values[i], sizeof(float));
-    } else {
-      const std::uint16_t bits = type == DType::f16 ? to_f16(values[i]) : to_bf16(values[i]);
-      std::memcpy(bytes.data() + i * sizeof bits, &bits, sizeof bits);
-    }
-  }
+  with_type(type, [&]<class T>(T) {
+    std::ranges::transform(values, reinterpret_cast<T*>(bytes.data()), from_float<T>);
+  });
   return bytes;
 }
 

@@ -94,10 +94,7 @@ void HappensBefore::access(const Moment& moment, const Live& later) {
 }
 
 void HappensBefore::report(const Live& earlier, const Live& later) {
-  const std::pair pair(earlier.operation, later.operation);
-  const auto place = std::lower_bound(reported_.begin(), reported_.end(), pair);
-  if (place != reported_.end() && *place == pair) return;
-  reported_.insert(place, pair);
+  if (!reported_.emplace(earlier.operation, later.operation).second) return;
   races_.push_back(fmt::format(
       "{}, and {}, but nothing orders them; let one wait for an event that is recorded after the "
       "other",

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -70,7 +71,7 @@ class HappensBefore {
   std::vector<VectorClock> clocks_{VectorClock(1)};
   std::vector<std::string> operations_;  ///< names of the operations
   std::vector<Live> live_;
-  std::vector<std::pair<std::size_t, std::size_t>> reported_;  ///< sorted pairs of operations
+  std::set<std::pair<std::size_t, std::size_t>> reported_;  ///< pairs of operations
   std::vector<std::string> races_;
   std::map<const std::byte*, std::pair<std::size_t, std::string>> blocks_;
 };

@@ -106,18 +106,10 @@ class HostCommunicator final : public Communicator {
     begin({.data = data, .type = type, .count = count, .stream = stream});
   }
   void reduce(float* data, std::size_t count, std::int32_t root, StreamHandle stream) override {
-    begin({.what = HostConnection::What::reduce,
-           .data = data,
-           .count = count,
-           .root = root,
-           .stream = stream});
+    begin({HostConnection::What::reduce, data, DType::f32, count, root, stream});
   }
   void broadcast(float* data, std::size_t count, std::int32_t root, StreamHandle stream) override {
-    begin({.what = HostConnection::What::broadcast,
-           .data = data,
-           .count = count,
-           .root = root,
-           .stream = stream});
+    begin({HostConnection::What::broadcast, data, DType::f32, count, root, stream});
   }
   bool ready() override { return connection_->is_enqueued(last_); }
   void abort() noexcept override {}

@@ -21,8 +21,8 @@ class HostMachine {
 
   const HostMachineOptions options;
   std::mutex mutex;  ///< guards the members below and the drivers' own members
-  HostMemory memory;
   HappensBefore order;
+  HostMemory memory{order};
   HostStreams streams;
 };
 
@@ -32,9 +32,6 @@ constexpr std::array kCalls = {"allocate",     "pin",           "make_stream", "
                                "launch",       "execute",       "make_event",  "record",
                                "wait",         "wait_until",    "elapsed",     "build",
                                "launch_graph", "begin_capture", "end_capture"};
-
-/// The device memory that an allocation takes.
-std::size_t rounded_up(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 void check_operands(const DnnGraph& graph, std::span<std::byte* const> tensors) {
   PENSTOCK_ASSERT(tensors.size() == graph.tensors.size());
@@ -66,7 +63,7 @@ HostDriver::HostDriver(std::shared_ptr<HostMachine> machine, std::int32_t ordina
             .pci_bus = fmt::format("0000:{:02x}:00.0", ordinal),
             .driver_version = "host",
             .runtime_version = "host",
-            .dnn_version = planner_->dnn_version(),
+            .dnn_version = "host",
             .dnn_properties = "host"};
 }
 
@@ -75,11 +72,12 @@ HostDriver::~HostDriver() {
   machine_->streams.run_all();
 }
 
-/// Call this first, under the mutex, in each call that may fail.
-void HostDriver::enter(std::string_view call) {
+/// Locks the machine. Call this first in each call that may fail.
+std::unique_lock<std::mutex> HostDriver::enter(std::string_view call) {
+  std::unique_lock lock(machine_->mutex);
   machine_->streams.rethrow_failure();
   const auto planned = failures_.find(call);
-  if (planned == failures_.end() || --planned->second > 0) return;
+  if (planned == failures_.end() || --planned->second > 0) return lock;
   failures_.erase(planned);
   throw DeviceError(fmt::format("{} failed on {}, as the test wants it to", call, facts_.name));
 }
@@ -96,8 +94,7 @@ bool HostDriver::reach(std::int32_t ordinal) {
 }
 
 std::byte* HostDriver::allocate(std::size_t bytes, MemoryKind kind) {
-  const std::lock_guard lock(machine_->mutex);
-  enter("allocate");
+  const auto lock = enter("allocate");
   machine_->streams.forbid_in_capture("an allocation");
   if (kind == MemoryKind::device) {
     if (rounded_up(bytes) > facts_.memory_bytes - used_) {
@@ -107,9 +104,7 @@ std::byte* HostDriver::allocate(std::size_t bytes, MemoryKind kind) {
     }
     used_ += rounded_up(bytes);
   }
-  std::byte* const data = machine_->memory.allocate(bytes, kind);
-  machine_->order.add_block(data, bytes, machine_->memory.find(data)->name);
-  return data;
+  return machine_->memory.allocate(bytes, kind);
 }
 
 void HostDriver::free(std::byte* data, MemoryKind kind) noexcept {
@@ -133,13 +128,10 @@ void HostDriver::free(std::byte* data, MemoryKind kind) noexcept {
 }
 
 bool HostDriver::pin(std::span<const std::byte> memory) {
-  const std::lock_guard lock(machine_->mutex);
-  enter("pin");
+  const auto lock = enter("pin");
   machine_->streams.forbid_in_capture("pinning memory");
   if (!machine_->options.pins_foreign_memory) return false;
   machine_->memory.add_foreign(memory);
-  machine_->order.add_block(memory.data(), memory.size(),
-                            machine_->memory.find(memory.data())->name);
   return true;
 }
 
@@ -151,8 +143,7 @@ void HostDriver::unpin(std::span<const std::byte> memory) noexcept {
 }
 
 StreamHandle HostDriver::make_stream() {
-  const std::lock_guard lock(machine_->mutex);
-  enter("make_stream");
+  const auto lock = enter("make_stream");
   return machine_->streams.make_stream();
 }
 void HostDriver::destroy(StreamHandle stream) noexcept {
@@ -162,8 +153,7 @@ void HostDriver::destroy(StreamHandle stream) noexcept {
 
 void HostDriver::copy(StreamHandle stream, std::byte* to, const std::byte* from,
                       std::size_t bytes) {
-  const std::lock_guard lock(machine_->mutex);
-  enter("copy");
+  const auto lock = enter("copy");
   const HostMemory& memory = machine_->memory;
   const bool pageable = memory.find(to) == nullptr || memory.find(from) == nullptr;
   if (pageable) pageable_bytes_ += bytes;
@@ -177,8 +167,7 @@ void HostDriver::copy(StreamHandle stream, std::byte* to, const std::byte* from,
 }
 
 void HostDriver::launch(StreamHandle stream, const KernelCall& call) {
-  const std::lock_guard lock(machine_->mutex);
-  enter("launch");
+  const auto lock = enter("launch");
   machine_->streams.enqueue(stream, {.name = name_of(call),
                                      .accesses = [call] { return accesses_of(call); },
                                      .run = [call] { run_on_host(call); }});
@@ -186,35 +175,20 @@ void HostDriver::launch(StreamHandle stream, const KernelCall& call) {
 
 void HostDriver::execute(StreamHandle stream, const DnnPlan& plan,
                          std::span<std::byte* const> tensors, std::byte* workspace) {
-  const std::lock_guard lock(machine_->mutex);
-  enter("execute");
+  const auto lock = enter("execute");
   const auto& host_plan = static_cast<const HostPlan&>(plan);
   check_operands(*host_plan.graph, tensors);
-  const MemoryRange scratch{workspace, host_plan.workspace};
-  std::function<Nanoseconds()> cost;
+  HostOperation operation = host_plan.operation({tensors.begin(), tensors.end()}, workspace);
   if (machine_->options.engine_cost) {
-    cost = [of = machine_->options.engine_cost, engine = host_plan.engine] { return of(engine); };
+    operation.cost = [of = machine_->options.engine_cost, engine = host_plan.engine] {
+      return of(engine);
+    };
   }
-  machine_->streams.enqueue(
-      stream, {.name = to_text(*host_plan.graph),
-               .accesses =
-                   [=, graph = host_plan.graph, at = std::vector(tensors.begin(), tensors.end())] {
-                     Accesses accesses = accesses_of(*graph, at);
-                     accesses.writes.push_back(scratch);
-                     return accesses;
-                   },
-               .run =
-                   [=, graph = host_plan.graph, products = host_plan.products,
-                    at = std::vector(tensors.begin(), tensors.end())] {
-                     std::memset(workspace, 0xFF, scratch.bytes);
-                     interpret(*graph, at, products);
-                   },
-               .cost = std::move(cost)});
+  machine_->streams.enqueue(stream, std::move(operation));
 }
 
 EventHandle HostDriver::make_event() {
-  const std::lock_guard lock(machine_->mutex);
-  enter("make_event");
+  const auto lock = enter("make_event");
   return machine_->streams.make_event();
 }
 void HostDriver::destroy(EventHandle event) noexcept {
@@ -222,34 +196,28 @@ void HostDriver::destroy(EventHandle event) noexcept {
   machine_->streams.destroy(event);
 }
 void HostDriver::record(StreamHandle stream, EventHandle event) {
-  const std::lock_guard lock(machine_->mutex);
-  enter("record");
+  const auto lock = enter("record");
   machine_->streams.record(stream, event);
 }
 void HostDriver::wait(StreamHandle stream, EventHandle event) {
-  const std::lock_guard lock(machine_->mutex);
-  enter("wait");
+  const auto lock = enter("wait");
   machine_->streams.wait(stream, event);
 }
 bool HostDriver::wait_until(EventHandle event, Time deadline) {
-  const std::lock_guard lock(machine_->mutex);
-  enter("wait_until");
+  const auto lock = enter("wait_until");
   return machine_->streams.wait_until(event, deadline);
 }
 Nanoseconds HostDriver::elapsed(EventHandle from, EventHandle to) {
-  const std::lock_guard lock(machine_->mutex);
-  enter("elapsed");
+  const auto lock = enter("elapsed");
   return machine_->streams.elapsed(from, to);
 }
 
 void HostDriver::begin_capture(StreamHandle stream) {
-  const std::lock_guard lock(machine_->mutex);
-  enter("begin_capture");
+  const auto lock = enter("begin_capture");
   machine_->streams.begin_capture(stream);
 }
 GraphHandle HostDriver::end_capture(StreamHandle stream) {
-  const std::lock_guard lock(machine_->mutex);
-  enter("end_capture");
+  const auto lock = enter("end_capture");
   return machine_->streams.end_capture(stream);
 }
 void HostDriver::abandon_capture(StreamHandle stream) noexcept {
@@ -257,8 +225,7 @@ void HostDriver::abandon_capture(StreamHandle stream) noexcept {
   machine_->streams.abandon_capture(stream);
 }
 void HostDriver::launch(StreamHandle stream, GraphHandle graph) {
-  const std::lock_guard lock(machine_->mutex);
-  enter("launch_graph");
+  const auto lock = enter("launch_graph");
   machine_->streams.launch(stream, graph);
 }
 void HostDriver::destroy(GraphHandle graph) noexcept {
@@ -267,8 +234,7 @@ void HostDriver::destroy(GraphHandle graph) noexcept {
 }
 
 std::unique_ptr<DnnPlan> HostDriver::build(const DnnGraph& graph, const EngineChoice& choice) {
-  const std::lock_guard lock(machine_->mutex);
-  enter("build");
+  const auto lock = enter("build");
   return std::make_unique<HostPlan>(graph, choice, machine_->options.engines,
                                     machine_->options.first_workspace);
 }
@@ -299,9 +265,7 @@ std::vector<std::string> HostDriver::races() {
 }
 
 HostDriverLibrary::HostDriverLibrary(const HostMachineOptions& options)
-    : devices_(options.devices),
-      has_engine_(options.has_engine),
-      machine_(std::make_shared<HostMachine>(options)) {}
+    : devices_(options.devices), machine_(std::make_shared<HostMachine>(options)) {}
 
 std::unique_ptr<HostDriver> HostDriverLibrary::open_host(std::int32_t ordinal) {
   if (ordinal < 0 || ordinal >= devices_) {
@@ -318,7 +282,7 @@ std::unique_ptr<HostDriver> HostDriverLibrary::open_host(std::int32_t ordinal) {
 }
 
 std::unique_ptr<Planner> HostDriverLibrary::make_planner(const std::string&) {
-  return std::make_unique<HostPlanner>(has_engine_);
+  return std::make_unique<HostPlanner>(machine_->options.has_engine);
 }
 
 CommunicatorId HostDriverLibrary::make_communicator_id() {

@@ -117,7 +117,7 @@ class HostDriver final : public Driver {
   std::vector<std::string> races();
 
  private:
-  void enter(std::string_view call);
+  std::unique_lock<std::mutex> enter(std::string_view call);
   void note_host(const char* what, const Accesses& accesses);
 
   std::shared_ptr<HostMachine> machine_;
@@ -146,7 +146,6 @@ class HostDriverLibrary : public DriverLibrary {
 
  private:
   std::int32_t devices_;
-  HasEngine has_engine_;
   std::shared_ptr<HostMachine> machine_;
   std::mutex connecting_;
   std::weak_ptr<HostConnection> connection_;  ///< shared by the communicators; under the mutex

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <new>
 #include <stdexcept>
+#include <utility>
 
 #include "dataflow/error.h"
 
@@ -29,8 +30,13 @@ std::byte* HostMemory::allocate(std::size_t bytes, MemoryKind kind) {
       static_cast<std::byte*>(::operator new(std::max<std::size_t>(bytes, 1), kAlignment));
   std::memset(data, 0xFF, bytes);
   const char* const name = kind == MemoryKind::pinned ? "pinned" : "device";
-  blocks_[data] = {bytes, kind, fmt::format("{} block {}", name, made_++), false};
+  add(data, {bytes, kind, fmt::format("{} block {}", name, made_++), false});
   return data;
+}
+
+void HostMemory::add(const std::byte* data, Block block) {
+  order_.add_block(data, block.bytes, block.name);
+  blocks_[data] = std::move(block);
 }
 
 void HostMemory::free(std::byte* data) {
@@ -39,8 +45,8 @@ void HostMemory::free(std::byte* data) {
 }
 
 void HostMemory::add_foreign(std::span<const std::byte> memory) {
-  blocks_[memory.data()] = {memory.size(), MemoryKind::pinned,
-                            fmt::format("foreign block {}", made_++), true};
+  add(memory.data(),
+      {memory.size(), MemoryKind::pinned, fmt::format("foreign block {}", made_++), true});
 }
 
 void HostMemory::forget_foreign(const std::byte* data) {

@@ -10,8 +10,12 @@
 
 #include "dataflow/device.h"
 #include "tests/support/gpu/accesses.h"
+#include "tests/support/gpu/happens_before.h"
 
 namespace penstock::gpu {
+
+/// The device memory that an allocation takes.
+constexpr std::size_t rounded_up(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 class HostMemory {
  public:
@@ -22,7 +26,8 @@ class HostMemory {
     bool foreign = false;  ///< other code allocated it and frees it
   };
 
-  HostMemory() = default;
+  /// Names each block in `order`.
+  explicit HostMemory(HappensBefore& order) : order_(order) {}
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
   ~HostMemory();
@@ -42,6 +47,9 @@ class HostMemory {
  private:
   std::map<const std::byte*, Block>::const_iterator place(const std::byte* data) const;
 
+  void add(const std::byte* data, Block block);
+
+  HappensBefore& order_;
   std::map<const std::byte*, Block> blocks_;
   std::size_t made_ = 0;
 };

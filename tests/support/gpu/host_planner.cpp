@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "dataflow/error.h"
 
@@ -18,13 +19,6 @@ std::size_t workspace_of(const DnnGraph& graph) {
   return 256 * (1 + largest / 2048);
 }
 
-/// True for a pointwise addition of two whole tensors.
-bool adds_tensor(const DnnGraph& graph, const DnnOperation& operation) {
-  const auto* const add = std::get_if<DnnPointwise>(&operation);
-  return add != nullptr && add->mode == PointwiseMode::add &&
-         graph.tensor(add->x).shape == graph.tensor(add->b).shape;
-}
-
 bool convolves_plainly(const DnnGraph& graph, const DnnOperation& operation) {
   constexpr std::array<std::int64_t, 2> kNoStride{1, 1};
   if (const auto* const data = std::get_if<DnnConvolutionBackwardData>(&operation)) {
@@ -38,24 +32,17 @@ bool convolves_plainly(const DnnGraph& graph, const DnnOperation& operation) {
 
 }  // namespace
 
-bool has_f32_products(const DnnGraph& graph) {
-  return std::any_of(graph.operations.begin(), graph.operations.end(), [&](const auto& operation) {
-    if (const auto* forward = std::get_if<DnnConvolution>(&operation)) {
-      return graph.tensor(forward->w).dtype == DType::f32;
-    }
-    if (const auto* data = std::get_if<DnnConvolutionBackwardData>(&operation)) {
-      return graph.tensor(data->w).dtype == DType::f32;
-    }
-    const auto* filter = std::get_if<DnnConvolutionBackwardFilter>(&operation);
-    return filter != nullptr && graph.tensor(filter->dy).dtype == DType::f32;
+bool adds_tensors(const DnnGraph& graph) {
+  return std::ranges::any_of(graph.operations, [&](const DnnOperation& operation) {
+    const auto* const add = std::get_if<DnnPointwise>(&operation);
+    return add != nullptr && add->mode == PointwiseMode::add &&
+           graph.tensor(add->x).shape == graph.tensor(add->b).shape;
   });
 }
 
 bool hopper_has_engine(const DnnGraph& graph) {
-  const auto adds = [&](const DnnOperation& op) { return adds_tensor(graph, op); };
   const auto is_plain = [&](const DnnOperation& op) { return convolves_plainly(graph, op); };
-  return std::ranges::none_of(graph.operations, adds) ||
-         std::ranges::all_of(graph.operations, is_plain);
+  return !adds_tensors(graph) || std::ranges::all_of(graph.operations, is_plain);
 }
 
 std::vector<Candidate> HostPlanner::candidates(const DnnGraph& graph, const PlanRules& rules,
@@ -63,7 +50,7 @@ std::vector<Candidate> HostPlanner::candidates(const DnnGraph& graph, const Plan
   check(graph);
   asked_for_.push_back(most);
   if (has_engine_ && !has_engine_(graph)) return {};
-  const bool wide = has_f32_products(graph);
+  const bool wide = multiplies_f32(graph);
   std::vector<Candidate> found;
   std::size_t excluded_bytes = 0;
   for (std::int64_t engine = 0; engine <= engines_ && found.size() < most; ++engine) {
@@ -95,6 +82,22 @@ HostPlan::HostPlan(const DnnGraph& of, const EngineChoice& choice, std::int64_t 
                       " on the host: it has engines 0 to " + std::to_string(engines) +
                       " without knobs; take a candidate");
   }
+}
+
+HostOperation HostPlan::operation(const std::vector<std::byte*>& tensors,
+                                  std::byte* scratch) const {
+  return {.name = to_text(*graph),
+          .accesses =
+              [=, of = graph, bytes = workspace] {
+                Accesses accesses = accesses_of(*of, tensors);
+                accesses.writes.push_back({scratch, bytes});
+                return accesses;
+              },
+          .run =
+              [=, of = graph, bytes = workspace, how = products] {
+                std::memset(scratch, 0xFF, bytes);
+                interpret(*of, tensors, how);
+              }};
 }
 
 }  // namespace penstock::gpu

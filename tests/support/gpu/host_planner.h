@@ -11,19 +11,18 @@
 #include <vector>
 
 #include "tests/support/gpu/dnn_interpreter.h"
+#include "tests/support/gpu/host_streams.h"
 #include "trainer/backends/gpu/driver.h"
 
 namespace penstock::gpu {
 
+/// True if the graph adds two whole tensors.
+bool adds_tensors(const DnnGraph& graph);
 /// Whether there is an engine for a graph. Empty: all graphs have one.
 using HasEngine = std::function<bool(const DnnGraph& graph)>;
 /// False for graphs that cuDNN 9 does not support on Hopper: graphs that add a whole tensor and
 /// contain a convolution with a stride, or a forward convolution with a kernel larger than 1x1.
 bool hopper_has_engine(const DnnGraph& graph);
-
-/// True if the graph multiplies f32. A value computed before a product is rounded to the type of
-/// the product's other operand.
-bool has_f32_products(const DnnGraph& graph);
 
 class HostPlanner final : public Planner {
  public:
@@ -35,7 +34,6 @@ class HostPlanner final : public Planner {
   /// Throws what check() throws.
   std::vector<Candidate> candidates(const DnnGraph& graph, const PlanRules& rules,
                                     std::size_t most) override;
-  std::string dnn_version() const override { return "host"; }
   /// The argument `most` of each call of candidates().
   const std::vector<std::size_t>& asked_for() const noexcept { return asked_for_; }
 
@@ -51,6 +49,8 @@ struct HostPlan final : DnnPlan {
   HostPlan(const DnnGraph& of, const EngineChoice& choice, std::int64_t engines = 1,
            std::size_t first_workspace = 0);
   std::size_t workspace_bytes() const noexcept override { return workspace; }
+  /// Computes the graph; `tensors` is indexed like the graph's tensors.
+  HostOperation operation(const std::vector<std::byte*>& tensors, std::byte* scratch) const;
 
   std::shared_ptr<const DnnGraph> graph;  ///< enqueued work may keep it longer than the plan lives
   std::int64_t engine = 0;

@@ -80,26 +80,18 @@ const std::shared_ptr<HostStreams::Event>& HostStreams::of(EventHandle event) {
   return *reinterpret_cast<const std::shared_ptr<Event>*>(event);
 }
 
-HostStreams::Stream& HostStreams::add_stream() {
-  streams_.push_back(std::make_unique<Stream>());
-  streams_.back()->component = order_.add_stream();
-  return *streams_.back();
-}
-
-void HostStreams::remove(Stream& stream) noexcept {
-  while (!stream.queue.empty()) advance(stream);
-  std::erase_if(streams_, [&](const auto& other) { return other.get() == &stream; });
-}
-
 StreamHandle HostStreams::make_stream() {
   rethrow_failure();
-  return reinterpret_cast<StreamHandle>(&add_stream());
+  streams_.push_back(std::make_unique<Stream>());
+  streams_.back()->component = order_.add_stream();
+  return reinterpret_cast<StreamHandle>(streams_.back().get());
 }
 
 void HostStreams::destroy(StreamHandle handle) noexcept {
   Stream& stream = of(handle);
   if (stream.recording != nullptr) close(*stream.recording);
-  remove(stream);
+  while (!stream.queue.empty()) advance(stream);
+  std::erase_if(streams_, [&](const auto& other) { return other.get() == &stream; });
 }
 
 void HostStreams::enqueue(StreamHandle handle, HostOperation operation) {

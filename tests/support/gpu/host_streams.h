@@ -100,8 +100,6 @@ class HostStreams {
   void push_record(Stream& stream, Event& event);
   void push_wait(Stream& stream, const Event& event);
   void close(Recording& recording) noexcept;
-  Stream& add_stream();
-  void remove(Stream& stream) noexcept;
 
   void after_enqueue();
   /// Runs one operation towards the stream's first one.

@@ -122,7 +122,7 @@ std::uint8_t* KernelCase::random_bytes(std::size_t count) {
 std::int32_t* KernelCase::integers(std::size_t count, std::uint32_t below) {
   std::vector<std::int32_t> values(count);
   for (std::int32_t& value : values) value = static_cast<std::int32_t>(random_.below(below));
-  return constant(std::span<const std::int32_t>(values));
+  return constant(values);
 }
 
 void* KernelCase::output(DType type, std::size_t count) {
@@ -132,7 +132,7 @@ void* KernelCase::output(DType type, std::size_t count) {
 
 StepResult* KernelCase::output_result() {
   const StepResult zero;
-  auto* const result = constant(std::span<const StepResult>(&zero, 1));
+  auto* const result = constant(std::span(&zero, 1));
   operands_.back().content = Content::result;
   operands_.back().written = true;
   operands_.back().kind = MemoryKind::pinned;
@@ -151,7 +151,7 @@ StepScalars* KernelCase::scalars(std::int32_t valid) {
       .valid = valid,
       .loss_scale = 64,
       .hyper = {.learning_rate = 0.1F, .weight_decay = 1e-3F, .gradient_clip = 0, .step = 7}};
-  return constant(std::span<const StepScalars>(&scalars, 1));
+  return constant(std::span(&scalars, 1));
 }
 
 /// A call is plain data, so that its pointers can be found by their values.

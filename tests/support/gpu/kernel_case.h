@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <ranges>
 #include <span>
 #include <string>
 #include <vector>
@@ -63,10 +64,11 @@ class KernelCase {
   }
   /// Whole numbers in [low, high).
   void* whole_numbers(DType type, std::size_t count, std::int32_t low, std::int32_t high);
-  template <typename T>
-  T* constant(std::span<const T> values) {
-    const auto bytes = std::as_bytes(values);
-    return reinterpret_cast<T*>(add({.before = {bytes.begin(), bytes.end()}}));
+  template <std::ranges::contiguous_range Values>
+  auto* constant(const Values& values) {
+    const auto bytes = std::as_bytes(std::span(values));
+    using Value = std::ranges::range_value_t<Values>;
+    return reinterpret_cast<Value*>(add({.before = {bytes.begin(), bytes.end()}}));
   }
   std::uint8_t* random_bytes(std::size_t count);
   std::int32_t* integers(std::size_t count, std::uint32_t below);

@@ -18,14 +18,16 @@ constexpr float kEpsilon = 1e-5F, kMomentum = 0.1F;
 std::size_t partials(const MatrixShape& s) {
   return static_cast<std::size_t>(sum_blocks(s.rows, s.channels)) * 2 * s.columns();
 }
-/// The sum `which` (0 or 1) of a channel over all blocks.
-double total(const Results& r, const float* partial, const MatrixShape& s, std::size_t which,
-             std::size_t channel) {
-  double sum = 0;
-  for (std::size_t k = which; k < partials(s) / s.columns(); k += 2) {
-    sum += r.after(partial, DType::f32, k * s.columns() + channel);
+/// Compares the two sums of a channel over all blocks.
+void expect_sums(Results& r, const float* partial, const MatrixShape& s, std::size_t channel,
+                 const double (&expected)[2], const double (&sizes)[2]) {
+  for (const std::size_t which : {0U, 1U}) {
+    double sum = 0;
+    for (std::size_t k = which; k < partials(s) / s.columns(); k += 2) {
+      sum += r.after(partial, DType::f32, k * s.columns() + channel);
+    }
+    r.expect(partial, channel, sum, expected[which], 16 * 0x1p-24 * sizes[which]);
   }
-  return sum;
 }
 
 void sums(KernelCase& k, DType type, const MatrixShape& s) {
@@ -42,10 +44,7 @@ void sums(KernelCase& k, DType type, const MatrixShape& s) {
         sizes[0] += std::abs(d);
       }
       sizes[1] = expected[1];
-      for (const std::size_t which : {0U, 1U}) {
-        r.expect(call.partial, c, total(r, call.partial, s, which, c), expected[which],
-                 16 * 0x1p-24 * sizes[which]);
-      }
+      expect_sums(r, call.partial, s, c, expected, sizes);
     }
   };
 }
@@ -72,7 +71,7 @@ std::vector<float> sums_of(const void* x, DType type, const MatrixShape& s, bool
 void finish(KernelCase& k, DType type, const MatrixShape& s, double low, double high, bool all) {
   const void* const x = k.input(type, s.count(), low, high);
   const std::vector<float> partial = sums_of(x, type, s, all);
-  BatchNormFinish call{.partial = k.constant(std::span<const float>(partial)),
+  BatchNormFinish call{.partial = k.constant(partial),
                        .blocks = 1,
                        .pivot = all ? x : nullptr,
                        .type = type,
@@ -171,10 +170,7 @@ void backward_sums(KernelCase& k, DType type, const MatrixShape& s, bool masks, 
         sizes[1] += std::abs(product) + 0x1p-2;
         if (keeps) r.rounded(call.masked, type, i, g, 0);
       }
-      for (const std::size_t which : {0U, 1U}) {
-        r.expect(call.partial, c, total(r, call.partial, s, which, c), expected[which],
-                 16 * 0x1p-24 * sizes[which]);
-      }
+      expect_sums(r, call.partial, s, c, expected, sizes);
     }
   };
 }
@@ -197,16 +193,13 @@ void backward_finish(KernelCase& k, const MatrixShape& s) {
     of[0] += dy[i];
     of[s.columns()] += dy[i] * (x[i] - mean[c]) * inverse[c];
   }
-  const auto constant = [&](const std::vector<float>& of) {
-    return k.constant(std::span<const float>(of));
-  };
-  const BatchNormBackwardFinish call{.partial = constant(partial),
+  const BatchNormBackwardFinish call{.partial = k.constant(partial),
                                      .blocks = kBlocks,
                                      .rows = s.rows,
                                      .channels = s.channels,
                                      .scale = k.floats(s.columns(), 0.5, 2),
-                                     .mean = constant(mean),
-                                     .inverse_deviation = constant(inverse),
+                                     .mean = k.constant(mean),
+                                     .inverse_deviation = k.constant(inverse),
                                      .dscale = k.output_floats(s.columns()),
                                      .dshift = k.output_floats(s.columns()),
                                      .dy_factor = k.output_floats(s.columns()),

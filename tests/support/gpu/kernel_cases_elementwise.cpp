@@ -117,8 +117,7 @@ void column_finish(KernelCase& k, std::int32_t blocks, std::int32_t channels) {
   const auto columns = static_cast<std::size_t>(channels);
   std::vector<float> partial(static_cast<std::size_t>(blocks) * columns);
   for (std::size_t i = 0; i < partial.size(); ++i) partial[i] = static_cast<float>(i % 97);
-  const ColumnFinish call{k.constant(std::span<const float>(partial)), blocks, channels,
-                          k.output_floats(columns)};
+  const ColumnFinish call{k.constant(partial), blocks, channels, k.output_floats(columns)};
   k.call = call;
   k.formula = [=](Results& r) {
     for (std::size_t c = 0; c < columns; ++c) {

@@ -107,7 +107,7 @@ void max_backward(KernelCase& k, DType type, const PoolShape& shape, bool adds) 
   const std::vector<std::uint8_t> places =
       places_of(images_of(x, type, shape.images, in_shape(shape)), shape);
   const MaxPoolBackward call{k.input(type, outputs(shape)),
-                             k.constant(std::span<const std::uint8_t>(places)),
+                             k.constant(places),
                              adds ? k.both(type, inputs(shape)) : k.output(type, inputs(shape)),
                              adds,
                              shape,

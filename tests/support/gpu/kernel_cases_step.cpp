@@ -218,7 +218,7 @@ void set_hyper(KernelCase& k) {
 std::int32_t* flags(KernelCase& k, bool finite) {
   std::vector<std::int32_t> parts(kFiniteBlocks, 1);
   if (!finite) parts[200] = 0;
-  return k.constant(std::span<const std::int32_t>(parts));
+  return k.constant(parts);
 }
 
 void adapt_loss_scale(KernelCase& k, bool finite, float count_to) {

@@ -85,7 +85,7 @@ void check_finite(KernelCase& k, const Slice& slice, double wrong, std::size_t p
     values[slice.first + place] =
         is_finite ? std::numeric_limits<float>::max() : static_cast<float>(wrong);
   }
-  const CheckFinite call{k.constant(std::span<const float>(values)) + slice.first, slice.count,
+  const CheckFinite call{k.constant(values) + slice.first, slice.count,
                          k.output_bits<std::int32_t>(kFiniteBlocks)};
   k.call = call;
   k.formula = [=](Results& r) {
@@ -115,7 +115,7 @@ constexpr auto kChunks = [] {
 constexpr std::size_t kWeights = kChunks.back().first + kChunks.back().count + 2;
 constexpr auto kChunkCount = static_cast<std::int32_t>(kChunks.size());
 
-ArenaChunk* chunk_table(KernelCase& k) { return k.constant(std::span<const ArenaChunk>(kChunks)); }
+ArenaChunk* chunk_table(KernelCase& k) { return k.constant(kChunks); }
 
 void widen_gradients(KernelCase& k, DType type, float loss_scale) {
   StepScalars* const scalars = k.scalars(1);
@@ -219,9 +219,9 @@ void update(KernelCase& k, const Rule& rule, const Hyper& hyper, bool asks, bool
       .chunks = chunk_table(k),
       .chunk_count = kChunkCount,
       .scalars = scalars,
-      .finite = asks ? k.constant(std::span<const std::int32_t>(flags)) : nullptr,
+      .finite = asks ? k.constant(flags) : nullptr,
       .squares = k.output_floats(kChunks.size()),
-      .trust = k.constant(std::span<const float>(trust))};
+      .trust = k.constant(trust)};
   k.call = call;
   k.formula = [=](Results& r) {
     for (std::size_t c = 0; c < kChunks.size(); ++c) {
@@ -272,7 +272,7 @@ void find_trust(KernelCase& k) {
       ArenaTensor{5, 2, true, true}};
   const FindTrust call{.eta = kEta,
                        .epsilon = kEpsilon,
-                       .tensors = k.constant(std::span<const ArenaTensor>(kTensors)),
+                       .tensors = k.constant(kTensors),
                        .tensor_count = static_cast<std::int32_t>(kTensors.size()),
                        .chunk_count = kChunkCount,
                        .squares = k.floats(2 * kChunks.size(), 1, 4),

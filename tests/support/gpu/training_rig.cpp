@@ -18,6 +18,15 @@
 #include "trainer/updates/host_weights.h"
 
 namespace penstock::gpu {
+namespace {
+
+std::vector<double> read(Executable& executable, const ParameterSpec& spec, const Tensor& tensor) {
+  std::vector<float> plain(static_cast<std::size_t>(spec.count()));
+  executable.read(spec, tensor, plain);
+  return {plain.begin(), plain.end()};
+}
+
+}  // namespace
 
 /// Learns the addresses of the replica's results: one per slot, side by side.
 class TrainingRig::Noting final : public UpdateStrategy {
@@ -90,7 +99,7 @@ TrainingRig::TrainingRig(const Graph& graph, const RigOptions& options,
   host_ring_ = std::make_unique<BatchRing>(spec.batch, options.host_slots, *devices.front(),
                                            MemoryKind::pinned, devices, Order::strict, clock_);
   for (std::int32_t index = 0; index < options.ranks; ++index) {
-    Rank& rank = *ranks_[static_cast<std::size_t>(index)];
+    Rank& rank = rank_of(index);
     rank.executable = backend_->compile(graph_, spec, *rank.device);
     if (on_host) {
       rank.executable =
@@ -198,62 +207,47 @@ void TrainingRig::run(const std::vector<PlainBatch>& batches, std::exception_ptr
 }
 
 const std::vector<StepResult>& TrainingRig::results(std::int32_t rank) const {
-  return ranks_[static_cast<std::size_t>(rank)]->results;
+  return rank_of(rank).results;
 }
 
 PlainTensors TrainingRig::weights(std::int32_t index) {
-  const Rank& rank = *ranks_[static_cast<std::size_t>(index)];
+  const Rank& rank = rank_of(index);
   const ParameterSet& set = rank.executable->parameters();
   PlainTensors tensors;
   for (const ParameterSpec& spec : graph_.parameters()) {
-    const auto found =
-        std::find_if(set.parameters.begin(), set.parameters.end(),
-                     [&](const Parameter& parameter) { return parameter.spec.name == spec.name; });
-    std::vector<float> plain(static_cast<std::size_t>(spec.count()));
-    rank.executable->read(spec, found->weight, plain);
-    tensors.emplace_back(plain.begin(), plain.end());
+    const auto found = std::ranges::find(set.parameters, spec.name,
+                                         [](const Parameter& of) { return of.spec.name; });
+    tensors.push_back(read(*rank.executable, spec, found->weight));
   }
   return tensors;
 }
 
 PlainTensors TrainingRig::state(std::int32_t index) {
-  const Rank& rank = *ranks_[static_cast<std::size_t>(index)];
+  const Rank& rank = rank_of(index);
   const ParameterSet& set = rank.executable->parameters();
   rank.optimizer->prepare(set);
   PlainTensors tensors;
-  for (std::size_t i = 0; i < set.parameters.size(); ++i) {
-    const ParameterSpec& spec = set.parameters[i].spec;
-    std::vector<float> plain(static_cast<std::size_t>(spec.count()));
-    rank.executable->read(
-        spec,
-        updates::moved_to(rank.optimizer->state().arenas[0], set.parameters[i].weight, set.weights),
-        plain);
-    tensors.emplace_back(plain.begin(), plain.end());
+  for (const Parameter& parameter : set.parameters) {
+    tensors.push_back(
+        read(*rank.executable, parameter.spec,
+             updates::moved_to(rank.optimizer->state().arenas[0], parameter.weight, set.weights)));
   }
   return tensors;
 }
 
 LossScale TrainingRig::loss_scale(std::int32_t index) {
-  Rank& rank = *ranks_[static_cast<std::size_t>(index)];
+  Rank& rank = rank_of(index);
   return read_loss_scale(rank.optimizer->state().loss_scale, *rank.device);
 }
 
 ExchangeTimes TrainingRig::exchange_times(std::int32_t rank) const {
-  return ranks_[static_cast<std::size_t>(rank)]->exchange->times();
+  return rank_of(rank).exchange->times();
 }
-bool TrainingRig::overlaps(std::int32_t rank) const {
-  return ranks_[static_cast<std::size_t>(rank)]->collective->overlaps();
-}
+bool TrainingRig::overlaps(std::int32_t rank) const { return rank_of(rank).collective->overlaps(); }
 
-HostDriver& TrainingRig::driver(std::int32_t rank) {
-  return *ranks_[static_cast<std::size_t>(rank)]->driver;
-}
-Executable& TrainingRig::executable(std::int32_t rank) {
-  return *ranks_[static_cast<std::size_t>(rank)]->executable;
-}
-Device& TrainingRig::device(std::int32_t rank) {
-  return *ranks_[static_cast<std::size_t>(rank)]->device;
-}
+HostDriver& TrainingRig::driver(std::int32_t rank) { return *rank_of(rank).driver; }
+Executable& TrainingRig::executable(std::int32_t rank) { return *rank_of(rank).executable; }
+Device& TrainingRig::device(std::int32_t rank) { return *rank_of(rank).device; }
 std::vector<std::string> TrainingRig::races() { return ranks_.front()->driver->races(); }
 
 }  // namespace penstock::gpu

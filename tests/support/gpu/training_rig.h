@@ -82,6 +82,7 @@ class TrainingRig {
   void feed(const std::vector<PlainBatch>& batches, std::exception_ptr failure);
   void publish(const PlainBatch& from);
   void train(Rank& rank);
+  Rank& rank_of(std::int32_t rank) const { return *ranks_[static_cast<std::size_t>(rank)]; }
 
   const Graph graph_;
   const RigOptions options_;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <vector>
 
 #include "dataflow/options.h"
@@ -43,17 +42,13 @@ std::size_t best_offset(const Lifetime& tensor, std::span<const Lifetime* const>
 std::size_t plan_memory(std::span<Lifetime> tensors) {
   std::vector<Lifetime*> order;
   for (Lifetime& tensor : tensors) order.push_back(&tensor);
-  std::stable_sort(order.begin(), order.end(),
-                   [](const Lifetime* a, const Lifetime* b) { return a->bytes > b->bytes; });
+  std::ranges::stable_sort(order, std::ranges::greater(), &Lifetime::bytes);
   std::vector<const Lifetime*> placed;  // by offset
   std::size_t size = 0;
   for (Lifetime* tensor : order) {
     tensor->offset = best_offset(*tensor, placed);
     size = std::max(size, tensor->offset + aligned(tensor->bytes));
-    const auto place = std::upper_bound(
-        placed.begin(), placed.end(), tensor,
-        [](const Lifetime* a, const Lifetime* b) { return a->offset < b->offset; });
-    placed.insert(place, tensor);
+    placed.insert(std::ranges::upper_bound(placed, tensor->offset, {}, &Lifetime::offset), tensor);
   }
   return size;
 }
@@ -61,12 +56,11 @@ std::size_t plan_memory(std::span<Lifetime> tensors) {
 std::size_t peak_of(std::span<const Lifetime> tensors) {
   std::size_t peak = 0;
   for (const Lifetime& moment : tensors) {  // the peak is at the start of a tensor
-    const std::size_t live = std::accumulate(tensors.begin(), tensors.end(), std::size_t{0},
-                                             [&](std::size_t sum, const Lifetime& tensor) {
-                                               const bool lives = tensor.first <= moment.first &&
-                                                                  moment.first <= tensor.last;
-                                               return sum + (lives ? aligned(tensor.bytes) : 0);
-                                             });
+    std::size_t live = 0;
+    for (const Lifetime& tensor : tensors) {
+      const bool lives = tensor.first <= moment.first && moment.first <= tensor.last;
+      live += lives ? aligned(tensor.bytes) : 0;
+    }
     peak = std::max(peak, live);
   }
   return peak;

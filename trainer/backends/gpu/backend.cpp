@@ -132,7 +132,12 @@ std::unique_ptr<CollectiveGroup> GpuBackend::make_group(std::span<Device* const>
                                                         const GroupSpec& spec, Clock& clock,
                                                         std::stop_token stop) {
   const ExchangeChoice choice = choose_exchange(devices, spec);
-  if (spec.processes != nullptr || devices.size() > 1) note_exchange(choice, spec.exchange);
+  if (spec.processes != nullptr || devices.size() > 1) {
+    const WireFormat wire = spec.exchange.wire;
+    notes_.push_back(wire == WireFormat::f32
+                         ? choice.note
+                         : fmt::format("{}; gradients travel as {}", choice.note, to_string(wire)));
+  }
   switch (choice.exchange) {
     case Exchange::nccl:
       return make_nccl_group(devices, spec, choice.id, clock, std::move(stop));
@@ -143,12 +148,6 @@ std::unique_ptr<CollectiveGroup> GpuBackend::make_group(std::span<Device* const>
     default:
       return std::make_unique<DeviceGroup>(devices, spec.exchange.wire, clock, std::move(stop));
   }
-}
-
-void GpuBackend::note_exchange(const ExchangeChoice& choice, const ExchangeSpec& spec) {
-  notes_.push_back(spec.wire == WireFormat::f32 ? choice.note
-                                                : fmt::format("{}; gradients travel as {}",
-                                                              choice.note, to_string(spec.wire)));
 }
 
 std::unique_ptr<CollectiveGroup> GpuBackend::make_nccl_group(std::span<Device* const> devices,

@@ -83,7 +83,6 @@ class GpuBackend final : public Backend {
   std::unique_ptr<CollectiveGroup> make_nccl_group(std::span<Device* const> devices,
                                                    const GroupSpec& spec, const CommunicatorId& id,
                                                    Clock& clock, std::stop_token stop);
-  void note_exchange(const ExchangeChoice& choice, const ExchangeSpec& spec);
 
   /// State that the ranks on one GPU share.
   struct Gpu {

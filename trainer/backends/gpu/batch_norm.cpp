@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch norm, alone or with the addition and the ReLU behind it. Forward takes one pass for the
 // sums and one pass to normalise; so does backward. The ReLU's mask takes one bit per element.
-#include <algorithm>
 #include <optional>
 #include <utility>
 

@@ -103,12 +103,8 @@ class Builder : compiler::GraphBuilder {
     ValueId sum = kNoValue, square_sum = kNoValue;
   };
   Sums new_sums(NodeId node);
-  void convolve_with_statistics(NodeId node, const ConvolutionShape& shape, ValueId x, ValueId w,
-                                ValueId y);
-  void convolve_normalised(NodeId node, const ConvolutionShape& shape, ValueId w, ValueId y);
-  ValueId convolve_block_end(NodeId node, const ConvolutionShape& shape, ValueId w, ValueId y);
-  void normalised_backward_filter(NodeId node, const ConvolutionShape& shape, ValueId dy,
-                                  ValueId dw);
+  /// Returns the convolution's input, or the batch norm's if u is never written.
+  ValueId convolve_forward(NodeId node, const ConvolutionShape& shape, ValueId w, ValueId y);
   void masked_backward_data(NodeId node, const ConvolutionShape& shape, ValueId dy, ValueId w);
   void add_norm_operands(const BatchNormTensors& tensors, const Normalised& norm,
                          std::vector<Operand>& operands);

@@ -28,29 +28,13 @@ void Builder::compute(DnnGraph graph, const std::vector<Operand>& operands) {
 }
 
 void Builder::convolve(NodeId node, const ConvolutionShape& shape, bool bias) {
-  const NodeFusion fusion = fusion_.of(node);
   ValueId w = parameter(node, Role::weight, short_ ? Home::short_weights : Home::weights);
   if (reads_blocks(node)) {
     const ValueId own = std::exchange(w, new_stem_weights(shape));
     reorder_stem(node, own, w, true);
   }
   const ValueId y = new_activation(node);
-  ValueId x = kNoValue;
-  if (fusion.normalises) {
-    convolve_normalised(node, shape, w, y);
-  } else if (fusion.ends_block) {
-    x = convolve_block_end(node, shape, w, y);
-  } else {
-    x = reads_blocks(node)                 ? image(kBlockChannels, true)
-        : reads_padded_image(graph_, node) ? image(static_cast<std::int32_t>(shape.channels))
-                                           : output(input_of(node));
-    if (fusion.statistics) {
-      convolve_with_statistics(node, shape, x, w, y);
-    } else {
-      DnnPattern forward = conv_forward(shape);
-      compute(std::move(forward.graph), {{forward.x, x}, {forward.w, w}, {forward.y, y}});
-    }
-  }
+  const ValueId x = convolve_forward(node, shape, w, y);
   if (bias || fuses_relu(node)) {
     const ValueId addend = bias ? float_parameter(node, Role::bias) : kNoValue;
     scale_shift(node, {.x = y, .y = y, .addend = addend, .relu = fuses_relu(node)});
@@ -62,22 +46,24 @@ void Builder::convolve(NodeId node, const ConvolutionShape& shape, bool bias) {
 
 void Builder::convolve_backward(NodeId node, const ConvolutionShape& shape, bool bias, ValueId x,
                                 ValueId w) {
-  const NodeId last = last_of(node);
+  const NodeId last = last_of(node), input = input_of(node);
   const ValueId dy = gradient_of(last);
   if (fuses_relu(node)) relu_backward(last, dy, {dy, false});
   const ValueId dw =
       parameter(node, Role::weight, short_ ? Home::short_gradients : Home::gradients);
-  if (fusion_.of(node).normalises) {
-    normalised_backward_filter(node, shape, dy, dw);
-  } else {
-    DnnPattern filter = conv_backward_filter(shape);
-    const ValueId to = reads_blocks(node) ? new_stem_weights(shape) : dw;
-    compute(std::move(filter.graph), {{filter.x, x}, {filter.dy, dy}, {filter.dw, to}});
-    if (reads_blocks(node)) reorder_stem(node, dw, to, false);
-  }
+  const bool normalises = fusion_.of(node).normalises;
+  const Normalised norm = normalises ? activated_[input]->norm : Normalised{};
+  DnnPattern filter =
+      normalises ? normalised_conv_backward_filter(shape) : conv_backward_filter(shape);
+  const ValueId to = reads_blocks(node) ? new_stem_weights(shape) : dw;
+  compute(std::move(filter.graph), {{filter.x, x},
+                                    {filter.scale, norm.short_multiplier},
+                                    {filter.shift, norm.short_addend},
+                                    {filter.dy, dy},
+                                    {filter.dw, to}});
+  if (reads_blocks(node)) reorder_stem(node, dw, to, false);
   completes(node, Role::weight);
   if (bias) add_bias_gradient(node, dy);
-  const NodeId input = input_of(node);
   if (!needs_gradient(input)) return;
   if (fusion_.of(node).masks_gradient) {
     masked_backward_data(node, shape, dy, w);
@@ -136,66 +122,40 @@ Builder::Sums Builder::new_sums(NodeId node) {
   return {schedule_.add_part(both, 0, bytes), schedule_.add_part(both, bytes, bytes)};
 }
 
-void Builder::convolve_with_statistics(NodeId node, const ConvolutionShape& shape, ValueId x,
-                                       ValueId w, ValueId y) {
-  DnnPattern form = conv_statistics(shape);
-  const Sums sums = new_sums(node);
-  compute(std::move(form.graph), {{form.x, x},
-                                  {form.w, w},
-                                  {form.y, y},
-                                  {form.sum, sums.sum},
-                                  {form.square_sum, sums.square_sum}});
-}
-
-void Builder::convolve_normalised(NodeId node, const ConvolutionShape& shape, ValueId w,
+ValueId Builder::convolve_forward(NodeId node, const ConvolutionShape& shape, ValueId w,
                                   ValueId y) {
-  const Normalised& norm = activated_[input_of(node)]->norm;
-  DnnPattern form = normalised_conv_statistics(shape);
-  const Sums sums = new_sums(node);
+  const NodeId input = input_of(node);
+  const NodeFusion fusion = fusion_.of(node);
+  Activated from;
+  if (fusion.normalises || fusion.ends_block) {
+    from = *activated_[input];
+  } else {
+    from.norm.x = reads_blocks(node) ? image(kBlockChannels, true)
+                  : reads_padded_image(graph_, node)
+                      ? image(static_cast<std::int32_t>(shape.channels))
+                      : output(input);
+  }
+  const auto& [norm, other, residual] = from;
+  DnnPattern form = fusion.normalises ? normalised_conv_statistics(shape)
+                    : fusion.ends_block
+                        ? residual_normalised_conv_statistics(shape, other.has_value())
+                    : fusion.statistics ? conv_statistics(shape)
+                                        : conv_forward(shape);
+  const Sums sums = form.sum == kNoTensor ? Sums{} : new_sums(node);
+  const ValueId u = fusion.ends_block ? new_activation(input) : norm.x;
   compute(std::move(form.graph), {{form.x, norm.x},
                                   {form.scale, norm.short_multiplier},
                                   {form.shift, norm.short_addend},
+                                  {form.residual, other ? other->x : residual},
+                                  {form.residual_scale, other ? other->short_multiplier : kNoValue},
+                                  {form.residual_shift, other ? other->short_addend : kNoValue},
+                                  {form.u, u},
                                   {form.w, w},
                                   {form.y, y},
                                   {form.sum, sums.sum},
                                   {form.square_sum, sums.square_sum}});
-}
-
-/// Returns the block's output.
-ValueId Builder::convolve_block_end(NodeId node, const ConvolutionShape& shape, ValueId w,
-                                    ValueId y) {
-  const NodeId input = input_of(node);
-  const auto& [norm, other, residual] = *activated_[input];
-  DnnPattern form = residual_normalised_conv_statistics(shape, other.has_value());
-  const Sums sums = new_sums(node);
-  const ValueId u = new_activation(input);
-  std::vector<Operand> operands{{form.x, norm.x},
-                                {form.scale, norm.short_multiplier},
-                                {form.shift, norm.short_addend},
-                                {form.residual, other ? other->x : residual},
-                                {form.u, u},
-                                {form.w, w},
-                                {form.y, y},
-                                {form.sum, sums.sum},
-                                {form.square_sum, sums.square_sum}};
-  if (other) {
-    operands.emplace_back(form.residual_scale, other->short_multiplier);
-    operands.emplace_back(form.residual_shift, other->short_addend);
-  }
-  compute(std::move(form.graph), operands);
-  set_output(input, u);
+  if (fusion.ends_block) set_output(input, u);
   return u;
-}
-
-void Builder::normalised_backward_filter(NodeId node, const ConvolutionShape& shape, ValueId dy,
-                                         ValueId dw) {
-  const Normalised& norm = activated_[input_of(node)]->norm;
-  DnnPattern form = normalised_conv_backward_filter(shape);
-  compute(std::move(form.graph), {{form.x, norm.x},
-                                  {form.scale, norm.short_multiplier},
-                                  {form.shift, norm.short_addend},
-                                  {form.dy, dy},
-                                  {form.dw, dw}});
 }
 
 /// Computes the gradient of the input, masked by its ReLU, and the factors of the batch norms

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 namespace penstock::gpu {
 namespace {
 
@@ -50,6 +52,18 @@ std::string text_of(const DnnBatchNormBackwardWeights& op) {
 }
 
 }  // namespace
+
+bool multiplies_f32(const DnnGraph& graph) {
+  const auto multiplies = [&](const auto& op) {
+    DnnTensorId operand = kNoTensor;
+    if constexpr (requires { op.w; }) operand = op.w;
+    if constexpr (requires { op.dw; }) operand = op.dy;
+    return operand != kNoTensor && graph.tensor(operand).dtype == DType::f32;
+  };
+  return std::ranges::any_of(graph.operations, [&](const DnnOperation& operation) {
+    return std::visit(multiplies, operation);
+  });
+}
 
 std::string to_text(const DnnGraph& graph) {
   std::string text;

@@ -105,6 +105,9 @@ struct DnnGraph {
   bool operator==(const DnnGraph&) const = default;
 };
 
+/// True if the graph multiplies f32. A value computed before a product is rounded to the type of
+/// the product's other operand.
+bool multiplies_f32(const DnnGraph& graph);
 /// One line that describes the whole graph: equal texts mean equal graphs.
 std::string to_text(const DnnGraph& graph);
 

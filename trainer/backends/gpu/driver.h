@@ -102,7 +102,6 @@ class Planner {
   /// other.
   virtual std::vector<Candidate> candidates(const DnnGraph& graph, const PlanRules& rules,
                                             std::size_t most) = 0;
-  virtual std::string dnn_version() const = 0;
 };
 
 /// One GPU.

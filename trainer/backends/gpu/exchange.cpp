@@ -77,6 +77,7 @@ struct Offer {
   std::string id{};                ///< hexadecimal
   std::string reason{};            ///< why there is no id; empty if there is one
 };
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Offer, machine, buses, id, reason)
 
 /// The kernel's boot id. It is new at each boot and the same in all containers of a machine.
 std::string this_machine() {
@@ -116,15 +117,9 @@ Offer make_offer(std::span<const std::string> buses, DriverLibrary& library) {
 }
 
 std::vector<Offer> exchange_offers(const Offer& mine, const ProcessRanks& ranks) {
-  const Json text{
-      {"machine", mine.machine}, {"buses", mine.buses}, {"id", mine.id}, {"reason", mine.reason}};
   std::vector<Offer> offers;
-  for (const std::string& other : ranks.all_gather(text.dump())) {
-    const Json offer = Json::parse(other);
-    offers.push_back({.machine = offer.at("machine"),
-                      .buses = offer.at("buses"),
-                      .id = offer.at("id"),
-                      .reason = offer.at("reason")});
+  for (const std::string& other : ranks.all_gather(Json(mine).dump())) {
+    offers.push_back(Json::parse(other).get<Offer>());
   }
   return offers;
 }

@@ -66,7 +66,7 @@ GpuExecutable::GpuExecutable(Graph graph, const ExecutableSpec& spec, GpuDevice&
   std::size_t planned = 0, done = 0;
   for (const Phase phase : kPhaseList) {
     auto& schedule = schedules_[static_cast<std::size_t>(phase)];
-    const FusionPlan fused = plan_fusion_of(phase, spec_);
+    const FusionPlan fused = plan_fusion_of(phase, spec_, false);
     fused_ += fused.size();
     schedule = build(phase, spec_, fused, plans, done);
     planned = std::max(planned, schedule->planned_bytes());
@@ -112,15 +112,20 @@ std::string GpuExecutable::workspace_note() const {
       rules_.workspace_limit >> 20);
 }
 
-FusionPlan GpuExecutable::plan_fusion_of(Phase phase, const ExecutableSpec& spec) const {
+/// `has_all`: every graph counts as one that has an engine, and no engine is asked for.
+FusionPlan GpuExecutable::plan_fusion_of(Phase phase, const ExecutableSpec& spec,
+                                         bool has_all) const {
+  const auto costs = [&](FormMode mode) {
+    return has_all ? fuse_all([](const DnnGraph&) { return true; }) : costs_for(mode);
+  };
   const std::int32_t images = spec.batch.images;
   FusionPlan plan;
   if (phase == Phase::train && spec.precision == Precision::f16 && forms_.fused != FormMode::off) {
-    plan = plan_fusion(graph_, images, costs_for(forms_.fused));
+    plan = plan_fusion(graph_, images, costs(forms_.fused));
   }
   if (forms_.stem_blocks != FormMode::off) {
     const DType dtype = dtype_of(spec.precision);
-    plan.stem = plan_stem(graph_, images, dtype, costs_for(forms_.stem_blocks));
+    plan.stem = plan_stem(graph_, images, dtype, costs(forms_.stem_blocks));
   }
   return plan;
 }
@@ -162,14 +167,7 @@ std::size_t GpuExecutable::fixed_bytes() const {
 
 /// Bytes without workspaces and with every possible fusion.
 std::size_t GpuExecutable::least_planned_bytes() const {
-  const FusionCosts all = fuse_all([](const DnnGraph&) { return true; });
-  FusionPlan fusion;
-  if (spec_.precision == Precision::f16 && forms_.fused != FormMode::off) {
-    fusion = plan_fusion(graph_, spec_.batch.images, all);
-  }
-  if (forms_.stem_blocks != FormMode::off) {
-    fusion.stem = plan_stem(graph_, spec_.batch.images, dtype_of(spec_.precision), all);
-  }
+  const FusionPlan fusion = plan_fusion_of(Phase::train, spec_, true);
   Schedule schedule;
   Builder(graph_, spec_, Phase::train, layouts_, fusion, schedule).build();
   schedule.plan();
@@ -186,7 +184,7 @@ void GpuExecutable::refuse(std::size_t planned_bytes) {
         smaller.progress = {};
         Plans plans;
         std::size_t done = 0;
-        const FusionPlan fusion = plan_fusion_of(Phase::train, smaller);
+        const FusionPlan fusion = plan_fusion_of(Phase::train, smaller, false);
         return build(Phase::train, smaller, fusion, plans, done)->planned_bytes();
       });
   throw compiler::batch_too_large(

@@ -72,7 +72,7 @@ class GpuExecutable final : public Executable {
   }
   std::unique_ptr<Schedule> build(Phase phase, const ExecutableSpec& spec, const FusionPlan& fusion,
                                   Plans& plans, std::size_t& done);
-  FusionPlan plan_fusion_of(Phase phase, const ExecutableSpec& spec) const;
+  FusionPlan plan_fusion_of(Phase phase, const ExecutableSpec& spec, bool has_all) const;
   FusionCosts costs_for(FormMode mode) const;
   std::size_t fixed_bytes() const;
   std::size_t least_planned_bytes() const;

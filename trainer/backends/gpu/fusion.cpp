@@ -22,10 +22,7 @@ struct Form {
   NodeFusion fusion{};
 };
 
-Form cheapest(const std::vector<Form>& forms) {
-  return *std::min_element(forms.begin(), forms.end(),
-                           [](const Form& a, const Form& b) { return a.cost < b.cost; });
-}
+Form cheapest(const std::vector<Form>& forms) { return std::ranges::min(forms, {}, &Form::cost); }
 
 /// Chooses the cheapest form of one convolution. The cost includes everything that depends on the
 /// form: the input, the sums of the output, and their backward pass.
@@ -75,10 +72,9 @@ class Place {
     const Node& before = node_of(node_of(input).inputs.front());
     if (std::holds_alternative<BatchNorm>(before.op)) return Shortcut::none;
     if (!std::holds_alternative<Add>(before.op)) return std::nullopt;
-    const auto norms =
-        std::count_if(before.inputs.begin(), before.inputs.end(), [&](NodeId summand) {
-          return summand != Graph::kInput && structure_.waits_for_sum(summand);
-        });
+    const auto norms = std::ranges::count_if(before.inputs, [&](NodeId summand) {
+      return summand != Graph::kInput && structure_.waits_for_sum(summand);
+    });
     if (norms == 0) return std::nullopt;
     return norms == 2 ? Shortcut::batch_norm : Shortcut::tensor;
   }

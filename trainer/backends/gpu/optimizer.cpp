@@ -134,41 +134,21 @@ class GpuOptimizer final : public Optimizer {
   /// Runs gradient descent at rate 0 with gradient 0.
   void report_decay(const ParameterSet& set, Stream& stream, StepResult& result) override {
     if (set.parameters.empty()) return;
-    PENSTOCK_ASSERT(kernel_.squares != nullptr);
-    StepScalars* const scalars = averaging_scalars_.get();
-    Driver& driver = device_.driver();
     const StreamHandle on = GpuStream::of(stream).handle();
-    driver.launch(on, SetHyper{scalars, {.learning_rate = 0, .weight_decay = decay_}});
-    const UpdateWeights update{.rule = UpdateRule::sgd,
-                               .weights = static_cast<float*>(set.weights.data),
-                               .gradients = static_cast<const float*>(set.weights.data),
-                               .gradient_scale = 0,
-                               .chunks = kernel_.chunks,
-                               .chunk_count = kernel_.chunk_count,
-                               .scalars = scalars,
-                               .squares = kernel_.squares};
-    driver.launch(on, update);
-    driver.launch(
-        on, SummariseUpdate{update.squares, update.chunk_count, update.finite, scalars, &result});
+    descend(set, set.weights, 0, {.learning_rate = 0, .weight_decay = decay_}, kernel_.chunks, on);
+    device_.driver().launch(on, SummariseUpdate{.squares = kernel_.squares,
+                                                .chunk_count = kernel_.chunk_count,
+                                                .scalars = averaging_scalars_.get(),
+                                                .result = &result});
   }
 
   /// Runs gradient descent where all weights decay: w -= share * (-scale * other + 1 * w).
   void average(const ParameterSet& set, const Tensor& other, float scale, float share,
                Stream& stream) override {
     if (set.parameters.empty()) return;
-    PENSTOCK_ASSERT(kernel_.squares != nullptr && other.count == set.weights.count);
-    StepScalars* const scalars = averaging_scalars_.get();
-    Driver& driver = device_.driver();
-    const StreamHandle on = GpuStream::of(stream).handle();
-    driver.launch(on, SetHyper{scalars, {.learning_rate = share, .weight_decay = 1}});
-    driver.launch(on, UpdateWeights{.rule = UpdateRule::sgd,
-                                    .weights = static_cast<float*>(set.weights.data),
-                                    .gradients = static_cast<const float*>(other.data),
-                                    .gradient_scale = -scale,
-                                    .chunks = averaging_chunks_.get(),
-                                    .chunk_count = kernel_.chunk_count,
-                                    .scalars = scalars,
-                                    .squares = kernel_.squares});
+    PENSTOCK_ASSERT(other.count == set.weights.count);
+    descend(set, other, -scale, {.learning_rate = share, .weight_decay = 1},
+            averaging_chunks_.get(), GpuStream::of(stream).handle());
     round(set, stream);
   }
 
@@ -182,6 +162,21 @@ class GpuOptimizer final : public Optimizer {
   }
 
  private:
+  /// Gradient descent apart from the step's own: with other gradients, rate and decay.
+  void descend(const ParameterSet& set, const Tensor& gradients, float scale, const Hyper& hyper,
+               const ArenaChunk* chunks, StreamHandle on) {
+    PENSTOCK_ASSERT(kernel_.squares != nullptr);
+    StepScalars* const scalars = averaging_scalars_.get();
+    device_.driver().launch(on, SetHyper{scalars, hyper});
+    device_.driver().launch(on, UpdateWeights{.rule = UpdateRule::sgd,
+                                              .weights = static_cast<float*>(set.weights.data),
+                                              .gradients = static_cast<float*>(gradients.data),
+                                              .gradient_scale = scale,
+                                              .chunks = chunks,
+                                              .chunk_count = kernel_.chunk_count,
+                                              .scalars = scalars,
+                                              .squares = kernel_.squares});
+  }
   /// A chunk's flag marks weights that are rounded.
   void prepare_rounding(const ParameterSet& set) {
     std::vector<ArenaChunk> chunks;

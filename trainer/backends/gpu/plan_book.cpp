@@ -93,13 +93,8 @@ PlanBook::PlanBook(const DeviceFacts& facts, std::filesystem::path directory,
       saved_(now_()) {
   if (directory.empty()) return;
   path_ = std::move(directory) / file_name(facts.name);
-  load();
-}
-
-void PlanBook::load() {
   const InputFile file(path_);
-  if (!file) return;
-  contents_ = parse_plan_book(file.text(), device_, version_);
+  if (file) contents_ = parse_plan_book(file.text(), device_, version_);
 }
 
 PlanBookContents parse_plan_book(std::string_view text, std::string_view device,

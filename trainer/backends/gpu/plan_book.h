@@ -74,7 +74,6 @@ class PlanBook {
   const std::filesystem::path& path() const noexcept { return path_; }
 
  private:
-  void load();
   void save_now_and_then();
 
   const std::string device_, version_;

@@ -31,21 +31,10 @@ constexpr std::size_t kPatternBytes = std::size_t{4} << 20;
 /// Larger than the caches, but a small part of the device's memory.
 constexpr std::size_t kCopyBytes = std::size_t{128} << 20, kCopyShare = 64;
 
-/// Device memory with RAII.
-class Block {
- public:
-  Block(Driver& driver, std::size_t bytes)
-      : driver_(driver),
-        data_(driver.allocate(std::max<std::size_t>(bytes, 1), MemoryKind::device)) {}
-  Block(const Block&) = delete;
-  Block& operator=(const Block&) = delete;
-  ~Block() { driver_.free(data_, MemoryKind::device); }
-  std::byte* data() const noexcept { return data_; }
-
- private:
-  Driver& driver_;
-  std::byte* const data_;
-};
+Buffer device_memory(Driver& driver, std::size_t bytes) {
+  return Buffer(driver.allocate(std::max<std::size_t>(bytes, 1), MemoryKind::device), bytes,
+                [&driver](std::byte* data) { driver.free(data, MemoryKind::device); });
+}
 
 class Timer {
  public:
@@ -113,8 +102,10 @@ std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-void fill(Driver& driver, StreamHandle stream, std::byte* data, std::size_t bytes) {
+void fill(Driver& driver, StreamHandle stream, const Buffer& memory) {
   static const std::vector<std::byte> pattern = random_pattern();
+  std::byte* const data = memory.bytes().data();
+  const std::size_t bytes = memory.bytes().size();
   std::size_t done = std::min(pattern.size(), bytes);
   driver.copy(stream, data, pattern.data(), done);
   while (done < bytes) {
@@ -128,16 +119,17 @@ void fill(Driver& driver, StreamHandle stream, std::byte* data, std::size_t byte
 class Operands {
  public:
   Operands(const DnnGraph& graph, std::size_t workspace, Driver& driver, StreamHandle stream)
-      : memory_(driver, bytes_of(graph)), workspace_(driver, workspace) {
-    fill(driver, stream, memory_.data(), bytes_of(graph));
+      : memory_(device_memory(driver, bytes_of(graph))),
+        workspace_(device_memory(driver, workspace)) {
+    fill(driver, stream, memory_);
     std::size_t offset = 0;
     for (const DnnTensor& tensor : graph.tensors) {
-      tensors_.push_back(tensor.is_virtual ? nullptr : memory_.data() + offset);
+      tensors_.push_back(tensor.is_virtual ? nullptr : memory_.bytes().data() + offset);
       if (!tensor.is_virtual) offset += aligned(tensor.bytes());
     }
   }
   std::span<std::byte* const> tensors() const noexcept { return tensors_; }
-  std::byte* workspace() const noexcept { return workspace_.data(); }
+  std::byte* workspace() const noexcept { return workspace_.bytes().data(); }
 
  private:
   static std::size_t bytes_of(const DnnGraph& graph) {
@@ -148,7 +140,7 @@ class Operands {
     return bytes;
   }
 
-  const Block memory_, workspace_;
+  const Buffer memory_, workspace_;
   std::vector<std::byte*> tensors_;
 };
 
@@ -257,13 +249,14 @@ PlanChoice fastest_of(const DnnGraph& graph, std::vector<Candidate> candidates, 
 
 double time_copies(Driver& driver) {
   const std::size_t bytes = std::min(kCopyBytes, driver.facts().memory_bytes / kCopyShare);
-  const Block from(driver, bytes), to(driver, bytes);
+  const Buffer from = device_memory(driver, bytes), to = device_memory(driver, bytes);
   Timer timer(driver);
   const StreamHandle stream = timer.stream.handle();
-  fill(driver, stream, from.data(), bytes);
+  fill(driver, stream, from);
   Rounds rounds{};
   for (double& us : rounds) {
-    us = timer.microseconds([&] { driver.copy(stream, to.data(), from.data(), bytes); });
+    us = timer.microseconds(
+        [&] { driver.copy(stream, to.bytes().data(), from.bytes().data(), bytes); });
   }
   return 2 * static_cast<double>(bytes) / median_of(rounds);
 }

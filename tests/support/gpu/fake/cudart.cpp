@@ -18,6 +18,7 @@ using penstock::gpu::Accesses;
 using penstock::gpu::EventHandle;
 using penstock::gpu::GraphHandle;
 using penstock::gpu::HostMemory;
+using penstock::gpu::rounded_up;
 using penstock::gpu::StreamHandle;
 namespace fake = penstock::gpu::fake;
 using fake::During;
@@ -45,8 +46,6 @@ StreamHandle host(cudaStream_t stream) { return reinterpret_cast<StreamHandle>(s
 EventHandle host(cudaEvent_t event) { return reinterpret_cast<EventHandle>(event); }
 GraphHandle host(cudaGraphExec_t graph) { return reinterpret_cast<GraphHandle>(graph); }
 
-std::size_t rounded_up(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-
 /// Registers the current GPU as the owner of a new object.
 template <typename Handle, typename Made>
 cudaError_t own(Handle* handle, Made made) {
@@ -55,16 +54,19 @@ cudaError_t own(Handle* handle, Made made) {
   return cudaSuccess;
 }
 
+/// The call of that name, which destroys an object.
+template <typename Handle>
+cudaError_t disown(const char* name, Handle handle) {
+  return machine().call(name, During::any, [&] {
+    if (machine().owner.erase(handle) == 0) return cudaErrorInvalidResourceHandle;
+    machine().streams.destroy(host(handle));
+    return cudaSuccess;
+  });
+}
+
 template <typename Handle>
 bool owned(Handle handle) {
   return machine().owner.contains(handle);
-}
-
-std::byte* allocate(std::size_t bytes, MemoryKind kind) {
-  Machine& on = machine();
-  std::byte* const data = on.memory.allocate(bytes, kind);
-  on.order.add_block(data, bytes, on.memory.find(data)->name);
-  return data;
 }
 
 cudaError_t release(void* memory, MemoryKind kind) {
@@ -225,7 +227,7 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
     std::size_t& used = on.used[static_cast<std::size_t>(fake::current_device())];
     if (rounded_up(bytes) > on.settings.memory_bytes - used) return cudaErrorMemoryAllocation;
     used += rounded_up(bytes);
-    std::byte* const data = allocate(bytes, MemoryKind::device);
+    std::byte* const data = on.memory.allocate(bytes, MemoryKind::device);
     on.device_of_block[data] = fake::current_device();
     *memory = data;
     return cudaSuccess;
@@ -239,7 +241,7 @@ cudaError_t cudaFree(void* memory) {
 
 cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned) {
   return machine().call("cudaHostAlloc", During::outside_recordings, [&] {
-    *memory = allocate(bytes, MemoryKind::pinned);
+    *memory = machine().memory.allocate(bytes, MemoryKind::pinned);
     return cudaSuccess;
   });
 }
@@ -255,7 +257,6 @@ cudaError_t cudaHostRegister(void* memory, std::size_t bytes, unsigned) {
     const auto* const data = static_cast<const std::byte*>(memory);
     if (on.memory.find(data) != nullptr) return cudaErrorHostMemoryAlreadyRegistered;
     on.memory.add_foreign({data, bytes});
-    on.order.add_block(data, bytes, on.memory.find(data)->name);
     return cudaSuccess;
   });
 }
@@ -296,13 +297,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
                         [&] { return own(stream, machine().streams.make_stream()); });
 }
 
-cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  return machine().call("cudaStreamDestroy", During::any, [&] {
-    if (machine().owner.erase(stream) == 0) return cudaErrorInvalidResourceHandle;
-    machine().streams.destroy(host(stream));
-    return cudaSuccess;
-  });
-}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) { return disown("cudaStreamDestroy", stream); }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return machine().call("cudaStreamQuery", During::outside_recordings, [&] {
@@ -316,13 +311,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
                         [&] { return own(event, machine().streams.make_event()); });
 }
 
-cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  return machine().call("cudaEventDestroy", During::any, [&] {
-    if (machine().owner.erase(event) == 0) return cudaErrorInvalidResourceHandle;
-    machine().streams.destroy(host(event));
-    return cudaSuccess;
-  });
-}
+cudaError_t cudaEventDestroy(cudaEvent_t event) { return disown("cudaEventDestroy", event); }
 
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
   return machine().call("cudaEventRecordWithFlags", During::any, [&] {
@@ -415,9 +404,5 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
-  return machine().call("cudaGraphExecDestroy", During::any, [&] {
-    if (machine().owner.erase(graph) == 0) return cudaErrorInvalidResourceHandle;
-    machine().streams.destroy(host(graph));
-    return cudaSuccess;
-  });
+  return disown("cudaGraphExecDestroy", graph);
 }

@@ -14,16 +14,13 @@
 #include <cstring>
 #include <utility>
 
-#include "tests/support/gpu/accesses.h"
-#include "tests/support/gpu/dnn_interpreter.h"
 #include "tests/support/gpu/fake/dnn_description.h"
 #include "tests/support/gpu/fake/machine.h"
 #include "tests/support/gpu/host_planner.h"
 
-using penstock::gpu::Accesses;
 using penstock::gpu::DnnGraph;
+using penstock::gpu::HostOperation;
 using penstock::gpu::HostPlan;
-using penstock::gpu::MemoryRange;
 namespace fake = penstock::gpu::fake;
 using fake::Description;
 using fake::DnnFailure;
@@ -114,13 +111,7 @@ std::shared_ptr<Description> make(cudnnBackendDescriptorType_t type) {
 /// The engines that a heuristics mode names.
 std::vector<std::int64_t> engines_of(const DnnGraph& graph, cudnnBackendHeurMode_t mode) {
   if (mode == CUDNN_HEUR_MODE_FALLBACK) return {kFallback};
-  return has_f32_products(graph) ? std::vector{kTf32, kExact} : std::vector{kExact};
-}
-
-HostPlan plan_of(const DnnGraph& graph, std::int64_t engine) {
-  HostPlan plan(graph, {.engine = engine == kTf32 ? kTf32 : kExact, .knobs = {}});
-  if (engine == kFallback) plan.workspace += kFallbackWorkspace;
-  return plan;
+  return multiplies_f32(graph) ? std::vector{kTf32, kExact} : std::vector{kExact};
 }
 
 void finalise_engine(Description& engine) {
@@ -160,16 +151,15 @@ void finalise_heuristics(Description& heuristics) {
   heuristics.attributes[CUDNN_ATTR_ENGINEHEUR_RESULTS] = results;
 }
 
-std::int64_t engine_of(const Description& plan) {
-  return plan.part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)
-      .part(CUDNN_ATTR_ENGINECFG_ENGINE)
-      .value<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
-}
-const DnnGraph& graph_of_plan(const Description& plan) {
-  return *plan.part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)
-              .part(CUDNN_ATTR_ENGINECFG_ENGINE)
-              .part(CUDNN_ATTR_ENGINE_OPERATION_GRAPH)
-              .graph;
+/// What the host runs for a plan's description, and the engine's number.
+std::pair<HostPlan, std::int64_t> host_plan_of(const Description& plan) {
+  const Description& engine =
+      plan.part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG).part(CUDNN_ATTR_ENGINECFG_ENGINE);
+  const auto index = engine.value<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+  const DnnGraph& graph = *engine.part(CUDNN_ATTR_ENGINE_OPERATION_GRAPH).graph;
+  HostPlan host(graph, {.engine = index == kTf32 ? kTf32 : kExact, .knobs = {}});
+  if (index == kFallback) host.workspace += kFallbackWorkspace;
+  return {std::move(host), index};
 }
 
 void finalise_plan(Description& plan) {
@@ -182,20 +172,18 @@ void finalise_plan(Description& plan) {
     }
     throw DnnFailure(CUDNN_STATUS_BAD_PARAM, "a knob that was not offered");
   }
-  const std::int64_t engine = engine_of(plan);
+  const auto [host, engine] = host_plan_of(plan);
   if (engine == machine().settings.refused_engine) {
     throw DnnFailure(CUDNN_STATUS_NOT_SUPPORTED, "an engine that the test refuses");
   }
-  const auto workspace = static_cast<std::int64_t>(plan_of(graph_of_plan(plan), engine).workspace);
+  const auto workspace = static_cast<std::int64_t>(host.workspace);
   plan.set<std::int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64,
                          std::array{workspace});
 }
 
 /// A handle may be used only while its GPU is the thread's current one.
-void expect_current_device(const Description& operation_graph) {
-  if (!operation_graph.has(CUDNN_ATTR_OPERATIONGRAPH_HANDLE)) return;
-  const auto handle = operation_graph.value<cudnnHandle_t>(CUDNN_ATTR_OPERATIONGRAPH_HANDLE);
-  if (handle->device == fake::current_device()) return;
+void expect_current_device(const cudnnContext& handle) {
+  if (handle.device == fake::current_device()) return;
   throw DnnFailure(CUDNN_STATUS_BAD_PARAM, "the handle is of another GPU than the current one");
 }
 
@@ -208,7 +196,9 @@ void finalise(Description& description) {
       break;
     }
     case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
-      expect_current_device(description);
+      if (description.has(CUDNN_ATTR_OPERATIONGRAPH_HANDLE)) {
+        expect_current_device(*description.value<cudnnHandle_t>(CUDNN_ATTR_OPERATIONGRAPH_HANDLE));
+      }
       description.graph = std::make_shared<const DnnGraph>(graph_of(description));
       break;
     case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
@@ -246,34 +236,18 @@ std::vector<std::byte*> tensors_of(const DnnGraph& graph, const Description& pac
 }
 
 void execute(cudnnContext& handle, const Description& plan, const Description& pack) {
-  if (handle.device != fake::current_device()) {
-    throw DnnFailure(CUDNN_STATUS_BAD_PARAM, "the handle is of another GPU than the current one");
-  }
-  const std::int64_t engine = engine_of(plan);
-  const auto host = std::make_shared<const HostPlan>(plan_of(graph_of_plan(plan), engine));
-  const std::vector<std::byte*> at = tensors_of(*host->graph, pack);
-  const auto workspace = pack.value<std::byte*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+  expect_current_device(handle);
+  const auto [host, engine] = host_plan_of(plan);
+  HostOperation operation = host.operation(
+      tensors_of(*host.graph, pack), pack.value<std::byte*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE));
   if (engine == machine().settings.broken_engine) {
     throw DnnFailure(CUDNN_STATUS_EXECUTION_FAILED, "an engine that the test breaks");
   }
   if (!std::exchange(handle.executed, true)) {
     cuda_call("cudaMalloc", During::outside_recordings, [] { return cudaSuccess; });
   }
-  cuda_call("cudaLaunchKernel", During::any, [&] {
-    return machine().enqueue(handle.stream,
-                             {.name = to_text(*host->graph),
-                              .accesses =
-                                  [=] {
-                                    Accesses all = accesses_of(*host->graph, at);
-                                    all.writes.push_back(MemoryRange{workspace, host->workspace});
-                                    return all;
-                                  },
-                              .run =
-                                  [=] {
-                                    std::memset(workspace, 0xFF, host->workspace);
-                                    interpret(*host->graph, at, host->products);
-                                  }});
-  });
+  cuda_call("cudaLaunchKernel", During::any,
+            [&] { return machine().enqueue(handle.stream, std::move(operation)); });
 }
 
 }  // namespace

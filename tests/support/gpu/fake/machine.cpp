@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
 
+#include "dataflow/options.h"
 #include "tests/support/gpu/fake/control.h"
 
 namespace penstock::gpu::fake {
@@ -24,9 +24,7 @@ bool stays(cudaError_t status) {
 
 template <typename Number>
 Number number_in(std::string_view text) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error == std::errc() && end == text.data() + text.size()) return number;
+  if (const auto number = parse_number<Number>(text)) return *number;
   throw std::invalid_argument(fmt::format("PENSTOCK_FAKE_CUDA: '{}' is no number", text));
 }
 

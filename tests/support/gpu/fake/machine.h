@@ -65,8 +65,8 @@ class Machine {
 
   // Use the members below only within call().
   const Settings settings;
-  HostMemory memory;
   HappensBefore order;
+  HostMemory memory{order};
   HostStreams streams;
   std::map<std::byte*, int> device_of_block;  ///< GPU by block of device memory
   std::map<const void*, int> owner;           ///< GPU by stream, event or graph

@@ -4,12 +4,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <array>
 #include <cstring>
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "bench/run/run_setup.h"
@@ -60,10 +58,11 @@ struct Bench {
     fake_cuda_restart(settings);
     return driver_library().open(0);
   }
-  void finish() {
-    driver->record(stream, event);
+  void finish(StreamHandle of) {
+    driver->record(of, event);
     driver->wait_until(event, Time::max());
   }
+  void finish() { finish(stream); }
   /// The graph of device[i] = max(device[i], 0), computed through a plan of cuDNN.
   static DnnGraph relu() {
     DnnGraph graph;
@@ -249,8 +248,7 @@ TEST_F(CudaDriver, ARecordingRunsWithEachLaunchAndItsEventsAreForOthers) {
       bench.driver->launch(bench.stream, graph);
       bench.driver->wait(other, bench.event);
       bench.driver->copy(other, copy, bench.device, kBytes);
-      bench.driver->record(other, bench.event);
-      bench.driver->wait_until(bench.event, Time::max());
+      bench.finish(other);
       EXPECT_EQ(*reinterpret_cast<const float*>(copy), value);
     }
     bench.driver->destroy(graph);
@@ -352,8 +350,7 @@ TEST_F(CudaDriver, RecordsPlansWithAHandleThatHasExecutedBefore) {
   const PlanOf plan(bench, bench.relu());
   const StreamHandle warm = bench.driver->make_stream();
   plan.execute(warm);
-  bench.driver->record(warm, bench.event);
-  bench.driver->wait_until(bench.event, Time::max());
+  bench.finish(warm);
   bench.driver->destroy(warm);
   const StreamHandle other = bench.driver->make_stream();
   for (const StreamHandle stream : {bench.stream, other, bench.stream}) {
@@ -361,8 +358,7 @@ TEST_F(CudaDriver, RecordsPlansWithAHandleThatHasExecutedBefore) {
     plan.execute(stream);
     const GraphHandle graph = bench.driver->end_capture(stream);
     bench.driver->launch(stream, graph);
-    bench.driver->record(stream, bench.event);
-    bench.driver->wait_until(bench.event, Time::max());
+    bench.finish(stream);
     bench.driver->destroy(graph);
   }
   bench.driver->destroy(other);
@@ -390,9 +386,10 @@ struct Left {
 };
 
 /// Runs one enqueued step, and the same step recorded and launched twice.
-std::vector<Left> steps_on(const BackendEntry& entry, const SmallGraph& small,
+std::vector<Left> steps_on(std::shared_ptr<Backend> backend, const SmallGraph& small,
                            Precision precision) {
-  CompiledGraph compiled(entry, small.graph, spec_for(small.graph, small.images, precision));
+  CompiledGraph compiled(std::move(backend), 0, small.graph,
+                         spec_for(small.graph, small.images, precision));
   const PlainWeights weights = uneven_weights(small.graph, 3);
   const PlainBatch batch =
       random_batch(small.graph.input_shape(), small.images, small.classes(), 4);
@@ -423,21 +420,19 @@ std::vector<Left> steps_on(const BackendEntry& entry, const SmallGraph& small,
 /// Both drivers use the same interpreter and kernel bodies. They differ only in the calls of CUDA
 /// and cuDNN.
 TEST_F(CudaDriver, TrainsAsTheHostDriverDoes) {
-  for (const std::string_view fused : {"off", "on"}) {
-    std::array options = std::to_array(kOptions);
-    for (OptionSpec& option : options) {
-      if (option.name == "fused") option.fallback = fused;
-      if (option.name == "stem_blocks") option.fallback = "on";  // auto depends on times
-    }
-    BackendEntry gpu = find_entry(backend_table(), "gpu"), on_host = gpu_on_host_backend;
-    gpu.options = on_host.options = options;
+  const BackendEntry& gpu = find_entry(backend_table(), "gpu");
+  SteadyClock clock;
+  for (const std::string fused : {"off", "on"}) {
+    // The stem's form is fixed, because auto depends on times.
+    const Options options("gpu", kOptions, {"gpu", {{"fused", fused}, {"stem_blocks", "on"}}});
     for (const SmallGraph& small : small_graphs()) {
       for (const Precision precision : {Precision::f32, Precision::tf32, Precision::f16}) {
         if (fused == "on" && precision != Precision::f16) continue;
         SCOPED_TRACE(fmt::format("{}, precision {}, fused={}", small.name,
                                  static_cast<int>(precision), fused));
-        const std::vector<Left> ours = steps_on(gpu, small, precision);
-        const std::vector<Left> expected = steps_on(on_host, small, precision);
+        const std::vector<Left> ours = steps_on(gpu.make(options, clock), small, precision);
+        const std::vector<Left> expected =
+            steps_on(gpu_on_host_backend.make(options, clock), small, precision);
         for (std::size_t i = 0; i < expected.size(); ++i) {
           EXPECT_EQ(ours[i].result.loss, expected[i].result.loss) << i;
           EXPECT_EQ(ours[i].gradients, expected[i].gradients) << i;

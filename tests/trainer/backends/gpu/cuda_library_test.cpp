@@ -15,13 +15,10 @@ namespace {
 TEST(CudaLibrary, OpensOnceAndStays) { EXPECT_EQ(&driver_library(), &driver_library()); }
 
 TEST(CudaLibrary, ItsDeviceErrorsAreCaughtByTheProgram) {
-  try {
-    driver_library().make_planner("no description");
-    FAIL() << "accepted";
-  } catch (const DeviceError& error) {
-    EXPECT_TRUE(says(error.what(), "device from its description"));
-    EXPECT_TRUE(says(error.what(), "CUDNN_STATUS_"));
-  }
+  const std::string reason =
+      thrown_by<DeviceError>([] { driver_library().make_planner("no description"); });
+  EXPECT_TRUE(says(reason, "device from its description"));
+  EXPECT_TRUE(says(reason, "CUDNN_STATUS_"));
 }
 
 TEST(CudaLibrary, WithoutAGpuSaysWhatTheMachineHasAndNeeds) {
@@ -60,12 +57,9 @@ TEST(CudaLibrary, WithoutAGpuNothingConnectsAndTheErrorNamesTheDevice) {
   } catch (const Unavailable&) {
   }
   const CommunicatorId id = driver_library().make_communicator_id();
-  try {
-    driver_library().make_communicator(id, {.rank = 1, .size = 2}, 1);
-    FAIL() << "connected";
-  } catch (const DeviceError& error) {
-    EXPECT_TRUE(says(error.what(), "CUDA device 1"));
-  }
+  EXPECT_TRUE(says(thrown_by<DeviceError>(
+                       [&] { driver_library().make_communicator(id, {.rank = 1, .size = 2}, 1); }),
+                   "CUDA device 1"));
 }
 
 TEST(CudaLibrary, RefusesAGraphThatBreaksTheRulesOfCudnn) {

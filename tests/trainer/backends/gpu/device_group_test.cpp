@@ -133,19 +133,24 @@ void run(Ranks& ranks, const Body& body, WireFormat wire = WireFormat::f32) {
   run(ranks, group, body);
 }
 
+void expect_exact_sums(const HostMachineOptions& options, std::int32_t count_of_ranks,
+                       std::size_t count, std::uint64_t seed) {
+  Ranks ranks(options, count_of_ranks, count);
+  const Values values = random_values(count_of_ranks, count, seed);
+  run(ranks, [&](Collective& collective, const Tensor& tensor, Stream& stream) {
+    exchange_all(collective, values, tensor, stream);
+  });
+  EXPECT_EQ(ranks.get(), expected_of(values));
+  EXPECT_EQ(ranks.races(), std::vector<std::string>{});
+}
+
 TEST(DeviceGroup, SumsInRankOrderBitForBitOnOneGpuAndOnSeveral) {
   for (const std::int32_t count_of_ranks : {1, 2, 3, 4}) {
     for (const std::int32_t devices : {1, 2, 4}) {
       for (const std::size_t count : {1U, 3U, 4U, 7U, 1000U, 4099U}) {
         SCOPED_TRACE(std::to_string(count_of_ranks) + " ranks on " + std::to_string(devices) +
                      " devices, " + std::to_string(count) + " elements");
-        Ranks ranks({.devices = devices}, count_of_ranks, count);
-        const Values values = random_values(count_of_ranks, count, count);
-        run(ranks, [&](Collective& collective, const Tensor& tensor, Stream& stream) {
-          exchange_all(collective, values, tensor, stream);
-        });
-        EXPECT_EQ(ranks.get(), expected_of(values));
-        EXPECT_EQ(ranks.races(), std::vector<std::string>{});
+        expect_exact_sums({.devices = devices}, count_of_ranks, count, count);
       }
     }
   }
@@ -154,14 +159,9 @@ TEST(DeviceGroup, SumsInRankOrderBitForBitOnOneGpuAndOnSeveral) {
 TEST(DeviceGroup, NothingRacesInAnyOrderOfTheWork) {
   for (const std::int32_t devices : {1, 3}) {
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
+      SCOPED_TRACE("seed " + std::to_string(seed));
       const Timing timing = seed == 0 ? Timing::at_once : Timing::shuffled;
-      Ranks ranks({.timing = timing, .seed = seed, .devices = devices}, 3, 37);
-      const Values values = random_values(3, 37, seed);
-      run(ranks, [&](Collective& collective, const Tensor& tensor, Stream& stream) {
-        exchange_all(collective, values, tensor, stream);
-      });
-      EXPECT_EQ(ranks.get(), expected_of(values)) << "seed " << seed;
-      EXPECT_EQ(ranks.races(), std::vector<std::string>{}) << "seed " << seed;
+      expect_exact_sums({.timing = timing, .seed = seed, .devices = devices}, 3, 37, seed);
     }
   }
 }

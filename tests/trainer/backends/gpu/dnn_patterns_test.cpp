@@ -10,8 +10,9 @@
 #include <initializer_list>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
+
+#include "tests/support/gpu/accesses.h"
 
 namespace penstock::gpu {
 namespace {
@@ -25,19 +26,6 @@ constexpr ConvolutionShape kShape{.images = 8,
 
 using Ids = std::vector<DnnTensorId>;
 
-struct Use {
-  Ids reads, writes;
-};
-Use use_of(const DnnConvolution& op) { return {{op.x, op.w}, {op.y}}; }
-Use use_of(const DnnConvolutionBackwardData& op) { return {{op.dy, op.w}, {op.dx}}; }
-Use use_of(const DnnConvolutionBackwardFilter& op) { return {{op.x, op.dy}, {op.dw}}; }
-Use use_of(const DnnPointwise& op) { return {{op.x, op.b}, {op.y}}; }
-Use use_of(const DnnGenerateStatistics& op) { return {{op.x}, {op.sum, op.square_sum}}; }
-Use use_of(const DnnBatchNormBackwardWeights& op) {
-  return {{op.x, op.dy, op.mean, op.inverse_deviation, op.scale},
-          {op.dscale, op.dshift, op.dy_factor, op.x_factor, op.constant}};
-}
-
 /// Inputs and outputs, derived from the operations alone.
 struct Flow {
   std::set<DnnTensorId> inputs, outputs;
@@ -46,9 +34,9 @@ struct Flow {
 Flow flow_of(const DnnGraph& graph) {
   Flow flow;
   for (const DnnOperation& operation : graph.operations) {
-    const Use use = std::visit([](const auto& op) { return use_of(op); }, operation);
+    const Operands use = operands_of(operation);
     for (const DnnTensorId id : use.reads) {
-      if (id != kNoTensor && !flow.outputs.contains(id)) flow.inputs.insert(id);
+      if (!flow.outputs.contains(id)) flow.inputs.insert(id);
     }
     for (const DnnTensorId id : use.writes) {
       flow.in_order &= !flow.inputs.contains(id) && flow.outputs.insert(id).second;
@@ -92,8 +80,8 @@ TEST(DnnPatterns, PlainConvolutionsHaveTheShapesOfTheirTensors) {
   EXPECT_EQ(forward.graph.tensor(forward.w).shape, w);
   EXPECT_EQ(forward.graph.tensor(forward.y).shape, y);
   expect_memory(forward.graph, {forward.x, forward.w}, {forward.y});
-  const DnnPattern data = conv_backward_data(kShape, 1);
-  EXPECT_EQ(std::get<DnnConvolutionBackwardData>(data.graph.operations[0]).beta, 1);
+  const DnnPattern data = conv_backward_data(kShape, 0), added = conv_backward_data(kShape, 1);
+  EXPECT_EQ(std::get<DnnConvolutionBackwardData>(added.graph.operations[0]).beta, 1);
   expect_memory(data.graph, {data.dy, data.w}, {data.dx});
   const DnnPattern filter = conv_backward_filter(kShape);
   EXPECT_EQ(filter.graph.tensor(filter.dw).shape, w);

@@ -6,8 +6,6 @@
 
 #include <cmath>
 
-#include "dataflow/random.h"
-
 namespace penstock::gpu {
 namespace {
 

@@ -40,29 +40,27 @@ bool no_statistics(const DnnGraph& graph) {
   return has<gpu::DnnPointwise>(graph) || !has<gpu::DnnGenerateStatistics>(graph);
 }
 
-/// gpu:fused=on with the engines that kHasEngine accepts.
-template <bool (*kHasEngine)(const DnnGraph&)>
-constexpr BackendEntry kBackend{
-    .name = "gpu", .make = [](const Options&, Clock&) -> std::unique_ptr<Backend> {
-      const gpu::HostMachineOptions machine{.has_engine = kHasEngine};
-      const Options options("gpu", gpu::kOptions, {"gpu", {{"fused", "on"}}});
-      return std::make_unique<gpu::GpuBackend>(std::make_shared<gpu::HostDriverLibrary>(machine),
-                                               options);
-    }};
+std::unique_ptr<Backend> open_gpu(const std::string& fused, gpu::HasEngine has_engine = {}) {
+  const gpu::HostMachineOptions machine{.has_engine = std::move(has_engine)};
+  return std::make_unique<gpu::GpuBackend>(
+      std::make_shared<gpu::HostDriverLibrary>(machine),
+      Options("gpu", gpu::kOptions, {"gpu", {{"fused", fused}}}));
+}
 
 /// With this seed few ReLUs are near a tie. In a deep graph such ReLUs cause larger errors than all
 /// roundings together.
 constexpr std::uint64_t kSeed = 6;
 
+/// The engines that exist.
 struct Case {
   std::string name;
-  const BackendEntry* backend;
+  bool (*has_engine)(const DnnGraph&);
 };
-const Case kCases[] = {{"all", &kBackend<all>},
-                       {"no_masks", &kBackend<no_masks>},
-                       {"no_fused_filters", &kBackend<no_fused_filters>},
-                       {"no_fused_inputs", &kBackend<no_fused_inputs>},
-                       {"no_statistics", &kBackend<no_statistics>}};
+const Case kCases[] = {{"all", all},
+                       {"no_masks", no_masks},
+                       {"no_fused_filters", no_fused_filters},
+                       {"no_fused_inputs", no_fused_inputs},
+                       {"no_statistics", no_statistics}};
 
 class FusedTraining : public testing::TestWithParam<Case> {
  protected:
@@ -82,7 +80,7 @@ class FusedTraining : public testing::TestWithParam<Case> {
   /// `of_gradients`: Tolerance::forward if no ReLU is near a tie.
   static void expect_plain_numbers(const SmallGraph& small, const PlainWeights& weights,
                                    double Tolerance::*of_gradients) {
-    CompiledGraph compiled(*GetParam().backend, small.graph,
+    CompiledGraph compiled(open_gpu("on", GetParam().has_engine), 0, small.graph,
                            spec_for(small.graph, small.images, Precision::f16));
     compiled.set_weights(weights);
     const PlainBatch batch =
@@ -143,22 +141,14 @@ TEST_P(FusedTraining, MatchesPlainLoopsForScalesOfZero) {
   });
 }
 
-std::unique_ptr<Backend> open_gpu(const std::string& fused) {
-  return std::make_unique<gpu::GpuBackend>(
-      std::make_shared<gpu::HostDriverLibrary>(),
-      Options("gpu", gpu::kOptions, {"gpu", {{"fused", fused}}}));
-}
-
 /// The backend's fact about a step of residual_16, which has three convolutions and a max pool that
 /// can be fused.
 double fused_operators(const std::string& fused, Precision precision) {
   const std::vector<SmallGraph> graphs = small_graphs();
   const auto small = std::ranges::find(graphs, "residual_16", &SmallGraph::name);
-  const std::unique_ptr<Backend> backend = open_gpu(fused);
-  const std::unique_ptr<Device> device = backend->open(0);
-  const ExecutableSpec spec = spec_for(small->graph, small->images, precision);
-  const std::unique_ptr<Executable> executable = backend->compile(small->graph, spec, *device);
-  return backend->facts().at("fused_operators");
+  const CompiledGraph compiled(open_gpu(fused), 0, small->graph,
+                               spec_for(small->graph, small->images, precision));
+  return compiled.backend().facts().at("fused_operators");
 }
 
 TEST(FusedOption, OnFusesStepsOfF16Alone) {

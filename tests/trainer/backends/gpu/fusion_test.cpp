@@ -36,18 +36,13 @@ Form form_of(const DnnGraph& graph) {
     return std::ranges::any_of(graph.operations,
                                [](const auto& op) { return std::holds_alternative<Op>(op); });
   };
-  const auto adds_tensor = [&](const DnnOperation& operation) {
-    const auto* const add = std::get_if<DnnPointwise>(&operation);
-    return add != nullptr && add->mode == PointwiseMode::add &&
-           graph.tensor(add->x).shape == graph.tensor(add->b).shape;
-  };
   const bool alone = graph.operations.size() == 1;
   if (has(DnnConvolutionBackwardFilter{})) return alone ? Form::filter : Form::normalised_filter;
   if (has(DnnConvolutionBackwardData{})) return alone ? Form::data : Form::masked;
   if (!has(DnnConvolution{})) return Form::other;
   if (alone) return Form::plain;
   if (!has(DnnPointwise{})) return Form::statistics;
-  return std::ranges::any_of(graph.operations, adds_tensor) ? Form::block_end : Form::normalised;
+  return adds_tensors(graph) ? Form::block_end : Form::normalised;
 }
 
 /// Costs by form. A kernel costs `kernel`, however many bytes it moves.

@@ -12,13 +12,12 @@
 
 #include "dataflow/batch_ring.h"
 #include "tests/support/executable_fixture.h"
-#include "tests/support/gpu/gpu_on_host.h"
+#include "tests/support/gpu/host_driver.h"
 #include "tests/support/plain_net.h"
 #include "tests/support/small_graphs.h"
 #include "tests/support/tolerance.h"
 #include "trainer/backends/gpu/backend.h"
 #include "trainer/optimizer.h"
-#include "trainer/update_strategy.h"
 #include "trainer/wire_format.h"
 
 namespace penstock {
@@ -36,10 +35,13 @@ const SmallGraph& graph_named(std::string_view name) {
 class RecordedStep {
  public:
   RecordedStep(const SmallGraph& small, std::string_view optimizer, Precision precision,
-               DType stored = DType::f32, const BackendEntry& entry = gpu_on_host_backend)
+               DType stored = DType::f32, std::string_view device = "gpu")
       : small_(small),
         options_(optimizer, find_entry(optimizer_table(), optimizer).options, {}),
-        compiled_(entry, small.graph, spec_for(small.graph, small.images, precision)),
+        compiled_(std::make_shared<gpu::GpuBackend>(
+                      std::make_shared<gpu::HostDriverLibrary>(),
+                      Options("gpu", gpu::kOptions, parse_component(device))),
+                  0, small.graph, spec_for(small.graph, small.images, precision)),
         optimizer_(compiled_.backend().make_optimizer(
             {find_entry(optimizer_table(), optimizer), options_, stored},
             spec_for(small.graph, small.images, precision), compiled_.device())),
@@ -65,9 +67,7 @@ class RecordedStep {
     batch_.valid = batch.valid;
     optimizer_->set(hyper, stream);
     program_->launch(stream);
-    const std::unique_ptr<Event> done = compiled_.device().make_event();
-    stream.record(*done);
-    done->wait_until(Time::max());
+    compiled_.wait();
     return result_;
   }
   CompiledGraph& compiled() { return compiled_; }
@@ -114,22 +114,6 @@ TEST(GpuTraining, ARecordedStepSeesNewBatchesRatesAndSteps) {
   }
 }
 
-/// The gpu backend on the host with gpu:stem_blocks=on or off.
-template <bool kBlocks>
-constexpr auto kStemOptions = [] {
-  std::array options = std::to_array(gpu::kOptions);
-  for (OptionSpec& option : options) {
-    if (option.name == "stem_blocks") option.fallback = kBlocks ? "on" : "off";
-  }
-  return options;
-}();
-template <bool kBlocks>
-BackendEntry with_stem() {
-  BackendEntry entry = gpu_on_host_backend;
-  entry.options = kStemOptions<kBlocks>;
-  return entry;
-}
-
 TEST(GpuTraining, AStemOverBlocksOfPixelsTrainsAsInThePlainOrder) {
   for (const std::string_view name : {"stem_of_even_sides", "stem_of_grey_images"}) {
     const SmallGraph& small = graph_named(name);
@@ -137,8 +121,8 @@ TEST(GpuTraining, AStemOverBlocksOfPixelsTrainsAsInThePlainOrder) {
     for (const Precision precision :
          {Precision::f32, Precision::tf32, Precision::f16, Precision::bf16}) {
       SCOPED_TRACE(fmt::format("{} in {}", name, to_string(precision)));
-      RecordedStep plain(small, "momentum", precision, DType::f32, with_stem<false>());
-      RecordedStep blocks(small, "momentum", precision, DType::f32, with_stem<true>());
+      RecordedStep plain(small, "momentum", precision, DType::f32, "gpu:stem_blocks=off");
+      RecordedStep blocks(small, "momentum", precision, DType::f32, "gpu:stem_blocks=on");
       const auto operations = [](RecordedStep& step) {
         return step.compiled().backend().facts().at("operations_per_step");
       };

@@ -11,7 +11,7 @@
 #include "tests/support/gpu/accesses.h"
 #include "tests/support/gpu/host_launch.h"
 #include "tests/support/gpu/kernel_case.h"
-#include "tests/support/gpu/rounding.h"
+#include "trainer/backends/gpu/kernels/element.h"
 
 namespace penstock::gpu {
 namespace {
@@ -89,8 +89,8 @@ TEST_P(Kernel, AccessesWhatItsListsSay) {
 }
 
 TEST(ScaleShiftKernel, MaskIsOfWhatIsStored) {
-  std::vector<std::uint16_t> x(16), y(16);
-  for (std::size_t i = 0; i < 16; ++i) x[i] = to_f16(i < 8 ? 1 : 2);
+  std::vector<F16> x(16), y(16);
+  for (std::size_t i = 0; i < 16; ++i) x[i] = from_float<F16>(i < 8 ? 1 : 2);
   const std::vector<float> multiplier(8, 0x1p-25F);  // half of the smallest f16
   std::uint8_t mask[2] = {};
   launch_on_host(ScaleShift{.x = x.data(),
@@ -100,8 +100,8 @@ TEST(ScaleShiftKernel, MaskIsOfWhatIsStored) {
                             .type = DType::f16,
                             .rows = 2,
                             .channels = 8});
-  EXPECT_EQ(y[0], 0);
-  EXPECT_EQ(from_f16(y[8]), 0x1p-24F);
+  EXPECT_EQ(y[0].bits, 0);
+  EXPECT_EQ(to_float(y[8]), 0x1p-24F);
   EXPECT_EQ(mask[0], 0);
   EXPECT_EQ(mask[1], 0xff);
 }

@@ -17,12 +17,7 @@ namespace {
 
 std::string reason_against(const std::vector<std::filesystem::path>& files,
                            const std::filesystem::path& gpus = "/proc") {
-  try {
-    open_driver_library(files, gpus);
-  } catch (const Unavailable& error) {
-    return error.what();
-  }
-  return "opened";
+  return thrown_by<Unavailable>([&] { open_driver_library(files, gpus); });
 }
 
 TEST(DriverLibrary, MissingNamesTheFilesThatWereTriedAndTheTarget) {

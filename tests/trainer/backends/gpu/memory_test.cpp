@@ -11,6 +11,7 @@
 #include "dataflow/error.h"
 #include "tests/support/gpu/host_driver.h"
 #include "tests/support/small_graphs.h"
+#include "tests/support/thrown_by.h"
 #include "trainer/backends/gpu/backend.h"
 #include "trainer/model.h"
 
@@ -107,14 +108,14 @@ TEST(GpuMemory, ABatchTooLargeIsRefusedWithTheLargestThatFits) {
 TEST(GpuMemory, ABatchFarTooLargeIsRefusedBeforeEnginesAreTimed) {
   const std::string text =
       Machine(std::size_t{12} << 20, 1, true).refusal(model("resnet20"), 1 << 14, Precision::f16);
-  EXPECT_NE(text.find("training needs"), std::string::npos) << text;
+  EXPECT_TRUE(says(text, "training needs"));
   EXPECT_GT(fitting_batch(text), 0) << text;
 }
 
 TEST(GpuMemory, AModelTooLargeForOneImageIsRefusedByName) {
   const std::string text =
       Machine(std::size_t{1} << 20, 1).refusal(model("lenet"), 8, Precision::f32);
-  EXPECT_NE(text.find("not even one image fits: use a smaller model"), std::string::npos) << text;
+  EXPECT_TRUE(says(text, "not even one image fits: use a smaller model"));
 }
 
 TEST(GpuMemory, AnAllocationThatFailsAfterAllNamesTheDeviceAndLeavesNothing) {
@@ -128,12 +129,9 @@ TEST(GpuMemory, AnAllocationThatFailsAfterAllNamesTheDeviceAndLeavesNothing) {
   const std::size_t free = driver->free_bytes();
   for (std::int32_t nth = 1; nth <= 6; ++nth) {
     driver->fail_at("allocate", nth);
-    try {
-      backend.compile(graph, spec, *device);
-      FAIL() << "compiled without allocation " << nth;
-    } catch (const DeviceError& error) {
-      EXPECT_STREQ(error.what(), "allocate failed on host 0, as the test wants it to");
-    }
+    EXPECT_EQ(thrown_by<DeviceError>([&] { backend.compile(graph, spec, *device); }),
+              "allocate failed on host 0, as the test wants it to")
+        << nth;
     EXPECT_EQ(driver->free_bytes(), free) << nth;
     EXPECT_EQ(driver->races(), std::vector<std::string>{}) << nth;
   }

@@ -16,6 +16,7 @@
 #include "dataflow/error.h"
 #include "tests/support/gpu/host_driver.h"
 #include "tests/support/rank_threads.h"
+#include "tests/support/thrown_by.h"
 #include "tests/support/virtual_clock.h"
 #include "trainer/backends/gpu/device.h"
 #include "trainer/backends/gpu/group.h"
@@ -103,17 +104,6 @@ class Process {
 };
 
 Tensor tensor_of(std::vector<float>& values) { return {values.data(), values.size(), DType::f32}; }
-
-/// The text of the exception that the call throws; it must be of type Failure.
-template <typename Failure, typename Call>
-std::string failure_of(const Call& call) {
-  try {
-    call();
-  } catch (const Failure& error) {
-    return error.what();
-  }
-  return "no such failure";
-}
 
 TEST(NcclGroup, ARankOfItsOwnProcessConnectsInItsFirstCallAndCanBeRecorded) {
   VirtualClock clock;
@@ -216,7 +206,7 @@ TEST(NcclGroup, ACallThatIsNotUnderWayInTimeNamesRankAndCallAndIsAborted) {
   process.scripts[0].polls_until_ready = -1;
   const Time began = clock.now();
   const auto call = [&] { collective->broadcast(tensor_of(values), 0, *process.streams[0]); };
-  EXPECT_EQ(failure_of<TimeoutError>(call),
+  EXPECT_EQ(thrown_by<TimeoutError>(call),
             "rank 1 of 2: the broadcast of 7 elements did not start within 60 s: another rank "
             "has not joined, or is disconnected; look for its message, or raise gpu:nccl_timeout");
   EXPECT_EQ(clock.now() - began, 60s);
@@ -229,7 +219,7 @@ TEST(NcclGroup, ARankThatNeverConnectsIsNamedToo) {
   VirtualClock clock;
   Process process(clock, {.ranks = 2, .timeout = 5s}, 1);
   process.scripts[0].polls_until_ready = -1;
-  const std::string text = failure_of<TimeoutError>(
+  const std::string text = thrown_by<TimeoutError>(
       [&] { process.group->join(0)->all_reduce_sum({}, *process.streams[0]); });
   EXPECT_EQ(text.find("rank 0 of 2: the connection did not start within 5 s"), 0U) << text;
   EXPECT_EQ(process.scripts[0].aborted, 1);
@@ -243,7 +233,7 @@ TEST(NcclGroup, AnErrorThatTheLibraryFindsLaterComesWithRankAndCall) {
   collective->all_reduce_sum({}, *process.streams[0]);
   process.scripts[0].error = "CUDA device 0: ncclCommGetAsyncError failed with 6 (remote)";
   std::vector<float> values(3);
-  EXPECT_EQ(failure_of<DeviceError>(
+  EXPECT_EQ(thrown_by<DeviceError>(
                 [&] { collective->all_reduce_sum(tensor_of(values), *process.streams[0]); }),
             "rank 0 of 2: the all-reduce of 3 elements: CUDA device 0: ncclCommGetAsyncError "
             "failed with 6 (remote)");

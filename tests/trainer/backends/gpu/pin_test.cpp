@@ -2,7 +2,6 @@
 // Tests memory that other code allocated and from which a GPU copies directly.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <fstream>
 #include <memory>
 #include <utility>
 
@@ -14,6 +13,7 @@
 #include "tests/support/gpu/host_driver.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
+#include "tests/support/thrown_by.h"
 #include "trainer/backends/gpu/backend.h"
 #include "trainer/backends/gpu/dnn_patterns.h"
 #include "trainer/backends/gpu/find_plan.h"
@@ -33,7 +33,7 @@ EngineChoice engine(std::int64_t number) { return {.engine = number, .knobs = {}
 class PlanBookTest : public ::testing::Test {
  protected:
   std::string file() const { return PlanBook(driver_.facts(), folder_.path()).path().string(); }
-  void write(const std::string& text) const { std::ofstream(file()) << text; }
+  void write(const std::string& text) const { write_text(file(), text); }
   std::size_t size() const { return PlanBook(driver_.facts(), folder_.path()).size(); }
 
   /// A good file with two choices, written by a book.
@@ -59,6 +59,7 @@ TEST_F(PlanBookTest, KeepsWhatWasChosen) {
   const std::string text = good();
   EXPECT_EQ(size(), 2U);
   const PlanBook book(driver_.facts(), folder_.path());
+  EXPECT_FALSE(book.copy_rate());
   EXPECT_TRUE(book.find(graph_of(8), kFirst).has_value());
   EXPECT_FALSE(book.find(graph_of(24), kFirst).has_value());
   EXPECT_FALSE(book.find(graph_of(8), {.allow_tf32 = true, .autotune = false}).has_value());
@@ -170,18 +171,10 @@ TEST_F(PlanBookTest, AGraphThatTheStepNeedsIsTriedAgainWhenNoneOfItsEnginesRanBe
 }
 
 std::string reason_without(const PlanRules& rules, HostDriver& driver, PlanBook& book) {
-  try {
-    make_plan(graph_of(8), rules, driver, book);
-  } catch (const Unavailable& error) {
-    return error.what();
-  }
-  return "planned";
+  return thrown_by<Unavailable>([&] { make_plan(graph_of(8), rules, driver, book); });
 }
 
 TEST_F(PlanBookTest, AGraphWithoutAPlanIsRefusedWithTheReason) {
-  const auto says = [](const std::string& text, std::string_view part) {
-    return text.find(part) != text.npos;
-  };
   PlanBook book(driver_.facts(), {});
   PlanRules cramped = kFirst;
   cramped.workspace_limit = 1;
@@ -287,9 +280,7 @@ TEST_F(PlanBookTest, ALimitThatExcludesTheFirstEngineIsNotedInEachRun) {
     limited.run();
     limited.run();  // of another rank
     ASSERT_EQ(limited.notes().size(), 1U);
-    EXPECT_NE(limited.notes()[0].find("needs up to 3 MiB of workspace; the limit is 1 MiB"),
-              std::string::npos)
-        << limited.notes()[0];
+    EXPECT_TRUE(says(limited.notes()[0], "needs up to 3 MiB of workspace; the limit is 1 MiB"));
   }
   Compilation automatic(folder_.path(), kLargeFirst);
   automatic.run();
@@ -320,7 +311,7 @@ TEST_F(PlanBookTest, AWorkspaceBelowZeroIsBeyondEveryLimit) {
 
 TEST_F(PlanBookTest, AFolderThatCannotBeWrittenIsNoError) {
   PlanBook book(driver_.facts(), folder_ / "a file" / "below");
-  std::ofstream(folder_ / "a file") << "in the way";
+  write_text(folder_ / "a file", "in the way");
   EXPECT_NE(make_plan(graph_of(8), kFirst, driver_, book), nullptr);
   book.save();
   EXPECT_EQ(book.size(), 1U);
@@ -334,39 +325,12 @@ TEST_F(PlanBookTest, WithoutAFolderChoicesLastAsLongAsTheBook) {
   EXPECT_TRUE(book.path().empty());
 }
 
-// ---- what the choice of fusions needs: plans that may not exist, and the rate of copies
-
-constexpr ConvolutionShape kFusionShape{
-    .images = 2, .channels = 8, .height = 4, .width = 4, .filters = 8};
-
-TEST(FusionCosts, CopyRateIsKeptWithThePlans) {
-  const TempFolder folder;
-  HostDriver driver;
-  PlanBook book(driver.facts(), folder.path());
+TEST_F(PlanBookTest, CopyRateIsKeptWithThePlans) {
+  PlanBook book(driver_.facts(), folder_.path());
   EXPECT_FALSE(book.copy_rate());
   book.set_copy_rate(4.25e6);
   book.save();
-  EXPECT_EQ(PlanBook(driver.facts(), folder.path()).copy_rate(), 4.25e6);
-}
-
-TEST(FusionCosts, BookWithoutACopyRateKeepsItsPlans) {
-  const TempFolder folder;
-  HostDriver driver;
-  PlanBook book(driver.facts(), folder.path());
-  EXPECT_TRUE(find_plan(conv_forward(kFusionShape).graph, {}, driver, book));
-  book.save();
-  const PlanBook again(driver.facts(), folder.path());
-  EXPECT_EQ(again.size(), 1U);
-  EXPECT_FALSE(again.copy_rate());
-}
-
-TEST(FusionCosts, GraphWithoutAnEngineHasNoPlan) {
-  HostDriver driver({.has_engine = [](const DnnGraph&) { return false; }});
-  PlanBook book(driver.facts(), {});
-  const DnnGraph graph = conv_statistics(kFusionShape).graph;
-  EXPECT_FALSE(find_plan(graph, {}, driver, book));
-  EXPECT_THROW(make_plan(graph, {}, driver, book), Unavailable);
-  EXPECT_EQ(book.size(), 0U);
+  EXPECT_EQ(PlanBook(driver_.facts(), folder_.path()).copy_rate(), 4.25e6);
 }
 
 }  // namespace

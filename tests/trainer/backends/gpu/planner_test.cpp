@@ -24,19 +24,11 @@
 #include "trainer/backends/gpu/layouts.h"
 #include "trainer/backends/gpu/library.h"
 #include "trainer/graph.h"
-#include "trainer/model.h"
 
 namespace penstock::gpu {
 namespace {
 
 constexpr std::array<std::int64_t, 8> kBatches{1, 32, 64, 128, 256, 400, 512, 1024};
-
-auto key_of(const ConvolutionShape& shape) {
-  const Window& window = shape.window;
-  return std::tuple(shape.channels, shape.height, shape.width, shape.filters, shape.groups,
-                    window.kernel_h, window.kernel_w, window.stride, window.top, window.left,
-                    window.bottom, window.right);
-}
 
 /// The distinct convolutions and linear layers of the models; `fused`: only those between batch
 /// norms.
@@ -44,15 +36,14 @@ std::vector<ConvolutionShape> convolutions_of(std::span<const std::string_view> 
                                               DType dtype = DType::f16) {
   std::vector<ConvolutionShape> shapes;
   for (const std::string_view name : models) {
-    const ModelEntry& model = find_entry(model_table(), name);
-    const Graph graph = build_graph(model, model.image, model.classes);
+    const Graph graph = graph_of_model(name);
     for (std::size_t index = 0; index < graph.nodes().size(); ++index) {
       const auto node = static_cast<NodeId>(index);
       if (graph.nodes()[index].forward_macs == 0) continue;
       const ConvolutionShape shape = convolution_shape(graph, node, 1, dtype);
       if (fused && (reads_padded_image(graph, node) || shape.height == 1)) continue;
-      const auto same = [&](const ConvolutionShape& other) {
-        return key_of(other) == key_of(shape);
+      const auto same = [graph_of_it = conv_forward(shape).graph](const ConvolutionShape& other) {
+        return conv_forward(other).graph == graph_of_it;
       };
       if (std::ranges::none_of(shapes, same)) shapes.push_back(shape);
     }

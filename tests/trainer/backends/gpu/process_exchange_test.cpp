@@ -2,7 +2,6 @@
 // Tests how ranks of several processes agree on an exchange. Each process is a thread here.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <barrier>
 #include <memory>
 #include <optional>

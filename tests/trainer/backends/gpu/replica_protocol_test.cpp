@@ -19,6 +19,7 @@
 #include "tests/support/gpu/gpu_on_host.h"
 #include "tests/support/gpu/training_rig.h"
 #include "tests/support/small_graphs.h"
+#include "tests/support/thrown_by.h"
 #include "tests/support/tolerance.h"
 #include "trainer/backends/gpu/builder.h"
 #include "trainer/wire_format.h"
@@ -467,29 +468,30 @@ TEST(ReplicaProtocol, AFeederThatFailsIsHeardBehindTheBatchesBeforeIt) {
   }
 }
 
+/// Calls `act` once all ranks have begun the first step.
+void act_after_first_step(RigOptions& options, const std::function<void()>& act) {
+  options.hyper = [&act, ranks = options.ranks,
+                   begun = std::make_shared<std::atomic<std::int32_t>>(0)](std::int64_t step) {
+    if (step == 0 && ++*begun == ranks) act();
+    return Hyper{.step = step};
+  };
+}
+
 /// Trains until the driver of the last rank fails at the nth call of `call` after the first step.
 void expect_orderly_end(const char* call, std::int32_t nth, std::int32_t ranks,
                         const HostMachineOptions& machine) {
   const Graph graph = separate_images();
   std::function<void()> fail;
   RigOptions options{.ranks = ranks, .device_slots = 3};
-  options.hyper = [&fail, done = std::make_shared<std::atomic<std::int32_t>>(0),
-                   ranks](std::int64_t step) {
-    if (step == 0 && ++*done == ranks) fail();
-    return Hyper{.step = step};
-  };
+  act_after_first_step(options, fail);
   TrainingRig rig(graph, options, machine);
   fail = [&] { rig.driver(ranks - 1).fail_at(call, nth); };
-  try {
-    rig.run(batches_for(graph, static_cast<std::size_t>(10 * ranks), kImages));
-    ADD_FAILURE() << "went well";
-  } catch (const DeviceError& error) {
-    const std::string text = error.what();
-    EXPECT_EQ(text.find("in step "), 0U) << text;
-    EXPECT_NE(text.find(std::string(call) + " failed on host 0"), std::string::npos) << text;
-    if (std::string(call).ends_with("capture")) {
-      EXPECT_NE(text.find("--device gpu:record=false"), std::string::npos) << text;
-    }
+  const std::string text = thrown_by<DeviceError>(
+      [&] { rig.run(batches_for(graph, static_cast<std::size_t>(10 * ranks), kImages)); });
+  EXPECT_EQ(text.find("in step "), 0U) << text;
+  EXPECT_TRUE(says(text, std::string(call) + " failed on host 0"));
+  if (std::string(call).ends_with("capture")) {
+    EXPECT_TRUE(says(text, "--device gpu:record=false"));
   }
   EXPECT_LT(rig.results(0).size(), 10U);
   EXPECT_EQ(rig.races(), Races{});
@@ -523,11 +525,7 @@ TEST(ReplicaProtocol, ACallThatFailsWhileBucketsAreExchangedEndsTheRunAndNothing
         RigOptions options =
             connected(Precision::f32, WireFormat::f32, BucketLimits{.first_bytes = 1, .bytes = 1});
         std::function<void()> fail;
-        options.hyper =
-            [&fail, begun = std::make_shared<std::atomic<std::int32_t>>(0)](std::int64_t step) {
-              if (step == 0 && ++*begun == 2) fail();
-              return Hyper{.step = step};
-            };
+        act_after_first_step(options, fail);
         TrainingRig rig(graph, options, machine);
         fail = [&] { rig.driver(1).fail_at(call, nth); };
         EXPECT_THROW(rig.run(batches_for(graph, 20, kImages)), Error);

@@ -141,11 +141,6 @@ TEST(Watch, LeavesOutGpusThatNvmlDoesNotKnow) {
   EXPECT_TRUE(watch.condition(Time(0s), Time(2s)).facts.empty());
 }
 
-TEST_F(WatchTest, TellsTheMostMemoryInUseOfEachGpu) {
-  sample_at(1s);
-  EXPECT_EQ(watch_.condition(Time(0s), Time(2s)).facts.at("gpu4_memory_mib_max"), 2048);
-}
-
 TEST_F(WatchTest, IsSampledUntilTheSamplerEnds) {
   const Time begin = std::chrono::steady_clock::now();
   {

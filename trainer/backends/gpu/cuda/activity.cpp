@@ -59,12 +59,11 @@ bool place(const Record& record, Nanoseconds to_steady, ActivityRecord& ours) {
 constexpr const char* kLibrary = "libcupti.so.13";
 constexpr std::size_t kBufferBytes = std::size_t{8} << 20, kBufferAlignment = 8;
 
-constexpr std::array kOperations = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
-                                    CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET};
 // Whole recorded graphs give one record each; their nodes give none.
 constexpr std::array kPrograms = {CUPTI_ACTIVITY_KIND_GRAPH_TRACE,
                                   CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
                                   CUPTI_ACTIVITY_KIND_MEMSET};
+constexpr std::span kOperations = std::span(kPrograms).subspan<1>();
 
 /// The CUPTI functions that are used here. The library stays open until the program ends.
 struct Cupti {

@@ -25,25 +25,15 @@ std::string dnn_version_text() {
 }
 
 Descriptor::Descriptor(cudnnBackendDescriptorType_t type) {
-  check_dnn(cudnnBackendCreateDescriptor(type, &descriptor_),
+  cudnnBackendDescriptor_t made = nullptr;
+  check_dnn(cudnnBackendCreateDescriptor(type, &made),
             fmt::format("cudnnBackendCreateDescriptor(type {})", static_cast<int>(type)));
-}
-
-Descriptor::Descriptor(Descriptor&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, nullptr)) {}
-
-Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-  std::swap(descriptor_, other.descriptor_);
-  return *this;
-}
-
-Descriptor::~Descriptor() {
-  if (descriptor_ != nullptr) cudnnBackendDestroyDescriptor(descriptor_);
+  descriptor_.reset(made);
 }
 
 void Descriptor::set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                      std::int64_t count, const void* values) {
-  check_dnn(cudnnBackendSetAttribute(descriptor_, name, type, count, values),
+  check_dnn(cudnnBackendSetAttribute(get(), name, type, count, values),
             fmt::format("cudnnBackendSetAttribute(attribute {}, {} of type {})",
                         static_cast<int>(name), count, static_cast<int>(type)));
 }
@@ -76,7 +66,7 @@ void Descriptor::set_text(cudnnBackendAttributeName_t name, std::string_view tex
 std::int64_t Descriptor::read(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                               std::int64_t most, void* values) const {
   std::int64_t count = 0;
-  check_dnn(cudnnBackendGetAttribute(descriptor_, name, type, most, &count, values),
+  check_dnn(cudnnBackendGetAttribute(get(), name, type, most, &count, values),
             fmt::format("cudnnBackendGetAttribute(attribute {}, at most {} of type {})",
                         static_cast<int>(name), most, static_cast<int>(type)));
   return count < most ? count : most;
@@ -91,7 +81,7 @@ std::int64_t Descriptor::integer(cudnnBackendAttributeName_t name) const {
 std::int64_t Descriptor::count(cudnnBackendAttributeName_t name,
                                cudnnBackendAttributeType_t type) const {
   std::int64_t count = 0;
-  check_dnn(cudnnBackendGetAttribute(descriptor_, name, type, 0, &count, nullptr),
+  check_dnn(cudnnBackendGetAttribute(get(), name, type, 0, &count, nullptr),
             fmt::format("cudnnBackendGetAttribute(attribute {}, how many of type {})",
                         static_cast<int>(name), static_cast<int>(type)));
   return count;
@@ -108,7 +98,8 @@ std::string Descriptor::text(cudnnBackendAttributeName_t name) const {
 Descriptor Descriptor::descriptor(cudnnBackendAttributeName_t name,
                                   cudnnBackendDescriptorType_t type) const {
   Descriptor result(type);
-  read(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &result.descriptor_);
+  cudnnBackendDescriptor_t handle = result.get();
+  read(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &handle);
   return result;
 }
 
@@ -129,7 +120,7 @@ void Descriptor::finalize(std::string_view what) {
   check_dnn(try_finalize(), fmt::format("cudnnBackendFinalize({})", what));
 }
 
-cudnnStatus_t Descriptor::try_finalize() noexcept { return cudnnBackendFinalize(descriptor_); }
+cudnnStatus_t Descriptor::try_finalize() noexcept { return cudnnBackendFinalize(get()); }
 
 // ---- a graph in the library's descriptors -----------------------------------
 

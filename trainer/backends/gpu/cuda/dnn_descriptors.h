@@ -13,6 +13,7 @@
 #include <cudnn.h>
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,11 +33,8 @@ std::string dnn_version_text();
 class Descriptor {
  public:
   explicit Descriptor(cudnnBackendDescriptorType_t type);
-  Descriptor(Descriptor&& other) noexcept;
-  Descriptor& operator=(Descriptor&& other) noexcept;
-  ~Descriptor();
 
-  cudnnBackendDescriptor_t get() const noexcept { return descriptor_; }
+  cudnnBackendDescriptor_t get() const noexcept { return descriptor_.get(); }
 
   void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count,
            const void* values);
@@ -83,7 +81,10 @@ class Descriptor {
   std::int64_t read(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                     std::int64_t most, void* values) const;
 
-  cudnnBackendDescriptor_t descriptor_ = nullptr;
+  struct Destroy {
+    void operator()(cudnnBackendDescriptor_t of) const { cudnnBackendDestroyDescriptor(of); }
+  };
+  std::unique_ptr<void, Destroy> descriptor_;
 };
 
 /// cuDNN's identifier of tensor `id` in a variant pack.

@@ -104,22 +104,6 @@ bool misreads_paddings(const DnnGraph& graph, const Candidate& candidate) {
   });
 }
 
-bool multiplies_f32(const DnnGraph& graph) {
-  const auto is_f32 = [&](DnnTensorId id) { return graph.tensor(id).dtype == DType::f32; };
-  struct Operand {
-    DnnTensorId operator()(const DnnConvolution& op) const { return op.w; }
-    DnnTensorId operator()(const DnnConvolutionBackwardData& op) const { return op.w; }
-    DnnTensorId operator()(const DnnConvolutionBackwardFilter& op) const { return op.dy; }
-    DnnTensorId operator()(const DnnPointwise&) const { return kNoTensor; }
-    DnnTensorId operator()(const DnnGenerateStatistics&) const { return kNoTensor; }
-    DnnTensorId operator()(const DnnBatchNormBackwardWeights&) const { return kNoTensor; }
-  };
-  return std::ranges::any_of(graph.operations, [&](const DnnOperation& operation) {
-    const DnnTensorId id = std::visit(Operand{}, operation);
-    return id != kNoTensor && is_f32(id);
-  });
-}
-
 }  // namespace
 
 CudnnPlan::CudnnPlan(std::shared_ptr<const OperationGraph> graph, Descriptor engine,

@@ -59,7 +59,6 @@ class DnnPlanner final : public Planner {
   /// Leaves out engines that cannot be finalised.
   std::vector<Candidate> candidates(const DnnGraph& graph, const PlanRules& rules,
                                     std::size_t most) override;
-  std::string dnn_version() const override { return dnn_version_text(); }
 
   /// Throws DeviceError if the library rejects the choice.
   std::unique_ptr<CudnnPlan> plan(const DnnGraph& graph, const EngineChoice& choice);

@@ -35,22 +35,18 @@ struct Nccl {
   decltype(&ncclBroadcast) const broadcast = library["ncclBroadcast"];
   decltype(&ncclGetErrorString) const error_string = library["ncclGetErrorString"];
   decltype(&ncclGetLastError) const last_error = library["ncclGetLastError"];
-};
 
-void expect_version(const Nccl& nccl) {
-  int version = 0;
-  if (nccl.get_version(&version) == ncclSuccess && version >= NCCL_VERSION_CODE) return;
-  throw Unavailable("NCCL {} is loaded, {} or newer is needed", version_text(version),
-                    version_text(NCCL_VERSION_CODE));
-}
+  Nccl() {
+    int version = 0;
+    if (get_version(&version) == ncclSuccess && version >= NCCL_VERSION_CODE) return;
+    throw Unavailable("NCCL {} is loaded, {} or newer is needed", version_text(version),
+                      version_text(NCCL_VERSION_CODE));
+  }
+};
 
 /// Opens NCCL at the first call that succeeds.
 const Nccl& nccl() {
-  static const Nccl& functions = []() -> const Nccl& {
-    static const Nccl found;
-    expect_version(found);
-    return found;
-  }();
+  static const Nccl functions;
   return functions;
 }
 

@@ -182,18 +182,9 @@ struct BatchNormBackwardSumsBody {
 };
 template <class Launch>
 void select(const BatchNormBackwardSums& call, const Launch& launch) {
-  const auto geometry = sum_geometry(call.rows, call.channels);
-  with_type(call.type, [&]<class T>(T) {
-    with_width(width_of(call.channels) == kWide, [&]<class Width>(Width) {
-      with_flag(call.mask != nullptr, [&]<class HasMask>(HasMask) {
-        with_flag(call.masked != nullptr, [&]<class Writes>(Writes) {
-          launch(
-              Selected<BatchNormBackwardSumsBody<T, Width::value, HasMask::value, Writes::value>>{},
-              geometry, call);
-        });
-      });
-    });
-  });
+  select_flags<BatchNormBackwardSumsBody>(call, width_of(call.channels),
+                                          sum_geometry(call.rows, call.channels), launch,
+                                          call.mask != nullptr, call.masked != nullptr);
 }
 
 struct BatchNormBackwardFinishBody {
@@ -300,20 +291,9 @@ struct BatchNormBackwardApplyBody {
 template <class Launch>
 void select(const BatchNormBackwardApply& call, const Launch& launch) {
   const std::int32_t width = width_of(call.channels);
-  const Geometry geometry = apply_geometry(call.rows, call.channels / width);
-  with_type(call.type, [&]<class T>(T) {
-    with_width(width == kWide, [&]<class Width>(Width) {
-      with_flag(call.mask != nullptr, [&]<class HasMask>(HasMask) {
-        with_flag(call.accumulate, [&]<class Accumulate>(Accumulate) {
-          with_flag(call.x2 != nullptr, [&]<class Two>(Two) {
-            launch(Selected<BatchNormBackwardApplyBody<T, Width::value, HasMask::value,
-                                                       Accumulate::value, Two::value>>{},
-                   geometry, call);
-          });
-        });
-      });
-    });
-  });
+  select_flags<BatchNormBackwardApplyBody>(
+      call, width, apply_geometry(call.rows, call.channels / width), launch, call.mask != nullptr,
+      call.accumulate, call.x2 != nullptr);
 }
 
 }  // namespace penstock::gpu

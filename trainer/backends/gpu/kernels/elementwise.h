@@ -129,10 +129,12 @@ struct ScaleShiftAnyBody {
 
 template <class T, Residual Kind, class Launch>
 void select_mask(const ScaleShift& call, const Launch& launch) {
-  with_flag(call.mask != nullptr, [&]<class HasMask>(HasMask) {
-    launch(Selected<ScaleShiftBody<T, Kind, HasMask::value>>{},
-           apply_geometry(call.rows, call.channels / kWide), call);
-  });
+  with_flags(
+      [&]<class HasMask>(HasMask) {
+        launch(Selected<ScaleShiftBody<T, Kind, HasMask::value>>{},
+               apply_geometry(call.rows, call.channels / kWide), call);
+      },
+      call.mask != nullptr);
 }
 template <class Launch>
 void select(const ScaleShift& call, const Launch& launch) {
@@ -358,15 +360,11 @@ struct NormaliseAnyBody {
 template <class T, class Launch>
 void select_from(const Normalise& call, const Launch& launch) {
   const std::int64_t pixels = call.images * call.pixels_per_image;
-  if (call.from == DType::u8) {
-    launch(Selected<NormaliseAnyBody<std::uint8_t, T>>{}, linear_geometry(pixels), call);
-  } else if (call.from == DType::f16) {
-    launch(Selected<NormaliseAnyBody<F16, T>>{}, linear_geometry(pixels), call);
-  } else if (call.from == DType::bf16) {
-    launch(Selected<NormaliseAnyBody<BF16, T>>{}, linear_geometry(pixels), call);
-  } else if (call.from == DType::f32) {
-    launch(Selected<NormaliseAnyBody<float, T>>{}, linear_geometry(pixels), call);
-  }
+  const auto launch_from = [&]<class From>(From) {
+    launch(Selected<NormaliseAnyBody<From, T>>{}, linear_geometry(pixels), call);
+  };
+  if (call.from == DType::u8) launch_from(std::uint8_t{});
+  with_type(call.from, launch_from);
 }
 template <class Launch>
 void select(const Normalise& call, const Launch& launch) {

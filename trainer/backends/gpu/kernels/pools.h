@@ -149,14 +149,9 @@ struct MaxPoolForwardBody {
 };
 template <class Launch>
 void select(const MaxPoolForward& call, const Launch& launch) {
-  with_type(call.type, [&]<class T>(T) {
-    with_width(width_of(call.shape.channels) == kWide, [&]<class Width>(Width) {
-      with_flag(call.multiplier != nullptr, [&]<class Norm>(Norm) {
-        launch(Selected<MaxPoolForwardBody<T, Width::value, Norm::value>>{},
-               forward_geometry(call.shape, Width::value), call);
-      });
-    });
-  });
+  const std::int32_t width = width_of(call.shape.channels);
+  select_flags<MaxPoolForwardBody>(call, width, forward_geometry(call.shape, width), launch,
+                                   call.multiplier != nullptr);
 }
 
 /// dx of each input element: Body::gather sums what the windows over it give it.

@@ -2,6 +2,8 @@
 // Turns run-time values of a call into template parameters of a body.
 #pragma once
 
+#include <type_traits>
+
 #include "dataflow/batch.h"
 #include "trainer/backends/gpu/kernels/element.h"
 #include "trainer/backends/gpu/kernels/geometry.h"
@@ -16,23 +18,24 @@ void with_type(DType type, const Use& use) {
   if (type == DType::bf16) use(BF16{});
 }
 
-template <bool Value>
-struct Flag {
-  static constexpr bool value = Value;
-};
+/// Calls use(constants...) with a std::bool_constant for each flag.
 template <class Use>
-void with_flag(bool value, const Use& use) {
-  value ? use(Flag<true>{}) : use(Flag<false>{});
+void with_flags(const Use& use) {
+  use();
+}
+template <class Use, class... Rest>
+void with_flags(const Use& use, bool flag, Rest... rest) {
+  const auto with = [&](auto constant) {
+    with_flags([&](auto... others) { use(constant, others...); }, rest...);
+  };
+  flag ? with(std::true_type{}) : with(std::false_type{});
 }
 
-template <int Value>
-struct Number {
-  static constexpr int value = Value;
-};
-/// Calls use(Number<8>{}) if channels are processed in groups of eight, else use(Number<1>{}).
+/// Calls use() with the constant kWide or 1.
 template <class Use>
-void with_width(bool wide, const Use& use) {
-  wide ? use(Number<8>{}) : use(Number<1>{});
+void with_width(std::int32_t width, const Use& use) {
+  width == kWide ? use(std::integral_constant<int, kWide>{})
+                 : use(std::integral_constant<int, 1>{});
 }
 
 /// The argument of both launchers: the body as a type, its geometry and its call.
@@ -49,8 +52,22 @@ template <template <class, int> class Body, class Call, class Launch>
 void select_wide(const Call& call, std::int32_t width, const Geometry& geometry,
                  const Launch& launch) {
   with_type(call.type, [&]<class T>(T) {
-    with_width(width == kWide, [&]<class Width>(Width) {
+    with_width(width, [&]<class Width>(Width) {
       launch(Selected<Body<T, Width::value>>{}, geometry, call);
+    });
+  });
+}
+/// The same for Body<T, width, flags...>.
+template <template <class, int, bool...> class Body, class Call, class Launch, class... Flags>
+void select_flags(const Call& call, std::int32_t width, const Geometry& geometry,
+                  const Launch& launch, Flags... flags) {
+  with_type(call.type, [&]<class T>(T) {
+    with_width(width, [&]<class Width>(Width) {
+      with_flags(
+          [&]<class... Constant>(Constant...) {
+            launch(Selected<Body<T, Width::value, Constant::value...>>{}, geometry, call);
+          },
+          flags...);
     });
   });
 }
