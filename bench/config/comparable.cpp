@@ -3,17 +3,14 @@
 
 #include <algorithm>
 #include <iterator>
-#include <span>
 #include <string_view>
 
-#include "dataflow/entry.h"
-#include "dataflow/options.h"
 #include "feeders/feeder.h"
 
 namespace penstock {
 namespace {
 
-/// Keys that do not change the trainer.
+/// Keys that only feeders read, or that do not affect the measurement.
 constexpr std::string_view kFeederKeys[] = {"fake_location",
                                             "data_dir",
                                             "on_bad_sample",
@@ -37,8 +34,7 @@ constexpr std::string_view kFeederKeys[] = {"fake_location",
 }  // namespace
 
 bool same_trainer(const RunConfig& a, const RunConfig& b) {
-  const std::span<const ConfigKey> keys = config_keys();
-  return std::all_of(keys.begin(), keys.end(), [&](const ConfigKey& key) {
+  return std::ranges::all_of(config_keys(), [&](const ConfigKey& key) {
     return std::ranges::find(kFeederKeys, key.name) != std::end(kFeederKeys) ||
            key.get(a) == key.get(b) || (key.name == "device_slots" && a.loop != b.loop);
   });
@@ -47,17 +43,16 @@ bool same_trainer(const RunConfig& a, const RunConfig& b) {
 std::vector<const ConfigKey*> varied_keys(const std::vector<RunConfig>& configurations) {
   std::vector<const ConfigKey*> varied;
   for (const ConfigKey& key : config_keys()) {
-    const bool differs =
-        std::any_of(configurations.begin(), configurations.end(),
-                    [&](const auto& c) { return key.get(c) != key.get(configurations.front()); });
+    const bool differs = std::ranges::any_of(configurations, [&](const RunConfig& each) {
+      return key.get(each) != key.get(configurations.front());
+    });
     if (differs || key.name == "fake_location") varied.push_back(&key);
   }
   return varied;
 }
 
 bool is_ceiling(const RunConfig& config) {
-  const FeederEntry* const feeder =
-      match_entry(feeder_table(), parse_component(config.fake_location).name);
+  const FeederEntry* const feeder = entry_of(feeder_table(), config.fake_location);
   return feeder != nullptr && feeder->is_ceiling;
 }
 

@@ -10,10 +10,7 @@ namespace penstock {
 
 /// True if both configurations train in the same way, so that only feeding can make their rates
 /// differ. All keys must be equal, except `fake_location`, the keys that only feeders read and the
-/// keys that do not affect the measurement: data_dir, on_bad_sample, order, page_cache, loop,
-/// loader_per, prefetch, huge_pages, pinned_memory, data_format, batch_group_size, feeder_threads,
-/// timeout, display_every, display_perf_ewma, loss_type_to_report and print_training_accuracy. If
-/// the loops differ, so may device_slots.
+/// keys that do not affect the measurement. If the loops differ, so may device_slots.
 bool same_trainer(const RunConfig& a, const RunConfig& b);
 
 /// The keys that tell configurations apart, in table order, always with `fake_location`. Needs at

@@ -7,12 +7,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
-#include <initializer_list>
-#include <limits>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "bench/config/flags.h"
 #include "bench/config/run_config.h"
@@ -22,11 +23,14 @@
 
 namespace penstock {
 
+template <auto Field>
+using FieldType = std::remove_cvref_t<decltype(RunConfig{}.*Field)>;
+
 /// The text form of one field; empty for an optional field that is not set.
 template <auto Field>
 std::string get(const RunConfig& config) {
   const auto& value = config.*Field;
-  using Value = std::remove_cvref_t<decltype(value)>;
+  using Value = FieldType<Field>;
   if constexpr (std::is_same_v<Value, std::string>) {
     return value;
   } else if constexpr (std::is_same_v<Value, bool>) {
@@ -41,15 +45,12 @@ std::string get(const RunConfig& config) {
 /// Sets a count: a whole number of at least `Least`.
 template <auto Field, std::int64_t Least>
 void set_count(RunConfig& config, std::string_view name, std::string_view text) {
-  auto& value = config.*Field;
-  using Value = std::remove_cvref_t<decltype(value)>;
   const std::int64_t parsed = parse_integer(text, flag_of(name));
-  if (parsed < Least || static_cast<std::uint64_t>(parsed) >
-                            static_cast<std::uint64_t>(std::numeric_limits<Value>::max())) {
+  if (parsed < Least || !std::in_range<FieldType<Field>>(parsed)) {
     throw ConfigError("{} is {}; expected a whole number of at least {}", flag_of(name), text,
                       Least);
   }
-  value = static_cast<Value>(parsed);
+  config.*Field = static_cast<FieldType<Field>>(parsed);
 }
 
 /// Sets a finite number of at least 0. For optional fields, an empty text means "not set".
@@ -69,29 +70,31 @@ void set_amount(RunConfig& config, std::string_view name, std::string_view text)
   value = parsed;
 }
 
+/// Sets a field of any type; a whole number is at least 0.
 template <auto Field>
-void set_flag(RunConfig& config, std::string_view name, std::string_view text) {
-  config.*Field = parse_flag(text, flag_of(name));
-}
-
-template <auto Field>
-void set_text(RunConfig& config, std::string_view, std::string_view text) {
-  config.*Field = text;
+void set_value(RunConfig& config, std::string_view name, std::string_view text) {
+  using Value = FieldType<Field>;
+  if constexpr (std::is_same_v<Value, std::string>) {
+    config.*Field = text;
+  } else if constexpr (std::is_same_v<Value, bool>) {
+    config.*Field = parse_flag(text, flag_of(name));
+  } else if constexpr (std::is_integral_v<Value>) {
+    set_count<Field, 0>(config, name, text);
+  } else {
+    set_amount<Field>(config, name, text);
+  }
 }
 
 /// Sets one of `words`, spelled as in the list. Case and separators of `text` do not matter.
-inline void set_word(std::string& value, std::string_view name, std::string_view text,
-                     std::initializer_list<std::string_view> words) {
-  const std::string canonical = canonical_name(text);
-  std::string known;
-  for (const std::string_view word : words) {
-    if (canonical_name(word) == canonical) {
-      value = word;
-      return;
-    }
-    known += (known.empty() ? "" : ", ") + std::string(word);
+template <std::size_t Count>
+void set_word(std::string& value, std::string_view name, std::string_view text,
+              const std::string_view (&words)[Count]) {
+  const auto* const word = std::ranges::find(words, canonical_name(text), canonical_name);
+  if (word == std::end(words)) {
+    throw ConfigError("{} is '{}'; expected one of {}", flag_of(name), text,
+                      fmt::join(words, ", "));
   }
-  throw ConfigError("{} is '{}'; expected one of {}", flag_of(name), text, known);
+  value = *word;
 }
 
 /// Sets a component: name[:key=value,...]. Throws if the text has another form.

@@ -27,13 +27,13 @@ DuePoints DuePoints::every(double period) {
 DuePoints DuePoints::at(std::vector<std::int64_t> steps) {
   DuePoints points;
   points.steps_ = std::move(steps);
-  std::sort(points.steps_.begin(), points.steps_.end());
+  std::ranges::sort(points.steps_);
   return points;
 }
 
 std::int64_t DuePoints::next_after(std::int64_t step) const {
   step = std::max<std::int64_t>(step, 0);
-  const auto listed = std::upper_bound(steps_.begin(), steps_.end(), step);
+  const auto listed = std::ranges::upper_bound(steps_, step);
   if (listed != steps_.end()) return *listed;
   if (period_ == 0) return kNever;
   const double done = std::floor(static_cast<double>(step) / period_);

@@ -45,8 +45,7 @@ void refuse_unfit_exchange(const RunConfig& config) {
   const std::string said = by_spec
                                ? fmt::format("--all-reduce-spec is '{}'", config.all_reduce_spec)
                                : fmt::format("--gradient-wire is {}", config.gradient_wire);
-  const UpdateEntry* const update =
-      match_entry(update_table(), parse_component(config.variable_update).name);
+  const UpdateEntry* const update = entry_of(update_table(), config.variable_update);
   if (update == nullptr || !update->all_reduces) {
     throw ConfigError(
         "{}, and --variable-update {} does not all-reduce gradients; use replicated or horovod, or "
@@ -65,8 +64,7 @@ void refuse_unfit_exchange(const RunConfig& config) {
 }
 
 bool exchanges_on_gpus(const RunConfig& config) {
-  const BackendEntry* const backend =
-      match_entry(backend_table(), parse_component(config.device).name);
+  const BackendEntry* const backend = entry_of(backend_table(), config.device);
   return backend != nullptr && backend->exchanges_gradients;
 }
 

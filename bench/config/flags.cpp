@@ -24,14 +24,9 @@
 namespace penstock {
 namespace {
 
-std::vector<std::string> words_of(std::string_view text) {
-  std::istringstream in{std::string(text)};
-  return {std::istream_iterator<std::string>(in), {}};
-}
-
 /// All names in kebab case, the main name first.
 std::vector<std::string> spellings(const Flag& flag) {
-  std::vector<std::string> names = words_of(fmt::format("{} {}", flag.name, flag.aliases));
+  std::vector<std::string> names = split_words(fmt::format("{} {}", flag.name, flag.aliases));
   for (std::string& name : names) name = kebab(name);
   return names;
 }
@@ -205,7 +200,7 @@ class HelpFormatter : public CLI::Formatter {
     std::string text = fmt::format("{:<{}}", names, kColumn);
     if (names.size() + 2 > kColumn) text = fmt::format("{}\n{:{}}", names, "", kColumn);
     std::size_t column = kColumn;
-    for (const std::string& word : words_of(help)) {
+    for (const std::string& word : split_words(help)) {
       if (column > kColumn && column + 1 + word.size() > width_) {
         text += fmt::format("\n{:{}}", "", kColumn);
         column = kColumn;
@@ -282,7 +277,7 @@ std::int64_t FlagGroup::count_between(const std::string& text, std::string_view 
 bool parse_flags(const VerbHelp& help, std::span<const Flag> flags,
                  std::span<const std::string> arguments, std::vector<std::string>* positional) {
   const FlagIndex index(flags);
-  const std::vector<std::string> common = words_of(help.common);
+  const std::vector<std::string> common = split_words(help.common);
   const bool shows_all = common.empty() || is_typed("help_all", arguments);
   CLI::App app{std::string(help.summary), fmt::format("penstock {}", help.verb)};
   app.formatter(std::make_shared<HelpFormatter>(help.arguments));
@@ -315,7 +310,7 @@ bool parse_flags(const VerbHelp& help, std::span<const Flag> flags,
       ->type_name("FILE");
   if (positional != nullptr) app.add_option("arguments", *positional)->group("");
   std::vector<std::string> words = normalise(help.verb, index, arguments);
-  std::reverse(words.begin(), words.end());  // CLI11 expects the last argument first
+  std::ranges::reverse(words);  // CLI11 expects the last argument first
   try {
     app.parse(words);
   } catch (const CLI::ExtrasError&) {
@@ -337,7 +332,7 @@ std::optional<std::string> typed_value(std::string_view name,
                                        std::span<const std::string> arguments) {
   std::vector<std::string> names{canonical_name(name)};
   for (const ConfigKey& key : config_keys()) {
-    std::vector<std::string> known = words_of(fmt::format("{} {}", key.name, key.aliases));
+    std::vector<std::string> known = split_words(fmt::format("{} {}", key.name, key.aliases));
     for (std::string& each : known) each = canonical_name(each);
     if (std::ranges::find(known, names.front()) == known.end()) continue;
     names = std::move(known);
@@ -357,12 +352,17 @@ bool is_typed(std::string_view name, std::span<const std::string> arguments) {
   return typed_value(name, arguments).has_value();
 }
 
+std::vector<std::string> split_words(std::string_view text) {
+  std::istringstream in{std::string(text)};
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
 std::string shell_word(const std::string& text) {
   const auto plain = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
            std::string_view("-_=,.:/+@%").find(c) != std::string_view::npos;
   };
-  if (!text.empty() && std::all_of(text.begin(), text.end(), plain)) return text;
+  if (!text.empty() && std::ranges::all_of(text, plain)) return text;
   std::string result = "'";
   for (const char c : text) {
     if (c == '\'') result += "'\\'";

@@ -107,6 +107,9 @@ std::optional<std::string> typed_value(std::string_view name,
                                        std::span<const std::string> arguments);
 bool is_typed(std::string_view name, std::span<const std::string> arguments);
 
+/// Splits text at white space.
+std::vector<std::string> split_words(std::string_view text);
+
 /// An argument as a shell word, quoted if necessary.
 std::string shell_word(const std::string& text);
 

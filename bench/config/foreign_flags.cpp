@@ -198,8 +198,7 @@ void set_consistency(RunConfig& config, const std::string& text) {
 void set_local_parameter_device(RunConfig& config, const std::string& text) {
   std::string word;
   set_word(word, "local_parameter_device", text, {"cpu", "gpu"});
-  const UpdateEntry* const update =
-      match_entry(update_table(), parse_component(config.variable_update).name);
+  const UpdateEntry* const update = entry_of(update_table(), config.variable_update);
   if (word == "gpu" || update == nullptr || update->in_host_memory == nullptr) return;
   add_update_option(config, "--local-parameter-device", update->name, "memory=host");
 }
@@ -210,8 +209,7 @@ bool is_record(std::string_view option) { return option == "record"; }
 /// enqueue its kernels one by one. Empty: it changes the device.
 std::string xla_note(const RunConfig& config, const std::string& text) {
   const bool enabled = parse_flag(text, "--use-xla-compile");
-  const BackendEntry* const backend =
-      match_entry(backend_table(), parse_component(config.device).name);
+  const BackendEntry* const backend = entry_of(backend_table(), config.device);
   const bool records =
       backend != nullptr && std::ranges::any_of(backend->options, is_record, &OptionSpec::name);
   if (records && !enabled) return {};
@@ -244,8 +242,7 @@ void set_compact(RunConfig& config, const std::string& text) {
   if (config.gradient_wire == "bf16") {
     throw ConfigError(
         "--compact-gradient-transfer exchanges fp16, and --gradient-wire is bf16; leave one of "
-        "them "
-        "out");
+        "them out");
   }
   config.gradient_wire = "fp16";
 }

@@ -35,7 +35,7 @@ int line_of(std::string_view word, std::string_view text, int first = 1) {
 
 JobFile::JobFile(std::string_view verb, const IsVerb& is_verb,
                  std::vector<std::string>& arguments) {
-  const auto end = std::find(arguments.begin(), arguments.end(), "--");
+  const auto end = std::ranges::find(arguments, "--");
   const auto found = std::find_if(arguments.begin(), end, [](const std::string& word) {
     return word == "--config" || word.starts_with("--config=");
   });

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/config/run_config.h"
 
-#include "dataflow/entry.h"
 #include "dataflow/error.h"
 
 namespace penstock {
@@ -47,7 +46,7 @@ constexpr System kSystems[] = {{"tf-cnn-benchmarks", kTfCnnBenchmarks},
 
 std::string kebab(std::string_view name) {
   std::string result(name);
-  std::replace(result.begin(), result.end(), '_', '-');
+  std::ranges::replace(result, '_', '-');
   return result;
 }
 

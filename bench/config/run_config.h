@@ -11,6 +11,9 @@
 #include <string_view>
 #include <vector>
 
+#include "dataflow/entry.h"
+#include "dataflow/options.h"
+
 namespace penstock {
 
 struct RunConfig {
@@ -102,19 +105,29 @@ struct RunConfig {
   bool operator==(const RunConfig&) const = default;
 };
 
+/// The entry of the component that `text` names; null if this program lacks it.
+template <typename Entry>
+const Entry* entry_of(const Table<Entry>& table, const std::string& text) {
+  return match_entry(table, parse_component(text).name);
+}
+
 /// Devices of all processes.
 inline std::int64_t all_devices(const RunConfig& config) {
   return std::int64_t{config.num_gpus} * std::max(config.num_processes, 1);
 }
 
-/// One key of RunConfig: its names, help text and conversions.
-struct ConfigKey {
-  std::string_view name;     ///< snake case
-  std::string_view aliases;  ///< other spellings of the reference benchmarks, separated by spaces
-  bool boolean = false;
-  std::string_view help;
+/// How a key is read and printed.
+struct KeyConversions {
+  bool boolean;
   std::string (*get)(const RunConfig&);
   void (*parse)(RunConfig&, std::string_view name, std::string_view text);
+};
+
+/// One key of RunConfig: its conversions, names and help text.
+struct ConfigKey : KeyConversions {
+  std::string_view name;  ///< snake case
+  std::string_view help;
+  std::string_view aliases = {};  ///< spellings of other benchmarks, separated by spaces
 
   /// Throws ConfigError, naming the flag, if the text is invalid or out of range.
   void set(RunConfig& config, std::string_view text) const { parse(config, name, text); }

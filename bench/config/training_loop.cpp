@@ -37,7 +37,7 @@ Options options_of(const RunConfig& config, const FeederEntry& feeder) {
 }
 
 const FeederEntry* feeder_of(const RunConfig& config) {
-  return match_entry(feeder_table(), parse_component(config.fake_location).name);
+  return entry_of(feeder_table(), config.fake_location);
 }
 
 }  // namespace

@@ -10,7 +10,6 @@
 #include "bench/config/flags.h"
 #include "bench/config/training_loop.h"
 #include "bench/config/training_rules.h"
-#include "dataflow/entry.h"
 #include "dataflow/options.h"
 #include "feeders/feeder.h"
 #include "trainer/backend.h"
@@ -18,12 +17,6 @@
 
 namespace penstock {
 namespace {
-
-/// The entry that `text` names; null if this program lacks it, which the run itself reports.
-template <typename Entry>
-const Entry* entry_of(const Table<Entry>& table, const std::string& text) {
-  return match_entry(table, parse_component(text).name);
-}
 
 /// Also true if a producer started by a sweep reads files.
 bool reads_files(const RunConfig& run) {
@@ -108,18 +101,11 @@ constexpr Effect kEffects[] = {
     {"compute_threads", computes_on_host, "only --device cpu has such threads"},
 };
 
-/// The key with that name; null if `name` is no key.
-const ConfigKey* key_of(std::string_view name) {
-  const std::span<const ConfigKey> keys = config_keys();
-  const auto key = std::ranges::find(keys, name, &ConfigKey::name);
-  return key == keys.end() ? nullptr : &*key;
-}
-
 bool is_asked_for(const Effect& effect, std::span<const RunConfig> runs,
                   std::span<const std::string> arguments) {
   const bool typed = is_typed(effect.flag, arguments);
-  const ConfigKey* const key = key_of(effect.flag);
-  if (key == nullptr) return typed;
+  const auto key = std::ranges::find(config_keys(), effect.flag, &ConfigKey::name);
+  if (key == config_keys().end()) return typed;  // no key
   const std::string by_default = key->get(RunConfig());
   return typed && std::ranges::any_of(
                       runs, [&](const RunConfig& run) { return key->get(run) != by_default; });

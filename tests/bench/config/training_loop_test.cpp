@@ -94,7 +94,7 @@ TEST(TrainingLoop, DepthsOfRingsAreRefusedBesideALoader) {
     const std::string said = thrown_by<ConfigError>([&] {
       apply_like_of(config, std::vector<std::string>{"--loader=train.py:make", depth});
     });
-    EXPECT_TRUE(says(said, "use --loop ahead=N")) << said;
+    EXPECT_TRUE(says(said, "use --loop ahead=N"));
   }
 }
 

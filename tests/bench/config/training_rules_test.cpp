@@ -101,12 +101,8 @@ TEST(TrainingRules, OptimizerFlagsBecomeOptions) {
 TEST(TrainingRules, OptimizerFlagsOfAnotherOptimizerAreRefused) {
   RunConfig config;
   config.momentum = 0.5;
-  try {
-    optimizer_text(config);
-    FAIL() << "accepted";
-  } catch (const ConfigError& error) {
-    EXPECT_TRUE(says(std::string(error.what()), "add --optimizer momentum")) << error.what();
-  }
+  EXPECT_TRUE(
+      says(thrown_by<ConfigError>([&] { optimizer_text(config); }), "add --optimizer momentum"));
 }
 
 TEST(TrainingRules, ReductionsAreTheMeanUnlessASystemsRuleSaysOtherwise) {
