@@ -90,9 +90,8 @@ document::Document document_of(const Observation& seen, const std::vector<Findin
                          : fmt::format(" Most is lost to {}: {}.", findings.front().check, most))}},
       .answers = true}};
   if (seen.ended) {
-    document.emplace_back(
-        document::Paragraphs{.texts = {"The process ended in the window. The findings are from the "
-                                       "time before."}});
+    document.emplace_back(document::Paragraphs{
+        .texts = {"The process ended in the window. The findings are from the time before."}});
   }
   for (const Finding& finding : findings) document.push_back(block_of(finding));
   document.emplace_back(list_of("Not known:", Severity::unknown, findings));

@@ -112,9 +112,9 @@ Result check_cores(const Observation& seen, const std::vector<ProcessUse>& uses)
   const ProcessUse& worst = most(uses, &ProcessUse::wait_cores);
   Result result{
       cpu + wait < kIdleCores ? Severity::ok : above(percent, kCoreWaitPercent),
-      fmt::format("{:.1f} threads were runnable on average, {:.1f} usable cores ran {:.1f} "
-                  "of them. Runnable threads waited for a core in {:.0f} % of their time, "
-                  "and lost it {:.0f} times a second",
+      fmt::format("{:.1f} threads were runnable on average, {:.1f} usable cores ran {:.1f} of "
+                  "them. Runnable threads waited for a core in {:.0f} % of their time, and lost it "
+                  "{:.0f} times a second",
                   cpu + wait, cores, cpu, percent, total(uses, &ProcessUse::preemptions_per_s)),
       {{"usable_cores", cores},
        {"cpu_cores", cpu},
@@ -191,10 +191,10 @@ Result check_memory(const Observation& seen, const std::vector<ProcessUse>& uses
   const auto room = static_cast<double>(seen.machine.room_bytes);
   Result result{
       below(percent_of(room, limit), kRoomPercent),
-      fmt::format("the processes hold {}, pages that they share counted in each, and {} "
-                  "of {} {} free",
-                  size_text(rss), size_text(room), size_text(limit),
-                  seen.machine.group_memory_bytes ? "(limit of the control group) are" : "are"),
+      fmt::format(
+          "the processes hold {}, pages that they share counted in each, and {} of {} {} free",
+          size_text(rss), size_text(room), size_text(limit),
+          seen.machine.group_memory_bytes ? "(limit of the control group) are" : "are"),
       {{"rss_bytes", rss}, {"room_bytes", room}, {"limit_bytes", limit}}};
   const double window = window_s(seen);
   if (!tells_growth(seen)) {
@@ -206,8 +206,7 @@ Result check_memory(const Observation& seen, const std::vector<ProcessUse>& uses
     const ProcessUse& fastest = most(uses, &ProcessUse::growth_bytes_per_s);
     result.severity = worse(result.severity, below(*left, kSecondsToFull));
     result.found += fmt::format(
-        "; they grow by {} a minute, which fills the rest in {:.0f} min; {} "
-        "grows fastest",
+        "; they grow by {} a minute, which fills the rest in {:.0f} min; {} grows fastest",
         size_text(60 * growing), *left / 60, who(fastest));
   }
   return result;
@@ -220,13 +219,12 @@ Result check_paging(const Observation& seen, const std::vector<ProcessUse>& uses
   }
   const double faults = total(uses, &ProcessUse::major_faults_per_s);
   const auto& machine = seen.last.machine.swap_used_bytes;
-  return {
-      worse(above(faults, kMajorFaultsPerSecond), swapped > 0 ? Severity::look : Severity::ok),
-      fmt::format("{} of the processes are swapped out ({} on the whole machine); {:.0f} pages a "
-                  "second were read from storage on access",
-                  size_text(swapped),
-                  machine ? size_text(static_cast<double>(*machine)) : "not known", faults),
-      {{"swapped_bytes", swapped}, {"major_faults_per_s", faults}}};
+  return {worse(above(faults, kMajorFaultsPerSecond), swapped > 0 ? Severity::look : Severity::ok),
+          fmt::format("{} of the processes are swapped out ({} on the whole machine); {:.0f} pages "
+                      "a second were read from storage on access",
+                      size_text(swapped),
+                      machine ? size_text(static_cast<double>(*machine)) : "not known", faults),
+          {{"swapped_bytes", swapped}, {"major_faults_per_s", faults}}};
 }
 
 Result check_shared_memory(const Observation& seen, const std::vector<ProcessUse>& uses) {
@@ -283,8 +281,8 @@ Result check_storage(const Observation& seen, const std::vector<ProcessUse>& use
   Result result{
       worse(worse(above(sleeps, kDiskSleepPercent), above(waits.value_or(0), kIoPressurePercent)),
             known ? Severity::ok : Severity::unknown),
-      fmt::format("read from storage: {}. In {:.0f} % of {} samples a thread was in disk "
-                  "sleep{}. Tasks waited for storage in {} of the window",
+      fmt::format("read from storage: {}. In {:.0f} % of {} samples a thread was in disk sleep{}. "
+                  "Tasks waited for storage in {} of the window",
                   known ? fmt::format("{:.1f} MB/s", bytes / 1e6)
                         : "not known, " + reason_of(seen, "read_bytes"),
                   sleeps, seen.samples,
@@ -323,11 +321,9 @@ Result check_frequency(const Observation& seen, const std::vector<ProcessUse>&) 
     return {Severity::unknown,
             "the system shows no frequency governor, as in most virtual machines"};
   }
-  std::string names;
-  for (const std::string& name : governors) names += (names.empty() ? "" : ", ") + name;
   const bool fast = governors == std::set<std::string>{"performance"};
   return {fast ? (after ? Severity::ok : Severity::unknown) : Severity::look,
-          fmt::format("the frequency governor is {}; {}", names,
+          fmt::format("the frequency governor is {}; {}", fmt::join(governors, ", "),
                       after ? "heat made no core slower in the window"
                             : "slower cores through heat: not known, no counters are visible")};
 }
@@ -342,9 +338,9 @@ Result check_others(const Observation& seen, const std::vector<ProcessUse>& uses
       percent_of(total(uses, &ProcessUse::cpu_cores), seen.machine.online_processors);
   const double others = std::max(0.0, busy_percent(before, after) - own);
   return {worse(above(steal, kStealPercent), above(others, kOthersPercent)),
-          fmt::format("other programs used {:.0f} % of all processor time, the hypervisor took "
-                      "{:.1f} %",
-                      others, steal),
+          fmt::format(
+              "other programs used {:.0f} % of all processor time, the hypervisor took {:.1f} %",
+              others, steal),
           {{"other_programs_percent", others}, {"steal_percent", steal}},
           (others + steal) / 100 * seen.machine.online_processors};
 }
@@ -387,10 +383,10 @@ Result check_files(const Observation& seen, const std::vector<ProcessUse>&) {
   if (worst == nullptr) return {Severity::unknown, reason_of(seen, "open_files")};
   const bool all = !seen.reasons.contains("open_files");
   return {worse(above(percent, kOpenFilesPercent), all ? Severity::ok : Severity::unknown),
-          fmt::format("process {} has {} of at most {} files open, the highest share of the "
-                      "processes{}",
-                      owner, *worst->open_files, *worst->open_files_limit,
-                      all ? "" : "; some are not known: " + reason_of(seen, "open_files")),
+          fmt::format(
+              "process {} has {} of at most {} files open, the highest share of the processes{}",
+              owner, *worst->open_files, *worst->open_files_limit,
+              all ? "" : "; some are not known: " + reason_of(seen, "open_files")),
           {{"open_files_percent", percent}}};
 }
 

@@ -56,7 +56,7 @@ void add_once(std::vector<std::string>& list, std::string text) {
 /// A feeder with the options that change its data, sorted by name.
 std::string data_of(const std::string& fake_location) {
   ComponentText parts = parse_component(fake_location);
-  std::sort(parts.values.begin(), parts.values.end());
+  std::ranges::sort(parts.values);
   std::string text = canonical_name(parts.name);
   for (const auto& [name, value] : parts.values) {
     if (!contains(kTransportOptions, name)) text += fmt::format(",{}={}", name, value);
@@ -69,8 +69,7 @@ std::string value_of(const ConfigKey& key, const RunConfig& config) {
 }
 
 bool reads_files(const RunConfig& config) {
-  const FeederEntry* const feeder =
-      match_entry(feeder_table(), parse_component(config.fake_location).name);
+  const FeederEntry* const feeder = entry_of(feeder_table(), config.fake_location);
   return feeder != nullptr && feeder->reads_files;
 }
 
@@ -81,8 +80,8 @@ struct Renaming {
 };
 
 bool has_value(const SweepResult& sweep, const ConfigKey& key, std::string_view value) {
-  return std::any_of(sweep.rows.begin(), sweep.rows.end(),
-                     [&](const Row& row) { return key.get(row.config) == value; });
+  return std::ranges::any_of(sweep.rows,
+                             [&](const Row& row) { return key.get(row.config) == value; });
 }
 
 /// The values of a key over all rows, "1, 2".
@@ -99,9 +98,7 @@ Renaming parse_renaming(std::string_view text, const SweepResult& before,
   const std::size_t equals = text.find('=');
   if (equals == std::string_view::npos) {
     throw ConfigError(
-        fmt::format("--match is {}; expected KEY=A:B, such as "
-                    "fake_location=queue:queue:decode=full",
-                    text));
+        "--match is {}; expected KEY=A:B, such as fake_location=queue:queue:decode=full", text);
   }
   const ConfigKey& key = find_config_key(text.substr(0, equals));
   const std::string_view values = text.substr(equals + 1);
@@ -113,9 +110,8 @@ Renaming parse_renaming(std::string_view text, const SweepResult& before,
     }
   }
   throw ConfigError(
-      fmt::format("--match is {}; expected A:B of the values of {} that rows have: before {}; "
-                  "after {}",
-                  text, key.name, values_of(before, key), values_of(after, key)));
+      "--match is {}; expected A:B of the values of {} that rows have: before {}; after {}", text,
+      key.name, values_of(before, key), values_of(after, key));
 }
 
 std::vector<Renaming> parse_renamings(std::string_view text, const SweepResult& before,
@@ -151,7 +147,7 @@ std::vector<const ConfigKey*> identity(const SweepResult& before, const SweepRes
 }
 
 bool same_values(const std::vector<const ConfigKey*>& keys, const Row& a, const Row& b) {
-  return std::all_of(keys.begin(), keys.end(), [&](const ConfigKey* key) {
+  return std::ranges::all_of(keys, [&](const ConfigKey* key) {
     return value_of(*key, a.config) == value_of(*key, b.config);
   });
 }
@@ -309,10 +305,9 @@ RowChange change_of(const SweepResult& sweep, const Row& before, const Row& afte
 
 void explain_no_match(const SweepResult& before, const SweepResult& after, bool any,
                       Comparison& result) {
-  result.obstacles.emplace_back(
-      fmt::format("no configuration is in both{}; `penstock report compare --match KEY=A:B` pairs "
-                  "renamed ones",
-                  any ? " but the ceiling" : ""));
+  result.obstacles.emplace_back(fmt::format(
+      "no configuration is in both{}; `penstock report compare --match KEY=A:B` pairs renamed ones",
+      any ? " but the ceiling" : ""));
   for (const ConfigKey* key : identity(before, after)) {
     const std::string was = values_of(before, *key), is = values_of(after, *key);
     if (was != is) result.obstacles.push_back(fmt::format("{}: {} -> {}", key->name, was, is));
@@ -350,11 +345,9 @@ Comparison compare(const SweepResult& saved, const SweepResult& after,
   for (const Row& row : before.rows) {
     if (!contains(used, &row)) result.unmatched.push_back("only before: " + label_of(before, row));
   }
-  const auto is_ceiling = [](const auto& row) { return row.is_ceiling; };
-  const bool has_feeders =
-      !std::ranges::all_of(before.rows, is_ceiling) || !std::ranges::all_of(after.rows, is_ceiling);
-  const bool only_ceilings =
-      has_feeders && std::ranges::all_of(used, [](const Row* row) { return row->is_ceiling; });
+  const bool has_feeders = !std::ranges::all_of(before.rows, &Row::is_ceiling) ||
+                           !std::ranges::all_of(after.rows, &Row::is_ceiling);
+  const bool only_ceilings = has_feeders && std::ranges::all_of(used, &Row::is_ceiling);
   if (used.empty() || only_ceilings) explain_no_match(before, after, !used.empty(), result);
   if (!result.obstacles.empty()) result.rows.clear();
   return result;
@@ -363,7 +356,7 @@ Comparison compare(const SweepResult& saved, const SweepResult& after,
 double parse_margin(std::string_view text) {
   const double percent = parse_real(text, "--margin");
   if (!(percent >= 0 && percent <= 100)) {
-    throw ConfigError(fmt::format("--margin is {}; expected per cent, from 0 to 100", text));
+    throw ConfigError("--margin is {}; expected per cent, from 0 to 100", text);
   }
   return percent / 100;
 }
@@ -381,8 +374,8 @@ std::vector<std::string> parse_allowed(std::string_view text) {
 int exit_code_of(const Comparison& comparison) {
   if (!comparison.obstacles.empty() || comparison.rows.empty()) return 7;
   const auto any = [&](statistics::Verdict verdict) {
-    return std::any_of(comparison.rows.begin(), comparison.rows.end(),
-                       [&](const RowChange& row) { return row.verdict == verdict; });
+    return std::ranges::any_of(comparison.rows,
+                               [&](const RowChange& row) { return row.verdict == verdict; });
   };
   if (any(statistics::Verdict::slower)) return 1;
   return any(statistics::Verdict::undecided) ? 7 : 0;

@@ -120,8 +120,7 @@ void write_comparison(const Comparison& comparison, std::string_view before, std
   if (format == "text") return document::write_text(document_of(comparison, names), out);
   if (format == "markdown") return document::write_markdown(document_of(comparison, names), out);
   if (format == "json") return write_json(comparison, names, out);
-  throw ConfigError(
-      fmt::format("--format is '{}'; comparisons come as text, markdown or json", format));
+  throw ConfigError("--format is '{}'; comparisons come as text, markdown or json", format);
 }
 
 }  // namespace penstock

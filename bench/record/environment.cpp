@@ -162,8 +162,8 @@ std::vector<std::string> warnings_of(const Environment& environment) {
   std::vector<std::string> warnings;
   if (environment.cpu_governor && *environment.cpu_governor != "performance") {
     warnings.push_back(
-        fmt::format("the processor's frequency governor is '{}', not 'performance': "
-                    "speed depends on what ran before",
+        fmt::format("the processor's frequency governor is '{}', not 'performance': speed depends "
+                    "on what ran before",
                     *environment.cpu_governor));
   }
   if (environment.busy_percent) {
@@ -174,17 +174,15 @@ std::vector<std::string> warnings_of(const Environment& environment) {
                       *environment.busy_percent));
     }
   } else if (is_loaded(environment)) {
-    warnings.push_back(
-        fmt::format("the load average was {:.1f} on {} usable cores when the measurement began: "
-                    "other programs may have taken processor time (a build that has "
-                    "just ended shows here too)",
-                    environment.load_average, environment.usable_cores));
+    warnings.push_back(fmt::format(
+        "the load average was {:.1f} on {} usable cores when the measurement began: other programs "
+        "may have taken processor time (a build that has just ended shows here too)",
+        environment.load_average, environment.usable_cores));
   }
   if (environment.steal_percent.value_or(0) > kHighSteal) {
-    warnings.push_back(
-        fmt::format("the hypervisor took {:.1f} % of the processor time for others while "
-                    "the sweep ran",
-                    *environment.steal_percent));
+    warnings.push_back(fmt::format(
+        "the hypervisor took {:.1f} % of the processor time for others while the sweep ran",
+        *environment.steal_percent));
   }
   return warnings;
 }

@@ -80,8 +80,7 @@ std::string describe_edges(const RunResult& result) {
   if (edges.misses_edges()) {
     return fmt::format(
         "{}, and the window reached no end of one: the rate leaves out what the beginning of an "
-        "epoch "
-        "costs; the loader's first batch came after {:.1f} s",
+        "epoch costs; the loader's first batch came after {:.1f} s",
         epoch, edges.first_batch_s);
   }
   const double images_per_step =

@@ -34,6 +34,9 @@ struct Field {
   constexpr Field(std::string_view name, Value Record::*where, std::string_view says,
                   Range allowed = Range::any, Presence stands = Presence::always)
       : key(name), member(where), meaning(says), range(allowed), presence(stands) {}
+  constexpr Field(std::string_view name, Value Record::*where, std::string_view says,
+                  Presence stands)
+      : Field(name, where, says, Range::any, stands) {}
 
   /// Earlier texts name the field so. Rates of images are also written under that name.
   constexpr Field earlier(std::string_view name) const {
@@ -59,7 +62,7 @@ struct FieldsOf<StageUse> {
   static constexpr std::tuple list{
       Field("name", &StageUse::name, "such as read, decode, receive, unpack, draw or copy"),
       Field("workers", &StageUse::workers, "the threads that run it"),
-      Field("role", &StageUse::role, "what it does with a batch", Range::any, Presence::later),
+      Field("role", &StageUse::role, "what it does with a batch", Presence::later),
       Field("threads", &StageUse::threads, "threads that may run it at once"),
       Field("images", &StageUse::images, "images that passed it", Range::not_negative),
       Field("items", &StageUse::items, "images or batches, as it processes them",
@@ -143,19 +146,19 @@ struct FieldsOf<PartTimes> {
 template <>
 struct FieldsOf<RankResult> {
   static constexpr std::tuple list{
-      Field("rank", &RankResult::rank, "its number", Range::any, Presence::later),
+      Field("rank", &RankResult::rank, "its number", Presence::later),
       Field("host", &RankResult::host, "where the rank ran"),
       Field("rate", &RankResult::img_per_s,
             "its images or other samples in its window / the window's length", Range::not_negative)
           .earlier("img_per_s"),
       Field("window_s", &RankResult::window_s, "length of its window", Range::not_negative),
       Field("batch_ready", &RankResult::batch_ready,
-            "time from the request for a batch until it was there, over its steps", Range::any,
+            "time from the request for a batch until it was there, over its steps",
             Presence::later),
       Field("exposed_wait", &RankResult::exposed_wait,
             "time that its device had nothing to do because the batch was not there, over its "
             "steps",
-            Range::any, Presence::later),
+            Presence::later),
       Field("last_percent", &RankResult::last_percent,
             "share of the steps in which its batch came last and others waited for it",
             Range::not_negative, Presence::later),
@@ -197,8 +200,7 @@ struct FieldsOf<RunResult> {
       Field("exit_code", &RunResult::exit_code, "the exit code of the run", Range::byte),
       Field("started", &RunResult::started, "start, UTC, ISO 8601"),
       Field("unit", &RunResult::unit,
-            "of the rates, in a second: img, samples, or what --count counts", Range::any,
-            Presence::later),
+            "of the rates, in a second: img, samples, or what --count counts", Presence::later),
       Field("rate", &RunResult::img_per_s,
             "images or other samples of all ranks in the window / the window's length",
             kNotNegative)
@@ -207,7 +209,7 @@ struct FieldsOf<RunResult> {
             "what the feeder published in the window / the window's length", kNotNegative)
           .earlier("sustained_img_per_s"),
       Field("device_idle_percent", &RunResult::device_idle_percent, "idle share of the window",
-            Range::any, kSince2),
+            kSince2),
       Field("window_s", &RunResult::window_s, "length of the window", kNotNegative),
       Field("images_per_step", &RunResult::images_per_step, "images of all ranks", kNotNegative),
       Field("examples_per_epoch", &RunResult::examples_per_epoch,
@@ -224,42 +226,36 @@ struct FieldsOf<RunResult> {
       Field("notes", &RunResult::notes, "what a reader should know, one sentence each"),
       Field("step_ms", &RunResult::step_ms, "one time per step of the window", kNotNegative),
       Field("input_wait_ms", &RunResult::input_wait_ms, "time that each step waited for a batch"),
-      Field("device_idle_ms", &RunResult::device_idle_ms, "idle time before each step", Range::any,
-            kSince2),
-      Field("starved_ms", &RunResult::starved_ms, "of it: no batch was ready on the host",
-            Range::any, kSince2),
+      Field("device_idle_ms", &RunResult::device_idle_ms, "idle time before each step", kSince2),
+      Field("starved_ms", &RunResult::starved_ms, "of it: no batch was ready on the host", kSince2),
       Field("copy_exposed_ms", &RunResult::copy_exposed_ms, "of it: a ready batch was being copied",
-            Range::any, kSince2),
-      Field("late_ms", &RunResult::late_ms, "of it: the host enqueued the step late", Range::any,
             kSince2),
+      Field("late_ms", &RunResult::late_ms, "of it: the host enqueued the step late", kSince2),
       Field("exchange_exposed_ms", &RunResult::exchange_exposed_ms,
             "time that each step waited for the exchange of gradients after backward; empty: not "
             "known",
-            Range::any, Presence::later),
+            Presence::later),
       Field("epoch_begins", &RunResult::epoch_begins,
             "steps of the window, from 0, whose batch is the first of a loader's next epoch",
             kNotNegative, Presence::later),
       Field("parts", &RunResult::parts, "percentiles of each part of a step, over the steps",
-            Range::any, Presence::later),
-      Field("stages", &RunResult::stages, "the stages from source to device", Range::any, kSince2),
-      Field("queues", &RunResult::queues, "the rings from source to device", Range::any, kSince2),
-      Field("memory", &RunResult::memory, "memory in use, sampled ten times a second", Range::any,
+            Presence::later),
+      Field("stages", &RunResult::stages, "the stages from source to device", kSince2),
+      Field("queues", &RunResult::queues, "the rings from source to device", kSince2),
+      Field("memory", &RunResult::memory, "memory in use, sampled ten times a second",
             Presence::later),
       Field("instrumentation_s", &RunResult::instrumentation_s,
             "CPU time of counting and timing the stages", kNotNegative, kSince2),
       Field("losses", &RunResult::losses, "one per step of the window", Range::or_unknown, kSince2),
       Field("evaluations", &RunResult::evaluations, "complete passes over the evaluation set",
-            Range::any, kSince2),
-      Field("ranks", &RunResult::ranks, "by rank, if ranks are processes", Range::any,
-            Presence::if_any),
+            kSince2),
+      Field("ranks", &RunResult::ranks, "by rank, if ranks are processes", Presence::if_any),
       Field("rank_skew", &RunResult::rank_skew, "how unevenly processes get their batches",
-            Range::any, Presence::if_any),
-      Field("buckets", &RunResult::buckets,
-            "gradients that were exchanged during backward, in order", Range::any,
             Presence::if_any),
+      Field("buckets", &RunResult::buckets,
+            "gradients that were exchanged during backward, in order", Presence::if_any),
       Field("operations", &RunResult::operations,
-            "time by type of operation in the traced steps, the longest first", Range::any,
-            Presence::if_any)};
+            "time by type of operation in the traced steps, the longest first", Presence::if_any)};
 };
 
 template <>

@@ -24,8 +24,8 @@ std::string excerpt(const Json& json) {
 }  // namespace
 
 void JsonField::refuse(std::string_view expected) const {
-  throw DataError(fmt::format("{} is {}; expected {}", path_.empty() ? "the whole" : path_,
-                              excerpt(json_), expected));
+  throw DataError("{} is {}; expected {}", path_.empty() ? "the whole" : path_, excerpt(json_),
+                  expected);
 }
 
 bool JsonField::has(std::string_view name) const {
@@ -36,7 +36,7 @@ JsonField JsonField::at(std::string_view name) const {
   if (!json_.is_object()) refuse(fmt::format("an object with '{}' in it", name));
   const auto found = json_.find(std::string(name));
   if (found == json_.end()) {
-    throw DataError(fmt::format("{} has no '{}'", path_.empty() ? "the whole" : path_, name));
+    throw DataError("{} has no '{}'", path_.empty() ? "the whole" : path_, name);
   }
   return JsonField(*found, path_.empty() ? std::string(name) : fmt::format("{}.{}", path_, name));
 }

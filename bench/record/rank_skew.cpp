@@ -210,9 +210,8 @@ std::string describe_skew(const RankSkew& skew) {
     case Culprit::host:
       return fmt::format(
           "the ranks on {} make the others wait for their input: {}; one of them had the last "
-          "batch in "
-          "{:.0f} % of the steps in which ranks waited for another's batch. Look at the host's "
-          "disk, network and processors",
+          "batch in {:.0f} % of the steps in which ranks waited for another's batch. Look at the "
+          "host's disk, network and processors",
           skew.host, size, skew.culprit_percent);
     case Culprit::moving:
       return fmt::format(

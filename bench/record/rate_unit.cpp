@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/record/rate_unit.h"
 
-#include <algorithm>
 #include <utility>
 #include <variant>
 

@@ -23,8 +23,7 @@ constexpr std::array kStatusTexts = {
                "this machine or this program lacks what the row needs, or the time budget ended"},
     StatusText{Status::failed, "no repetition completed; see the note"},
     StatusText{Status::partial,
-               "some repetitions failed or were cut short; the figures are those of the "
-               "others"},
+               "some repetitions failed or were cut short; the figures are those of the others"},
     StatusText{Status::draining,
                "batches made before the window dominated the result, or may have, so the input "
                "cost is unknown; measure more steps (--num-batches)"},
@@ -37,7 +36,7 @@ std::string values_over(const SweepResult& sweep, Get get) {
   for (const Row& row : sweep.rows) {
     const bool unresolved = row.config.batch_size == 0 && sweep.rows.front().config.batch_size != 0;
     const std::string value = get(row.config);
-    const bool known = std::find(values.begin(), values.end(), value) != values.end();
+    const bool known = std::ranges::find(values, value) != values.end();
     if (!unresolved && !known) values.push_back(value);
   }
   const std::string last = values.back();
@@ -111,7 +110,7 @@ std::string kept_up_note(const SweepResult& sweep, const Row& row) {
 std::vector<std::string> notes_of_row(const SweepResult& sweep, const Row& row) {
   std::vector<std::string> notes;
   const auto add = [&](std::string text) {
-    const bool known = std::find(notes.begin(), notes.end(), text) != notes.end();
+    const bool known = std::ranges::find(notes, text) != notes.end();
     if (!text.empty() && !known) notes.push_back(std::move(text));
   };
   const std::string& why = row.reason.empty() ? row.unresolved : row.reason;
@@ -173,9 +172,8 @@ std::string headline(const SweepResult& sweep) {
   });
   return fmt::format(
       "What it costs to feed {} {} device{}{}{} that train{} {} (update {}, batch {} per "
-      "device{}): "
-      "{}{}, in at most {}{}. Every run is a separate process that measures {} steps or more; "
-      "their order is random.",
+      "device{}): {}{}, in at most {}{}. Every run is a separate process that measures {} steps or "
+      "more; their order is random.",
       devices, values_of(sweep, "device"), one_device ? "" : "s", rate,
       one_device || rate.empty() ? "" : " each", one_device ? "s" : "", values_of(sweep, "model"),
       values_of(sweep, "variable_update"), batch == "0" ? "auto" : batch,
@@ -186,27 +184,24 @@ std::string headline(const SweepResult& sweep) {
 
 std::vector<std::string> how_to_read(const SweepResult& sweep) {
   std::vector<std::string> lines;
-  const bool has_rates = std::any_of(sweep.rows.begin(), sweep.rows.end(),
-                                     [](const Row& row) { return row.img_per_s.has_value(); });
+  const bool has_rates =
+      std::ranges::any_of(sweep.rows, [](const Row& row) { return row.img_per_s.has_value(); });
   if (has_rates) {
-    lines = {
-        sweep.steady
-            ? "img/s: images that all devices together train in a second, without warm-up "
-              "and as `isolate` says it: below 5 rounds the middle round (lowest..highest), "
-              "else the mean (its 95 % interval)."
-            : "img/s: images that all devices together train in a second; median of the "
-              "rounds (lowest..highest).",
-        "input cost: the share of the `gpu` row's img/s that is lost with this feeder; batches of "
-        "`gpu` are already on the device. With '..': the middle round, the lowest and the highest; "
-        "with 'to', from 5 rounds on: the mean and its 95 % interval.",
-        "ms/step lost: how much longer each step takes. idle: the share of its time in which a "
-        "device had nothing to compute.",
-        std::string(parts_terms())};
+    lines = {sweep.steady ? "img/s: images that all devices together train in a second, without "
+                            "warm-up and as `isolate` says it: below 5 rounds the middle round "
+                            "(lowest..highest), else the mean (its 95 % interval)."
+                          : "img/s: images that all devices together train in a second; median of "
+                            "the rounds (lowest..highest).",
+             "input cost: the share of the `gpu` row's img/s that is lost with this feeder; "
+             "batches of `gpu` are already on the device. With '..': the middle round, the lowest "
+             "and the highest; with 'to', from 5 rounds on: the mean and its 95 % interval.",
+             "ms/step lost: how much longer each step takes. idle: the share of its time in which "
+             "a device had nothing to compute.",
+             std::string(parts_terms())};
   }
   for (const StatusText& text : kStatusTexts) {
-    const bool occurs = std::any_of(sweep.rows.begin(), sweep.rows.end(),
-                                    [&](const Row& row) { return row.status == text.status; });
-    if (occurs) lines.push_back(fmt::format("{}: {}.", to_string(text.status), text.meaning));
+    if (std::ranges::find(sweep.rows, text.status, &Row::status) == sweep.rows.end()) continue;
+    lines.push_back(fmt::format("{}: {}.", to_string(text.status), text.meaning));
   }
   return lines;
 }
@@ -214,12 +209,11 @@ std::vector<std::string> how_to_read(const SweepResult& sweep) {
 std::vector<std::string> notes_of(const SweepResult& sweep) {
   constexpr std::size_t kMostLabels = 4;
   std::vector<std::pair<std::string, std::vector<std::string>>> notes;
-  const auto ran = std::count_if(sweep.rows.begin(), sweep.rows.end(),
-                                 [](const Row& row) { return !row.repetitions.empty(); });
+  const auto ran =
+      std::ranges::count_if(sweep.rows, [](const Row& row) { return !row.repetitions.empty(); });
   for (const Row& row : sweep.rows) {
     for (const std::string& text : notes_of_row(sweep, row)) {
-      auto same = std::find_if(notes.begin(), notes.end(),
-                               [&](const auto& note) { return note.first == text; });
+      auto same = std::ranges::find(notes, text, [](const auto& note) { return note.first; });
       if (same == notes.end()) same = notes.insert(notes.end(), {text, {}});
       same->second.push_back(label_of(sweep, row));
     }
@@ -337,9 +331,8 @@ std::vector<const Row*> rows_by_cost(const SweepResult& sweep) {
   for (const Row& row : sweep.rows) {
     if (!row.is_ceiling && row.input_cost) rows.push_back(&row);
   }
-  std::stable_sort(rows.begin(), rows.end(), [](const Row* a, const Row* b) {
-    return a->input_cost->percent.value > b->input_cost->percent.value;
-  });
+  std::ranges::stable_sort(rows, std::greater(),
+                           [](const Row* row) { return row->input_cost->percent.value; });
   return rows;
 }
 

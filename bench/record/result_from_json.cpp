@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -22,10 +21,10 @@ using Json = nlohmann::ordered_json;
 void check_schema(const JsonField& schema) {
   const std::int64_t number = schema.integer();
   if (number > kResultsSchema) {
-    throw DataError(fmt::format(
+    throw DataError(
         "it has the schema {}, and this program reads up to {}: a newer Penstock wrote it; read "
         "it with that one",
-        number, kResultsSchema));
+        number, kResultsSchema);
   }
   if (number < 1) schema.refuse(fmt::format("a schema from 1 to {}", kResultsSchema));
 }
@@ -38,19 +37,17 @@ RunConfig config_of(const JsonField& field) {
   config.num_processes = 1;  // files without the key are from runs of one process
   for (const auto& [name, value] : field.members()) {
     if (name == kRetiredKey) continue;
-    const std::span<const ConfigKey> keys = config_keys();
-    const auto key = std::find_if(keys.begin(), keys.end(),
-                                  [&](const ConfigKey& each) { return each.name == name; });
-    if (key == keys.end()) {
-      throw DataError(fmt::format(
+    const auto key = std::ranges::find(config_keys(), name, &ConfigKey::name);
+    if (key == config_keys().end()) {
+      throw DataError(
           "{} is no setting of this program: a newer Penstock or another program wrote it",
-          value.path()));
+          value.path());
     }
     if (value.json().is_structured() || value.is_null()) value.refuse("text, a number or a flag");
     try {
       key->set(config, value.json().is_string() ? value.text() : value.json().dump());
     } catch (const ConfigError& error) {
-      throw DataError(fmt::format("{} cannot be: {}", value.path(), error.what()));
+      throw DataError("{} cannot be: {}", value.path(), error.what());
     }
   }
   return config;
@@ -139,10 +136,8 @@ std::vector<RunConfig> configurations_of(const SweepResult& sweep) {
 std::vector<const ConfigKey*> varied_of(const JsonField& field) {
   std::vector<const ConfigKey*> varied;
   for (const JsonField& name : field.elements()) {
-    const std::span<const ConfigKey> keys = config_keys();
-    const auto key = std::find_if(keys.begin(), keys.end(),
-                                  [&](const ConfigKey& each) { return each.name == name.text(); });
-    if (key == keys.end()) name.refuse("the name of a setting, as in config");
+    const auto key = std::ranges::find(config_keys(), name.text(), &ConfigKey::name);
+    if (key == config_keys().end()) name.refuse("the name of a setting, as in config");
     varied.push_back(&*key);
   }
   return varied;

@@ -67,7 +67,7 @@ SweepResult sweep_of(std::vector<RunResult> results, Environment environment, st
   sweep.command = std::move(command);
   sweep.seed = results.front().config.seed;
   for (RunResult& result : results) {
-    auto row = std::find_if(sweep.rows.begin(), sweep.rows.end(), [&](const Row& each) {
+    auto row = std::ranges::find_if(sweep.rows, [&](const Row& each) {
       return same_but_for_the_seed(each.config, result.config);
     });
     if (row == sweep.rows.end()) {
@@ -102,8 +102,7 @@ SweepResult parse_saved_results(std::string_view text, std::string_view name) {
     // isolation.json: the findings, and the sweep behind them.
     return json.contains("sweep") ? sweep_from_json(json["sweep"]) : sweep_of_runs(objects);
   } catch (const DataError& error) {
-    throw DataError(
-        fmt::format("cannot read '{}' as saved results: {}; {}", name, error.what(), kExpected));
+    throw DataError("cannot read '{}' as saved results: {}; {}", name, error.what(), kExpected);
   }
 }
 
@@ -114,12 +113,12 @@ SweepResult read_saved_results(const std::filesystem::path& path) {
   if (!in) {
     const std::filesystem::path steps = step_records_path(file);
     throw ConfigError(
-        fmt::format("cannot read '{}': {}; {}", file.native(),
-                    in.error() == ENOENT ? "there is no such file to read" : in.problem(),
-                    std::filesystem::is_regular_file(steps)
-                        ? fmt::format("its run did not end, and left its steps in '{}': read that",
-                                      steps.native())
-                        : kExpected));
+        "cannot read '{}': {}; {}", file.native(),
+        in.error() == ENOENT ? "there is no such file to read" : in.problem(),
+        std::filesystem::is_regular_file(steps)
+            ? fmt::format("its run did not end, and left its steps in '{}': read that",
+                          steps.native())
+            : kExpected);
   }
   return parse_saved_results(in.text(), file.native());
 }

@@ -65,7 +65,7 @@ SweepResult parse_step_records(std::string_view text) {
   for (std::size_t end = 0; (end = text.find('\n')) != std::string_view::npos;
        text.remove_prefix(end + 1)) {
     const Json line = Json::parse(text.substr(0, end), nullptr, false);
-    if (!line.is_object()) throw DataError(fmt::format("line {} is not JSON", number + 1));
+    if (!line.is_object()) throw DataError("line {} is not JSON", number + 1);
     const JsonField field(line, fmt::format("line {}", number + 1));
     if (number++ == 0) {
       result = result_from_json(field.at("result").json());

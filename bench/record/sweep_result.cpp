@@ -16,9 +16,8 @@ namespace {
 constexpr double kCostHalfWidth = 0.005;
 
 std::int64_t count_of(const Row& row, Status status) {
-  return std::count_if(
-      row.repetitions.begin(), row.repetitions.end(),
-      [&](const Repetition& repetition) { return repetition.result.status == status; });
+  return std::ranges::count(row.repetitions, status,
+                            [](const Repetition& each) { return each.result.status; });
 }
 
 /// "2 of 3 repetitions: the reason of the first of them".
@@ -95,7 +94,7 @@ std::vector<std::string> notes_of_rounds(const std::vector<Repetition>& repetiti
     const std::size_t before = said.size();
     for (const std::string& note : repetition.result.notes) {
       const auto earlier = said.begin() + static_cast<std::ptrdiff_t>(before);
-      if (std::find(notes.begin(), notes.end(), note) != notes.end()) continue;
+      if (std::ranges::find(notes, note) != notes.end()) continue;
       if (std::find(said.begin(), earlier, without_numbers(note)) != earlier) continue;
       notes.push_back(note);
       said.push_back(without_numbers(note));
@@ -200,8 +199,7 @@ void summarise(SweepResult& sweep) {
 const Row* ceiling_of(const SweepResult& sweep, const Row& row) {
   if (row.is_ceiling) return &row;
   const auto likeness = [&](const Row& other) {
-    const std::span<const ConfigKey> keys = config_keys();
-    return std::count_if(keys.begin(), keys.end(), [&](const ConfigKey& key) {
+    return std::ranges::count_if(config_keys(), [&](const ConfigKey& key) {
       return key.get(other.config) == key.get(row.config);
     });
   };
@@ -255,7 +253,7 @@ std::optional<OutlyingRound> outlying_round(const SweepResult& sweep) {
       }
     }
     if (rates.size() < kFewest) continue;
-    std::sort(rates.begin(), rates.end());
+    std::ranges::sort(rates);
     const std::size_t last = rates.size() - 1;
     const double middle = rates[last / 2].first;
     for (const std::size_t end : {std::size_t{0}, last}) {

@@ -39,30 +39,27 @@ std::string sentence_of(const LoaderWaits& waits) {
   switch (waits.cause) {
     case WaitCause::edges:
       return fmt::format(
-          "Within an epoch a step takes {:.1f} ms; the first one of each {:.0f} "
-          "takes {:.0f} ms longer{}.",
+          "Within an epoch a step takes {:.1f} ms; the first one of each {:.0f} takes {:.0f} ms "
+          "longer{}.",
           waits.steady_ms, waits.steps_per_epoch, waits.edge_longer_ms,
           waits.workers > 0 && waits.persistent == 0
               ? ", because the workers end with the epoch and start anew"
               : "");
     case WaitCause::in_turn:
       return fmt::format(
-          "The process that asks for a batch {}, in {:.0f} ms, and no step is "
-          "computed meanwhile.",
+          "The process that asks for a batch {}, in {:.0f} ms, and no step is computed meanwhile.",
           waits.workers > 0 ? "chooses samples for the next one and copies it" : "also makes it",
           waits.made_in_turn_ms);
     case WaitCause::uneven:
-      return fmt::format(
-          "{}, but not one for each step: {}{}.",
-          waits.is_held_back() ? "Its workers could make enough batches"
-                               : "Alone the loader makes enough batches",
-          to_string(waits.spread),
-          waits.is_held_back()
-              ? fmt::format(
-                    "; in {:.0f} % of the time in which a batch was waited for, a later one was "
-                    "ready and had to stay behind it",
-                    waits.held_back_percent)
-              : "");
+      return fmt::format("{}, but not one for each step: {}{}.",
+                         waits.is_held_back() ? "Its workers could make enough batches"
+                                              : "Alone the loader makes enough batches",
+                         to_string(waits.spread),
+                         waits.is_held_back()
+                             ? fmt::format("; in {:.0f} % of the time in which a batch was waited "
+                                           "for, a later one was ready and had to stay behind it",
+                                           waits.held_back_percent)
+                             : "");
     case WaitCause::growing:
       return fmt::format("The wait for a batch grows {}.", to_string(*waits.growth));
     case WaitCause::none:

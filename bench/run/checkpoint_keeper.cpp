@@ -39,19 +39,18 @@ std::vector<std::int64_t> prepare_train_dir(const RunConfig& config) {
   const std::vector<std::int64_t> steps = list_checkpoints(config.train_dir);
   if (config.eval) {
     if (steps.empty()) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "there is no checkpoint in --train-dir '{}'; expected a file model-STEP.safetensors; "
           "train with the same --train-dir first",
-          config.train_dir));
+          config.train_dir);
     }
     return steps;
   }
   std::error_code error;
   std::filesystem::create_directories(config.train_dir, error);
   if (error || ::access(config.train_dir.c_str(), W_OK | X_OK) != 0) {
-    throw ConfigError(
-        fmt::format("--train-dir is '{}', which is not writable{}; state another folder",
-                    config.train_dir, error ? ": " + error.message() : ""));
+    throw ConfigError("--train-dir is '{}', which is not writable{}; state another folder",
+                      config.train_dir, error ? ": " + error.message() : "");
   }
   return steps;
 }
@@ -61,16 +60,16 @@ void refuse_foreign(const CheckpointInfo& found, const CheckpointInfo& expected,
   const auto refuse = [&](std::string_view what, const std::string& theirs, const std::string& ours,
                           std::string_view flag) {
     throw ConfigError(
-        fmt::format("the checkpoint '{0}' is of {1} {2}, and this run of {3}; nothing was changed; "
-                    "pass {4} {2}, or another --train-dir",
-                    path.string(), what, theirs, ours, flag));
+        "the checkpoint '{0}' is of {1} {2}, and this run of {3}; nothing was changed; "
+        "pass {4} {2}, or another --train-dir",
+        path.string(), what, theirs, ours, flag);
   };
   if (found.model != expected.model) refuse("the model", found.model, expected.model, "--model");
   if (found.image != expected.image) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "the checkpoint '{}' is of images of {}, and this run of {}; nothing was changed; pass "
         "--image-size {}, or another --train-dir",
-        path.string(), describe(found.image), describe(expected.image), found.image.height));
+        path.string(), describe(found.image), describe(expected.image), found.image.height);
   }
   if (found.classes != expected.classes) {
     refuse("classes", std::to_string(found.classes), std::to_string(expected.classes), "--classes");

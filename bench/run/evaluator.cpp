@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/run/evaluator.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -50,9 +48,9 @@ Passes passes_of(const RunConfig& config, const DataExtent& extent, std::int32_t
   }
   if (extent.examples == 0) {
     if (config.num_eval_epochs > 0) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "--num-eval-epochs is {}, but batches of '{}' have no end; state --num-eval-batches",
-          config.num_eval_epochs, config.fake_location));
+          config.num_eval_epochs, config.fake_location);
     }
     return {.epochs = -1, .steps = static_cast<std::size_t>(kDefaultSteps)};
   }
@@ -77,19 +75,19 @@ std::string evaluation_folder(const RunConfig& config) {
     }
   }
   if (config.eval) return config.data_dir;
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "there is no evaluation set beside --data-dir '{}': expected a folder 'val' next "
       "to one named 'train', or files validation-* beside train-* in it; state --eval-data-dir",
-      config.data_dir));
+      config.data_dir);
 }
 
 Evaluator::Evaluator(RunParts& parts) : parts_(parts), spec_(parts.setup.spec) {
   const RunConfig& config = parts_.setup.config;
   if (parts_.setup.components.feeder->needs_producer) {
     throw ConfigError(
-        fmt::format("evaluation needs separate batches, which the feeder '{}' does not supply; use "
-                    "--fake-location queue",
-                    parts_.setup.components.feeder->name));
+        "evaluation needs separate batches, which the feeder '{}' does not supply; use "
+        "--fake-location queue",
+        parts_.setup.components.feeder->name);
   }
   if (config.num_eval_batches > 0 && config.num_eval_epochs > 0) {
     throw ConfigError("--num-eval-batches and --num-eval-epochs exclude each other; keep one");

@@ -193,10 +193,9 @@ void add_page_cache(RunResult& result, PageCache mode, const Residency& before,
   if (before.is_known() && after.is_known()) {
     result.facts["page_cache_resident_percent_before"] = before.percent();
     result.facts["page_cache_resident_percent_after"] = after.percent();
-    result.notes.push_back(
-        fmt::format("page cache: {:.1f} % of the data set before the first step, {:.1f} % after "
-                    "the run, by {}",
-                    before.percent(), after.percent(), describe(before)));
+    result.notes.push_back(fmt::format(
+        "page cache: {:.1f} % of the data set before the first step, {:.1f} % after the run, by {}",
+        before.percent(), after.percent(), describe(before)));
   }
   if (!reason.empty()) {
     result.notes.push_back(

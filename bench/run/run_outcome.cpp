@@ -32,10 +32,9 @@ Outcome outcome_of(const RunEnd& end) {
   if (!end.data_ended) return {};
   if (!end.has_window) {
     return {.status = Status::failed,
-            .reason = fmt::format(
-                "the data ended during warm-up, after {} of {} steps; give more data or a smaller "
-                "--num-warmup-batches",
-                end.warm_up_steps, end.planned_warm_up_steps),
+            .reason = fmt::format("the data ended during warm-up, after {} of {} steps; give more "
+                                  "data or a smaller --num-warmup-batches",
+                                  end.warm_up_steps, end.planned_warm_up_steps),
             .exit_code = 6};
   }
   if (end.window_steps < end.requested_steps) {
@@ -44,10 +43,10 @@ Outcome outcome_of(const RunEnd& end) {
                                   end.requested_steps),
             .exit_code = 6};
   }
-  return {.note = fmt::format(
-              "the feeder's data ended after {} of {} steps, to which the window of {} was "
-              "extended",
-              end.window_steps, end.planned_steps, end.requested_steps)};
+  return {
+      .note = fmt::format(
+          "the feeder's data ended after {} of {} steps, to which the window of {} was extended",
+          end.window_steps, end.planned_steps, end.requested_steps)};
 }
 
 std::optional<ReserveUse> use_at_producer(const ReserveUse& counted, double window_s,
@@ -70,17 +69,16 @@ Outcome outcome_of(const WindowReserve& reserve) {
       counted.outside > 0 ? fmt::format(", up to {:.0f} of them in sockets", counted.outside) : "";
   if (is_draining(use)) {
     if (use.consumed != counted.consumed) {
-      return {.status = Status::draining,
-              .reason = fmt::format(
-                  "the producer sent {:.0f} batches while {:.0f} were trained on: it does not "
-                  "keep up, which batches made before the window hid; {}",
-                  use.end, use.consumed, remedy)};
+      return {
+          .status = Status::draining,
+          .reason = fmt::format("the producer sent {:.0f} batches while {:.0f} were trained on: it "
+                                "does not keep up, which batches made before the window hid; {}",
+                                use.end, use.consumed, remedy)};
     }
     return {.status = Status::draining,
-            .reason = fmt::format(
-                "{:.0f} batches were ready when the window of {:.0f} began{}, and {:.0f} at its "
-                "end, so its rate may not be sustainable; {}",
-                reserve.start, counted.consumed, outside, reserve.end, remedy)};
+            .reason = fmt::format("{:.0f} batches were ready when the window of {:.0f} began{}, "
+                                  "and {:.0f} at its end, so its rate may not be sustainable; {}",
+                                  reserve.start, counted.consumed, outside, reserve.end, remedy)};
   }
   if (share <= 1 / kMinReserves || is_long_enough(counted) || !reserve.costs_something) return {};
   return {.note = fmt::format(

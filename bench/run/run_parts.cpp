@@ -97,11 +97,11 @@ void refuse_partial_checkpoints(const RunSetup& setup, const RunParts::Rank& ran
   if (kept.rank_0_knows_all) return;
   const bool carries = kept.carried.count > 0;
   if (setup.components.optimizer->slots == 0 && !carries) return;
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "--train-dir is '{}', and with --variable-update {} rank 0 would save only a part of the "
       "state of {}; leave --train-dir out, or use placement=first",
       config.train_dir, config.variable_update,
-      carries ? "the update" : fmt::format("the optimizer {}", setup.components.optimizer->name)));
+      carries ? "the update" : fmt::format("the optimizer {}", setup.components.optimizer->name));
 }
 
 void note_unused_classes(RunSetup& setup, const DataExtent& extent) {
@@ -172,9 +172,8 @@ RunParts::RunParts(const RunConfig& typed, Clock& clock, const Runner::Component
       optimizer_options_(options_of(optimizer_text(setup.config), components.optimizer->options)) {
   RunConfig& config = setup.config;
   if (std::int64_t{config.num_gpus} * setup.neighbours() > setup.backend->device_count()) {
-    throw ConfigError(fmt::format("--num-gpus is {}, in {} processes of this machine; it has {}",
-                                  config.num_gpus, setup.neighbours(),
-                                  setup.backend->device_count()));
+    throw ConfigError("--num-gpus is {}, in {} processes of this machine; it has {}",
+                      config.num_gpus, setup.neighbours(), setup.backend->device_count());
   }
   if (components.feeder->outside_reserve != nullptr) {
     const std::int64_t batches =

@@ -54,8 +54,42 @@ class NonfiniteSteps {
   /// Called inside the window, but only for nonfinite values; one or several ranks report each
   /// step. A finite loss means that gradients overflowed and the update was skipped. Returns the
   /// failure of a run that must stop, or null.
-  std::exception_ptr add(std::int64_t step, bool finite_loss);
-  void add_to(std::map<std::string, std::int64_t>& counters) const;
+  std::exception_ptr add(std::int64_t step, bool finite_loss) {
+    // An adaptive loss scale causes this occasionally.
+    if (finite_loss && counted_steps_of_loss_scale(config_) > 0) {
+      const std::lock_guard lock(mutex_);
+      skipped_.insert(step);
+      return nullptr;
+    }
+    const std::string where =
+        fmt::format("step {} of {} in {}", step + 1, config_.model, config_.precision);
+    const std::string text =
+        finite_loss ? fmt::format("gradients of {} are not finite, its update was skipped", where)
+                    : fmt::format("the loss of {} is not finite", where);
+    if (config_.on_nonfinite == "stop") {
+      const char* const recommendation =
+          finite_loss
+              ? "lower --fp16-loss-scale, let it adapt itself with --fp16-enable-auto-loss-scale"
+              : "lower --init-learning-rate, warm it up with --num-learning-rate-warmup-epochs, "
+                "set --gradient-clip";
+      return std::make_exception_ptr(
+          DeviceError("{}; {}, or go on with --on-nonfinite continue", text, recommendation));
+    }
+    const std::lock_guard lock(mutex_);
+    std::set<std::int64_t>& steps = finite_loss ? skipped_ : nonfinite_;
+    if (steps.empty()) probe_.note(text + "; later ones are only counted");
+    steps.insert(step);
+    return nullptr;
+  }
+
+  void add_to(std::map<std::string, std::int64_t>& counters) const {
+    const std::lock_guard lock(mutex_);
+    const auto count = [&](const char* name, const std::set<std::int64_t>& steps) {
+      if (!steps.empty()) counters[name] = static_cast<std::int64_t>(steps.size());
+    };
+    count("nonfinite_steps", nonfinite_);
+    count("skipped_steps", skipped_);
+  }
 
  private:
   const RunConfig& config_;
@@ -63,43 +97,6 @@ class NonfiniteSteps {
   mutable std::mutex mutex_;
   std::set<std::int64_t> nonfinite_, skipped_;
 };
-
-std::exception_ptr NonfiniteSteps::add(std::int64_t step, bool finite_loss) {
-  // An adaptive loss scale causes this occasionally.
-  if (finite_loss && counted_steps_of_loss_scale(config_) > 0) {
-    const std::lock_guard lock(mutex_);
-    skipped_.insert(step);
-    return nullptr;
-  }
-  const std::string where =
-      fmt::format("step {} of {} in {}", step + 1, config_.model, config_.precision);
-  const std::string text =
-      finite_loss ? fmt::format("gradients of {} are not finite, its update was skipped", where)
-                  : fmt::format("the loss of {} is not finite", where);
-  if (config_.on_nonfinite == "stop") {
-    const char* const recommendation =
-        finite_loss ? "lower --fp16-loss-scale, let it adapt itself with "
-                      "--fp16-enable-auto-loss-scale"
-                    : "lower --init-learning-rate, warm it up with "
-                      "--num-learning-rate-warmup-epochs, set --gradient-clip";
-    return std::make_exception_ptr(DeviceError(
-        fmt::format("{}; {}, or go on with --on-nonfinite continue", text, recommendation)));
-  }
-  const std::lock_guard lock(mutex_);
-  std::set<std::int64_t>& steps = finite_loss ? skipped_ : nonfinite_;
-  if (steps.empty()) probe_.note(text + "; later ones are only counted");
-  steps.insert(step);
-  return nullptr;
-}
-
-void NonfiniteSteps::add_to(std::map<std::string, std::int64_t>& counters) const {
-  const std::lock_guard lock(mutex_);
-  const auto count = [&](const char* name, const std::set<std::int64_t>& steps) {
-    if (!steps.empty()) counters[name] = static_cast<std::int64_t>(steps.size());
-  };
-  count("nonfinite_steps", nonfinite_);
-  count("skipped_steps", skipped_);
-}
 
 /// Steps may be added to warm-up unless their number matters or other processes count them.
 bool may_settle(const RunParts& parts, const DuePoints& evaluations) {
@@ -221,10 +218,9 @@ RunSession::RunSession(RunParts& parts, Evaluator* evaluator, RunListener& liste
              .extends = parts.setup.config.extend_window,
              .may_settle = may_settle(parts, evaluation_points_)}) {
   if (plan_.has_nothing_left() && !config_.eval) {
-    parts_.setup.probe.note(
-        fmt::format("nothing is left to train: '{}' has {} steps already; raise "
-                    "--num-batches or --num-epochs",
-                    config_.train_dir, parts_.schedule.first_step));
+    parts_.setup.probe.note(fmt::format(
+        "nothing is left to train: '{}' has {} steps already; raise --num-batches or --num-epochs",
+        config_.train_dir, parts_.schedule.first_step));
   }
 }
 
@@ -239,10 +235,10 @@ RunResult RunSession::run(std::stop_token external) {
   try {
     start_threads();
   } catch (const std::system_error& error) {
-    record_failure(std::make_exception_ptr(ConfigError(fmt::format(
-        "cannot start the threads of {} device{}: {}; use fewer devices, or raise the limits on "
-        "processes (ulimit -u) and memory (ulimit -v)",
-        parts_.ranks.size(), parts_.ranks.size() == 1 ? "" : "s", error.what()))));
+    record_failure(std::make_exception_ptr(
+        ConfigError("cannot start the threads of {} device{}: {}; use fewer devices, or raise the "
+                    "limits on processes (ulimit -u) and memory (ulimit -v)",
+                    parts_.ranks.size(), parts_.ranks.size() == 1 ? "" : "s", error.what())));
     abandon_.request_stop();  // for the threads that did start
   }
   for (std::jthread& thread : replica_threads_) thread.join();
@@ -532,10 +528,10 @@ RunResult RunSession::collect(bool stopped_from_outside) {
   if (!config_.loop.empty() && result.window_s > 0) {
     const double cores = result.process_cpu_s / result.window_s;
     result.facts["harness_cores"] = cores;
-    result.notes.push_back(fmt::format(
-        "beside the loader, Penstock itself used {:.2f} of {} cores; the copy in the loader's "
-        "process stands for the one to the device in a training loop",
-        cores, usable_cores()));
+    result.notes.push_back(
+        fmt::format("beside the loader, Penstock itself used {:.2f} of {} cores; the copy in the "
+                    "loader's process stands for the one to the device in a training loop",
+                    cores, usable_cores()));
   }
   if (std::string edges = describe_edges(result); !edges.empty()) {
     result.notes.push_back(std::move(edges));

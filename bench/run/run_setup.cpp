@@ -32,16 +32,16 @@ BatchSpec agreed_batches(const RunConfig& config, const Runner::Components& comp
   }
   if (wants_planar && !batches.planar) {
     throw ConfigError(
-        fmt::format("--data-format is NCHW, but --fake-location {} supplies NHWC; leave "
-                    "--data-format out, or choose another feeder",
-                    config.fake_location));
+        "--data-format is NCHW, but --fake-location {} supplies NHWC; leave "
+        "--data-format out, or choose another feeder",
+        config.fake_location);
   }
   if (batches.opaque && components.model->computes && !components.backend->emulates) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "--device {} computes models of images, and the loader's batches are no images; state the "
         "time of your model's step, such as --device emulated:step_time=20ms, or --model null, "
         "which only copies them to the device",
-        config.device));
+        config.device);
   }
   return batches;
 }
@@ -197,8 +197,7 @@ std::unique_ptr<Executable> RunSetup::compile(const BatchSpec& batches, std::int
   const bool shows = reports && (global_rank(rank) == 0 || processes() == nullptr);
   compilation.progress = [&](std::size_t done, std::size_t total) {
     if (stop.stop_requested()) {
-      throw Error(
-          fmt::format("stopped while {} was compiled; the results so far are kept", config.model));
+      throw Error("stopped while {} was compiled; the results so far are kept", config.model);
     }
     if (shows) line.update("compiling " + config.model, done, total, "operators");
   };

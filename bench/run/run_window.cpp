@@ -9,7 +9,6 @@
 #include "bench/record/machine.h"
 #include "bench/run/device_memory.h"
 #include "bench/run/trace/trace.h"
-#include "dataflow/error.h"
 #include "dataflow/machine/memory_limit.h"
 #include "dataflow/stage_timer.h"
 

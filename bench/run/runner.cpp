@@ -60,18 +60,17 @@ void adopt_any_model(RunConfig& config, Runner::Components& components,
   const std::string stated = std::exchange(config.model, std::string(kAnyModel));
   components.model = find_components(config).model;
   if (stated == RunConfig().model) return;
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "--model {} trains on images, and the loader yields {} samples a batch: {}; leave --model "
       "out, or state --model null to measure the loader alone",
-      stated, batches.images, batches.outline));
+      stated, batches.images, batches.outline);
 }
 
 /// Images that the default model cannot take: on an emulated device the stand-in replaces it, too.
 void adopt_any_for_small(RunConfig& config, Runner::Components& components,
                          const ImageShape& image) {
   if (config.model != RunConfig().model) return;
-  const BackendEntry* const backend =
-      match_entry(backend_table(), parse_component(config.device).name);
+  const BackendEntry* const backend = entry_of(backend_table(), config.device);
   if (backend == nullptr || !backend->emulates) return;
   const ModelEntry& model = find_entry(model_table(), config.model);
   if (std::min(image.height, image.width) >= model.min_side) return;
@@ -83,8 +82,8 @@ void adopt_any_for_small(RunConfig& config, Runner::Components& components,
 void adopt(std::int32_t& size, std::int32_t yielded, const char* flag) {
   if (size == 0) size = yielded;
   if (size == yielded) return;
-  throw ConfigError(fmt::format("{} is {}, and the loader's batches have {}; leave {} out", flag,
-                                size, yielded, flag));
+  throw ConfigError("{} is {}, and the loader's batches have {}; leave {} out", flag, size, yielded,
+                    flag);
 }
 
 /// For a feeder whose options may state batches that hold no images.
@@ -150,8 +149,7 @@ RunConfig state_batches(RunConfig config, Runner::Components components,
 void state_batches(std::span<RunConfig> rows, const std::stop_token& stop) {
   const RunConfig* found = nullptr;
   for (RunConfig& row : rows) {
-    const FeederEntry* const feeder =
-        match_entry(feeder_table(), parse_component(row.fake_location).name);
+    const FeederEntry* const feeder = entry_of(feeder_table(), row.fake_location);
     if (feeder == nullptr || (feeder->describe_batches == nullptr && trains_images(row))) continue;
     row = state_batches(std::move(row), Runner::Components{.feeder = feeder}, stop);
     found = &row;
@@ -176,9 +174,9 @@ RunConfig resolve(RunConfig config, const Runner::Components& components) {
   }
   if (components.update->ranks == RankKind::processes && config.num_gpus != 1) {
     throw ConfigError(
-        fmt::format("--variable-update {} trains on one device in each process, and --num-gpus is "
-                    "{}; start more processes with mpirun, or use replicated",
-                    config.variable_update, config.num_gpus));
+        "--variable-update {} trains on one device in each process, and --num-gpus is "
+        "{}; start more processes with mpirun, or use replicated",
+        config.variable_update, config.num_gpus);
   }
   const cluster::Processes* const processes = components.processes;
   config.num_processes = processes == nullptr ? 1 : processes->launch().size;

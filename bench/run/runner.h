@@ -3,11 +3,9 @@
 // replicas; run_session.h runs them. A sweep calls this in a child process for every repetition.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <span>
 #include <stop_token>
-#include <string>
 #include <vector>
 
 #include "bench/config/run_config.h"

@@ -41,8 +41,7 @@ std::optional<IdealRate> ideal_rate(const ScaleResult& result) {
 }
 
 bool has_failures(const ScaleResult& result) {
-  return std::any_of(result.rungs.begin(), result.rungs.end(),
-                     [](const Rung& rung) { return !rung.failures.empty(); });
+  return std::ranges::any_of(result.rungs, [](const Rung& rung) { return !rung.failures.empty(); });
 }
 
 std::vector<std::string> notes_about_machines(const ScaleResult& result) {

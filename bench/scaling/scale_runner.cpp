@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/scaling/scale_runner.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <sstream>
 #include <utility>
@@ -143,12 +141,12 @@ std::vector<std::int32_t> parse_ranks(std::string_view text) {
   for (std::string piece; std::getline(pieces, piece, ',');) {
     const std::int64_t count = parse_integer(piece, "--ranks");
     if (count < 1 || count > kMostRanks) {
-      throw ConfigError(fmt::format(
-          "--ranks has {}; expected whole numbers from 1 to {}, such as 1,2,4", piece, kMostRanks));
+      throw ConfigError("--ranks has {}; expected whole numbers from 1 to {}, such as 1,2,4", piece,
+                        kMostRanks);
     }
     ranks.push_back(static_cast<std::int32_t>(count));
   }
-  std::sort(ranks.begin(), ranks.end());
+  std::ranges::sort(ranks);
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   if (!ranks.empty()) return ranks;
   throw ConfigError("--ranks names no number; expected a list such as 1,2,4");
@@ -163,8 +161,7 @@ std::vector<std::string> spell_out(const std::vector<std::string>& arguments) {
       result.emplace_back("--hosts");
       continue;
     }
-    const auto* const letter = std::find_if(std::begin(kLetters), std::end(kLetters),
-                                            [&](const Letter& l) { return l.letter == argument; });
+    const auto* const letter = std::ranges::find(kLetters, argument, &Letter::letter);
     result.push_back(letter == std::end(kLetters) ? argument : std::string(letter->flag));
   }
   return result;

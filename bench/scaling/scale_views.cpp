@@ -31,9 +31,8 @@ std::string status_of(const Rung& rung) {
     return fmt::format("failed, exit code {}", rung.failures.front().exit_code);
   }
   if (rung.runs.empty()) return "did not run";
-  const bool draining = std::any_of(rung.runs.begin(), rung.runs.end(), [](const RunResult& run) {
-    return run.status == Status::draining;
-  });
+  const bool draining =
+      std::ranges::find(rung.runs, Status::draining, &RunResult::status) != rung.runs.end();
   return draining ? "draining" : "ok";
 }
 
@@ -104,7 +103,7 @@ void write_rung(const Rung& rung, const std::filesystem::path& folder, const std
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error) {
-    throw DataError(fmt::format("cannot make '{}': {}", path.native(), error.message()));
+    throw DataError("cannot make '{}': {}", path.native(), error.message());
   }
   std::string runs;
   for (const RunResult& run : rung.runs) runs += dump(penstock::to_json(run), -1) + "\n";
@@ -151,8 +150,7 @@ void write_text_of_images(const ScaleResult& result, std::ostream& out) {
   for (const Rung& rung : result.rungs) table.rows.push_back(cells_of(rung, ideal));
   document::write_text(table, out);
   out << "\nimg/s: images that all ranks trained over the longest of their windows, measured; "
-         "median of the "
-         "repetitions (lowest..highest).\n";
+         "median of the repetitions (lowest..highest).\n";
   if (ideal) {
     out << fmt::format(
         "ideal: {:.2f} img/s, what each of {} device{} reached, times the devices.\n",

@@ -67,7 +67,7 @@ std::string text_of(const JsonField& field, std::size_t most) {
 Loop loop_of(const JsonField& field) {
   Loop loop{.name = field.at("loop").text(), .in_thread = field.at("in_thread").boolean()};
   if (loop.name.size() > kLongestName) field.at("loop").refuse("a name of at most 800 bytes");
-  std::replace(loop.name.begin(), loop.name.end(), '\n', ' ');
+  std::ranges::replace(loop.name, '\n', ' ');
   if (field.has("unit")) loop.unit = text_of(field.at("unit"), kLongestUnit);
   if (field.has("problem")) loop.problem = text_of(field.at("problem"), kLongestName);
   const std::vector<double> waits = numbers(field.at("wait_us"), kLongestUs);
@@ -120,7 +120,7 @@ Loop loop_of(const JsonField& field) {
 }
 
 void append(Loop loop, std::vector<Loop>& loops) {
-  const auto known = std::find_if(loops.begin(), loops.end(), [&](const Loop& other) {
+  const auto known = std::ranges::find_if(loops, [&](const Loop& other) {
     return other.name == loop.name && other.in_thread == loop.in_thread;
   });
   if (known == loops.end()) {
@@ -268,7 +268,7 @@ void StepFiles::read_more(const std::filesystem::path& path, File& file) {
       }
       has_more = part.size() == kMostLine;  // otherwise the last line has no end yet
       if (has_more && begin == 0) {
-        throw DataError(fmt::format("a line has more than {} bytes", kMostLine));
+        throw DataError("a line has more than {} bytes", kMostLine);
       }
     }
   } catch (const DataError& error) {
@@ -293,7 +293,7 @@ void StepFiles::put_into(WatchRecord& record) const {
       record.left_out.push_back(fmt::format(
           "what the batches of the loop {} hold is not counted: {}", loop.name, loop.problem));
     }
-    std::stable_sort(rank.loops.begin(), rank.loops.end(), [](const Loop& a, const Loop& b) {
+    std::ranges::stable_sort(rank.loops, [](const Loop& a, const Loop& b) {
       return std::pair(b.in_thread, a.total_us()) > std::pair(a.in_thread, b.total_us());
     });
   }
@@ -367,9 +367,9 @@ std::optional<WatchRecord> read_record(const std::filesystem::path& path) {
   try {
     return parse_record(in.text());
   } catch (const DataError& error) {
-    throw DataError(fmt::format(
+    throw DataError(
         "cannot read '{}' as a record of `penstock watch`: {}; record the training again",
-        file.native(), error.what()));
+        file.native(), error.what());
   }
 }
 

@@ -27,9 +27,9 @@ std::string label_of(const Rank& rank, const WatchRecord& record) {
   const bool one_host =
       std::ranges::all_of(record.ranks, [&](const Rank& other) { return other.host == rank.host; });
   const std::string host = one_host || rank.host.empty() ? "" : " on " + rank.host;
-  const auto count = std::count_if(
-      record.ranks.begin(), record.ranks.end(),
-      [&](const Rank& other) { return other.rank == rank.rank && other.host == rank.host; });
+  const auto count = std::ranges::count_if(record.ranks, [&](const Rank& other) {
+    return other.rank == rank.rank && other.host == rank.host;
+  });
   return count == 1 ? fmt::format("{}{}", rank.rank, host)
                     : fmt::format("{} (process {}{})", rank.rank, rank.pid, host);
 }
@@ -93,15 +93,14 @@ std::string answer_sentence(const WatchRecord& record) {
   }
   const auto [least, most] = std::minmax_element(shares.begin(), shares.end());
   const Loop& loop = most->second->loops.front();
-  std::string text =
-      record.ranks.size() == 1
-          ? fmt::format("The loop {} waited for input for {:.1f} % of its time", loop.name,
-                        most->first)
-          : fmt::format(
-                "The ranks waited for input for {:.1f} % (rank {}) to {:.1f} % (rank {}) "
-                "of their time in the loop {}",
-                least->first, label_of(*least->second, record), most->first,
-                label_of(*most->second, record), loop.name);
+  std::string text = record.ranks.size() == 1
+                         ? fmt::format("The loop {} waited for input for {:.1f} % of its time",
+                                       loop.name, most->first)
+                         : fmt::format(
+                               "The ranks waited for input for {:.1f} % (rank {}) to {:.1f} % "
+                               "(rank {}) of their time in the loop {}",
+                               least->first, label_of(*least->second, record), most->first,
+                               label_of(*most->second, record), loop.name);
   const LoopSummary sum = summary_of(loop);
   if (sum.first_batch_s >= kNoticeableStart) {
     text += fmt::format(" (after {:.1f} s for the very first batch)", sum.first_batch_s);
@@ -170,11 +169,10 @@ std::vector<std::string> how_to_read(const WatchRecord& record) {
     texts.emplace_back(
         "Samples and collating are timed where they are loaded: in the loop's process, or in "
         "workers that are forked; of others they are not known. The time of a sample that is not "
-        "on a processor, and no wait for one, is a wait for storage, a network, a lock or a "
-        "sleep. \"workers\" is what they were seen to do, ten times a second, while they loaded.");
+        "on a processor, and no wait for one, is a wait for storage, a network, a lock or a sleep. "
+        "\"workers\" is what they were seen to do, ten times a second, while they loaded.");
   }
-  const bool cuda = std::any_of(record.ranks.begin(), record.ranks.end(),
-                                [](const Rank& rank) { return rank.cuda; });
+  const bool cuda = std::ranges::any_of(record.ranks, &Rank::cuda);
   texts.emplace_back(
       tells_gpu(record)
           ? "CUDA works asynchronously: the loop may run ahead of the GPU. \"GPU waited\" is the "
@@ -233,7 +231,7 @@ LoopSummary summary_of(const Loop& loop) {
   sum.wait_ms_p50 = statistics::quantile(waits_ms, 0.5);
   sum.wait_ms_p95 = statistics::quantile(waits_ms, 0.95);
   sum.wait_ms_p99 = statistics::quantile(waits_ms, 0.99);
-  sum.wait_ms_max = *std::max_element(waits_ms.begin(), waits_ms.end());
+  sum.wait_ms_max = std::ranges::max(waits_ms);
   return sum;
 }
 
@@ -308,16 +306,13 @@ document::Document document_of(const WatchRecord& record) {
                              record.seconds)};
   document::List left_out{"Left out:", record.left_out};
   if (record.ranks.empty()) {
-    section.blocks = {
-        document::Paragraphs{
-            {"No loop was watched so far. Loops over torch.utils.data.DataLoader are watched "
-             "unless "
-             "Python "
-             "ignores PYTHONPATH (options -I and -E). For any other loop, change `for batch in "
-             "loader` in the script to `for batch in watching.watch(loader)`, after `from "
-             "penstock_bench import watching`. A batch counts when the loop asks for the next "
-             "one."}},
-        std::move(left_out)};
+    section.blocks = {document::Paragraphs{
+                          {"No loop was watched so far. Loops over torch.utils.data.DataLoader are "
+                           "watched unless Python ignores PYTHONPATH (options -I and -E). For any "
+                           "other loop, change `for batch in loader` in the script to `for batch "
+                           "in watching.watch(loader)`, after `from penstock_bench import "
+                           "watching`. A batch counts when the loop asks for the next one."}},
+                      std::move(left_out)};
     return {std::move(section)};
   }
   document::Table table{{{"rank"},

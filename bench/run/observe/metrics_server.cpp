@@ -17,7 +17,6 @@
 
 #include "bench/record/machine.h"
 #include "dataflow/error.h"
-#include "dataflow/options.h"
 
 namespace penstock {
 namespace {

@@ -89,13 +89,12 @@ void ResultSaver::save(const std::function<void()>& write,
     saved_ = true;
   } catch (const DataError& error) {
     if (!begun_) {
-      throw ConfigError(fmt::format("{}; give --out a folder that can be written", error.what()));
+      throw ConfigError("{}; give --out a folder that can be written", error.what());
     }
     if (saved_) {
-      print(
-          fmt::format("penstock: {}; the files are those before this run, and the measurement "
-                      "goes on",
-                      error.what()));
+      print(fmt::format(
+          "penstock: {}; the files are those before this run, and the measurement goes on",
+          error.what()));
     }
     saved_ = false;
   }

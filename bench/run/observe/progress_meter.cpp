@@ -28,28 +28,6 @@ statistics::Estimate rate_of(std::span<const double> step_s, double images) {
 
 }  // namespace
 
-void ListenerGroup::warm_up_begins() {
-  for (RunListener* listener : listeners_) listener->warm_up_begins();
-}
-void ListenerGroup::window_extended(std::int64_t steps) {
-  for (RunListener* listener : listeners_) listener->window_extended(steps);
-}
-void ListenerGroup::window_begins() {
-  for (RunListener* listener : listeners_) listener->window_begins();
-}
-void ListenerGroup::step(const StepReport& step) {
-  for (RunListener* listener : listeners_) listener->step(step);
-}
-void ListenerGroup::evaluation_begins(std::int64_t training_step) {
-  for (RunListener* listener : listeners_) listener->evaluation_begins(training_step);
-}
-void ListenerGroup::evaluation_step(std::size_t index, double images, double step_seconds) {
-  for (RunListener* listener : listeners_) listener->evaluation_step(index, images, step_seconds);
-}
-void ListenerGroup::evaluated(const EvaluationReport& report) {
-  for (RunListener* listener : listeners_) listener->evaluated(report);
-}
-
 ProgressMeter::ProgressMeter(const RunConfig& config, Gauges gauges, const Clock& clock)
     : unit_(rate_unit(config)),
       images_(static_cast<double>(config.batch_size * all_devices(config))),

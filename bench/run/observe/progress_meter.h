@@ -20,15 +20,24 @@ class ListenerGroup final : public RunListener {
  public:
   void add(RunListener& listener) { listeners_.push_back(&listener); }
 
-  void warm_up_begins() override;
-  void window_extended(std::int64_t steps) override;
-  void window_begins() override;
-  void step(const StepReport& step) override;
-  void evaluation_begins(std::int64_t training_step) override;
-  void evaluation_step(std::size_t index, double images, double seconds) override;
-  void evaluated(const EvaluationReport& report) override;
+  void warm_up_begins() override { tell(&RunListener::warm_up_begins); }
+  void window_extended(std::int64_t steps) override { tell(&RunListener::window_extended, steps); }
+  void window_begins() override { tell(&RunListener::window_begins); }
+  void step(const StepReport& step) override { tell(&RunListener::step, step); }
+  void evaluation_begins(std::int64_t step) override {
+    tell(&RunListener::evaluation_begins, step);
+  }
+  void evaluation_step(std::size_t index, double images, double seconds) override {
+    tell(&RunListener::evaluation_step, index, images, seconds);
+  }
+  void evaluated(const EvaluationReport& report) override { tell(&RunListener::evaluated, report); }
 
  private:
+  template <typename Event, typename... Arguments>
+  void tell(Event event, const Arguments&... arguments) {
+    for (RunListener* listener : listeners_) (listener->*event)(arguments...);
+  }
+
   std::vector<RunListener*> listeners_;
 };
 

@@ -19,10 +19,10 @@ std::string head(std::string_view name, std::string_view type, std::string_view 
 template <typename Value>
 std::string of_queues(const std::vector<QueueGauge>& queues, std::string_view labels,
                       std::string_view name, std::string_view type, std::string_view help,
-                      Value value) {
+                      Value QueueGauge::*value) {
   std::string text = head(name, type, help);
   for (const QueueGauge& queue : queues) {
-    text += fmt::format("{}{{{},queue=\"{}\"}} {}\n", name, labels, queue.name, value(queue));
+    text += fmt::format("{}{{{},queue=\"{}\"}} {}\n", name, labels, queue.name, queue.*value);
   }
   return text;
 }
@@ -43,31 +43,24 @@ RunMetrics::RunMetrics(const RunConfig& config, Gauges gauges)
 void RunMetrics::window_begins() {
   const double wait_s = input_wait_of(gauges_());
   const std::lock_guard lock(mutex_);
-  wait_before_s_ = wait_s;
-  window_s_ = 0;
+  totals_.wait_before_s = wait_s;
+  totals_.window_s = 0;
 }
 
 void RunMetrics::step(const StepReport& step) {
-  const auto bound = std::lower_bound(kBounds.begin(), kBounds.end(), step.seconds);
+  const auto bound = std::ranges::lower_bound(kBounds, step.seconds);
   const std::lock_guard lock(mutex_);
-  ++counts_[static_cast<std::size_t>(bound - kBounds.begin())];
-  ++steps_;
-  seconds_ += step.seconds;
-  window_s_ += step.seconds;
+  ++totals_.counts[static_cast<std::size_t>(bound - kBounds.begin())];
+  ++totals_.steps;
+  totals_.seconds += step.seconds;
+  totals_.window_s += step.seconds;
 }
 
 std::string RunMetrics::page() const {
-  std::array<std::int64_t, kBounds.size() + 1> counts{};
-  std::int64_t steps = 0;
-  double seconds = 0, window_s = 0, wait_before_s = 0;
-  {
+  const auto [counts, steps, seconds, window_s, wait_before_s] = [this] {
     const std::lock_guard lock(mutex_);
-    counts = counts_;
-    steps = steps_;
-    seconds = seconds_;
-    window_s = window_s_;
-    wait_before_s = wait_before_s_;
-  }
+    return totals_;
+  }();
   const std::vector<QueueGauge> queues = gauges_();
   std::string text = head("penstock_images_total", "counter", "Images of measured steps.");
   text += fmt::format("penstock_images_total{{{}}} {}\n", labels_, steps * images_);
@@ -88,16 +81,14 @@ std::string RunMetrics::page() const {
   text += fmt::format("penstock_input_wait_share{{{}}} {}\n", labels_,
                       window_s > 0 ? std::clamp(wait_s / window_s, 0.0, 1.0) : 0.0);
   text += of_queues(queues, labels_, "penstock_queue_depth", "gauge", "Batches ready in a ring.",
-                    [](const QueueGauge& queue) { return queue.filled; });
+                    &QueueGauge::filled);
+  text += of_queues(queues, labels_, "penstock_queue_slots", "gauge",
+                    "Batches that fit into a ring.", &QueueGauge::slots);
   text +=
-      of_queues(queues, labels_, "penstock_queue_slots", "gauge", "Batches that fit into a ring.",
-                [](const QueueGauge& queue) { return queue.slots; });
-  text += of_queues(queues, labels_, "penstock_stall_seconds_total", "counter",
-                    "Time that readers of a ring waited for a batch.",
-                    [](const QueueGauge& queue) { return queue.consumer_wait_s; });
+      of_queues(queues, labels_, "penstock_stall_seconds_total", "counter",
+                "Time that readers of a ring waited for a batch.", &QueueGauge::consumer_wait_s);
   text += of_queues(queues, labels_, "penstock_backpressure_seconds_total", "counter",
-                    "Time that writers of a ring waited for room.",
-                    [](const QueueGauge& queue) { return queue.producer_wait_s; });
+                    "Time that writers of a ring waited for room.", &QueueGauge::producer_wait_s);
   return text;
 }
 

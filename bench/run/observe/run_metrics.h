@@ -40,12 +40,14 @@ class RunMetrics final : public RunListener {
   const std::int64_t images_;  // per step
   const std::string labels_;
   const Gauges gauges_;
+  struct Totals {
+    std::array<std::int64_t, kBounds.size() + 1> counts{};
+    std::int64_t steps = 0;
+    double seconds = 0;
+    double window_s = 0, wait_before_s = 0;  // of the window, and waits until it began
+  };
   mutable std::mutex mutex_;
-  // All below under mutex_.
-  std::array<std::int64_t, kBounds.size() + 1> counts_{};
-  std::int64_t steps_ = 0;
-  double seconds_ = 0;
-  double window_s_ = 0, wait_before_s_ = 0;  // of the window, and waits until it began
+  Totals totals_;  // under mutex_
 };
 
 }  // namespace penstock

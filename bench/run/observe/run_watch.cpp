@@ -2,7 +2,6 @@
 #include "bench/run/observe/run_watch.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <utility>
@@ -21,9 +20,9 @@ int parse_progress_fd(std::string_view number) {
   const std::int64_t file = parse_integer(number, "--progress-fd");
   if (file < 3 || file > 1'000'000 || fcntl(static_cast<int>(file), F_GETFD) < 0) {
     throw ConfigError(
-        fmt::format("--progress-fd is {}; expected the number of an open file, from 3, that this "
-                    "process was started with",
-                    number));
+        "--progress-fd is {}; expected the number of an open file, from 3, that this "
+        "process was started with",
+        number);
   }
   return static_cast<int>(file);
 }

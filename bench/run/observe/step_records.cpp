@@ -34,9 +34,9 @@ StepRecords::StepRecords(std::filesystem::path path, const RunConfig& config, Cl
   try {
     file_ = open_growing_file(path);
   } catch (const DataError& error) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "--out, for steps as they are measured: {}; name a file in an existing, writable folder",
-        error.what()));
+        error.what());
   }
   RunResult begun = partial_result(config_, started_);
   begun.reason = "it was ended from outside";

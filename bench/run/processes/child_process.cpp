@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -28,7 +27,7 @@ namespace {
 constexpr std::size_t kLastWords = 8000;
 
 [[noreturn]] void fail(std::string_view what, const std::string& program, int error) {
-  throw Error(fmt::format("cannot {} '{}': {}", what, program, std::strerror(error)));
+  throw Error("cannot {} '{}': {}", what, program, std::strerror(error));
 }
 
 struct Pipe {
@@ -78,7 +77,7 @@ std::vector<std::string> environment_with(std::span<const std::string> changes) 
     const std::string_view text = *entry;
     const std::string_view name = text.substr(0, text.find('=') + 1);
     const auto replaces = [&](const std::string& change) { return change.starts_with(name); };
-    if (std::none_of(changes.begin(), changes.end(), replaces)) result.emplace_back(text);
+    if (std::ranges::none_of(changes, replaces)) result.emplace_back(text);
   }
   return result;
 }
@@ -88,22 +87,6 @@ std::vector<char*> pointers_to(std::vector<std::string>& words) {
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   return pointers;
-}
-
-/// Reads the available bytes. Returns false at the end of the file.
-template <typename Take>
-bool read_available(const FileDescriptor& file, Take take) {
-  std::array<char, 65536> buffer;
-  while (true) {
-    const ssize_t count = read(file.get(), buffer.data(), buffer.size());
-    if (count > 0) {
-      take(std::string_view(buffer.data(), static_cast<std::size_t>(count)));
-    } else if (count == 0) {
-      return false;
-    } else if (errno != EINTR) {
-      return errno == EAGAIN;
-    }
-  }
 }
 
 void write_all(int file, std::string_view text) {
@@ -195,14 +178,11 @@ ChildProcess::ChildProcess(ChildCommand command) : command_(std::move(command)) 
     while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
     }
     if (watch_error == 0) fail("start", program, error);
-    throw Error(fmt::format("cannot watch '{}': {}; {}", program, std::strerror(watch_error),
-                            kWatchAdvice));
+    throw Error("cannot watch '{}': {}; {}", program, std::strerror(watch_error), kWatchAdvice);
   }
-  output_ = std::move(output.read);
-  errors_ = std::move(errors.read);
-  lines_ = std::move(lines.read);
-  for (const FileDescriptor* file : {&output_, &errors_, &lines_}) {
-    fcntl(file->get(), F_SETFL, O_NONBLOCK);  // fails harmlessly without a pipe
+  streams_ = {std::move(output.read), std::move(errors.read), std::move(lines.read)};
+  for (const FileDescriptor& stream : streams_) {
+    fcntl(stream.get(), F_SETFL, O_NONBLOCK);  // fails harmlessly without a pipe
   }
   follower_ = std::jthread([this](const std::stop_token& stop) { follow(stop); });
 }
@@ -226,6 +206,23 @@ void ChildProcess::send(int signal) const noexcept {
   // number, which is the child's until it is reaped.
   pollfd ended{process_.get(), POLLIN, 0};
   if ((errno == EPERM || errno == ENOSYS) && poll(&ended, 1, 0) == 0) kill(pid_, signal);
+}
+
+/// Reads the available bytes. Returns false at the end of the file.
+bool ChildProcess::read_stream(std::size_t stream) {
+  constexpr std::array kTakers = {&ChildProcess::take_output, &ChildProcess::take_errors,
+                                  &ChildProcess::take_lines};
+  std::array<char, 65536> buffer;
+  while (true) {
+    const ssize_t count = read(streams_[stream].get(), buffer.data(), buffer.size());
+    if (count > 0) {
+      (this->*kTakers[stream])({buffer.data(), static_cast<std::size_t>(count)});
+    } else if (count == 0) {
+      return false;
+    } else if (errno != EINTR) {
+      return errno == EAGAIN;
+    }
+  }
 }
 
 void ChildProcess::take_output(std::string_view text) {
@@ -257,9 +254,7 @@ void ChildProcess::follow(const std::stop_token& stop) {
   relay(stop);
   // Leftover processes. The child is not reaped, so its number is still valid.
   if (!command_.shares_terminal) kill(-pid_, SIGKILL);
-  read_available(output_, [this](std::string_view text) { take_output(text); });
-  read_available(errors_, [this](std::string_view text) { take_errors(text); });
-  read_available(lines_, [this](std::string_view text) { take_lines(text); });
+  for (std::size_t stream = 0; stream < streams_.size(); ++stream) read_stream(stream);
   reap();
   if (command_.on_end) command_.on_end();
 }
@@ -269,29 +264,21 @@ void ChildProcess::relay(const std::stop_token& stop) {
   const std::stop_callback wake(stop, [this] { wake_.signal(); });
   const Time deadline = std::chrono::steady_clock::now() + command_.timeout;
   Escalation ending(target(), command_.grace);
-  enum { kEnd, kWake, kOutput, kErrors, kLines };
+  enum { kEnd, kWake, kStreams };
   std::array<pollfd, 5> files{{{process_.get(), POLLIN, 0},
                                {wake_.get(), POLLIN, 0},
-                               {output_.get(), POLLIN, 0},
-                               {errors_.get(), POLLIN, 0},
-                               {lines_.get(), POLLIN, 0}}};
+                               {streams_[0].get(), POLLIN, 0},
+                               {streams_[1].get(), POLLIN, 0},
+                               {streams_[2].get(), POLLIN, 0}}};
   while (true) {
     const Time due = ending.begun() ? ending.due() : deadline;
     if (poll(files.data(), files.size(), milliseconds_until(due)) < 0) {
       PENSTOCK_ASSERT(errno == EINTR);
       continue;
     }
-    if (files[kOutput].revents != 0 &&
-        !read_available(output_, [this](std::string_view text) { take_output(text); })) {
-      files[kOutput].fd = -1;
-    }
-    if (files[kErrors].revents != 0 &&
-        !read_available(errors_, [this](std::string_view text) { take_errors(text); })) {
-      files[kErrors].fd = -1;
-    }
-    if (files[kLines].revents != 0 &&
-        !read_available(lines_, [this](std::string_view text) { take_lines(text); })) {
-      files[kLines].fd = -1;
+    for (std::size_t stream = 0; stream < streams_.size(); ++stream) {
+      pollfd& file = files[kStreams + stream];
+      if (file.revents != 0 && !read_stream(stream)) file.fd = -1;
     }
     if (files[kEnd].revents != 0) return;
     const bool woken = files[kWake].revents != 0;

@@ -10,6 +10,8 @@
 
 #include <sys/types.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <stop_token>
@@ -83,6 +85,7 @@ class ChildProcess {
  private:
   void follow(const std::stop_token& stop);
   void relay(const std::stop_token& stop);
+  bool read_stream(std::size_t stream);
   void take_output(std::string_view text);
   void take_errors(std::string_view text);
   void take_lines(std::string_view text);
@@ -94,8 +97,9 @@ class ChildProcess {
   const ChildCommand command_;
   pid_t pid_ = -1;
   EventFd wake_;
-  FileDescriptor process_, output_, errors_, lines_;
-  std::string line_;  // an incomplete line
+  FileDescriptor process_;
+  std::array<FileDescriptor, 3> streams_;  // standard output, standard error, and lines
+  std::string line_;                       // an incomplete line
   ChildExit exit_;
   std::jthread follower_;
 };

@@ -13,7 +13,6 @@
 #include "bench/record/environment.h"
 #include "bench/record/exit_code.h"
 #include "bench/run/processes/run_exchange.h"
-#include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "trainer/cluster/servers/connection.h"
 #include "trainer/cluster/servers/server.h"
@@ -98,33 +97,30 @@ void check_cluster(const ClusterArguments& arguments, const RunConfig& config) {
   }
   if (arguments.ps_hosts.empty() || arguments.worker_hosts.empty()) {
     throw ConfigError(
-        fmt::format("--job-name is given and --{} is not; pass --ps-hosts and "
-                    "--worker-hosts to every process of the run",
-                    arguments.ps_hosts.empty() ? "ps-hosts" : "worker-hosts"));
+        "--job-name is given and --{} is not; pass --ps-hosts and "
+        "--worker-hosts to every process of the run",
+        arguments.ps_hosts.empty() ? "ps-hosts" : "worker-hosts");
   }
   for (const std::string& host : arguments.ps_hosts) {
-    if (std::find(arguments.worker_hosts.begin(), arguments.worker_hosts.end(), host) !=
-        arguments.worker_hosts.end()) {
-      throw ConfigError(fmt::format(
-          "'{}' is in --ps-hosts and in --worker-hosts; give each task a different address", host));
+    if (std::ranges::find(arguments.worker_hosts, host) != arguments.worker_hosts.end()) {
+      throw ConfigError(
+          "'{}' is in --ps-hosts and in --worker-hosts; give each task a different address", host);
     }
     static_cast<void>(cluster::numeric_endpoint(host));  // throws for an unknown host
   }
   const bool serves = arguments.job == ClusterArguments::Job::ps;
   const std::size_t tasks = (serves ? arguments.ps_hosts : arguments.worker_hosts).size();
   if (static_cast<std::size_t>(arguments.task_index) >= tasks) {
-    throw ConfigError(fmt::format("--task-index is {}, and --{} has {}; expected 0 to {}",
-                                  arguments.task_index, serves ? "ps-hosts" : "worker-hosts", tasks,
-                                  tasks - 1));
+    throw ConfigError("--task-index is {}, and --{} has {}; expected 0 to {}", arguments.task_index,
+                      serves ? "ps-hosts" : "worker-hosts", tasks, tasks - 1);
   }
   // A server has its workers' flags. If these are refused, no worker will come.
-  const UpdateEntry* const update =
-      match_entry(update_table(), parse_component(config.variable_update).name);
+  const UpdateEntry* const update = entry_of(update_table(), config.variable_update);
   if (update == nullptr || update->make_served == nullptr) {
     throw ConfigError(
-        fmt::format("--job-name is {}, and --variable-update {} has no servers; use "
-                    "parameter_server, distributed_replicated or byteps, or leave --job-name out",
-                    serves ? "ps" : "worker", config.variable_update));
+        "--job-name is {}, and --variable-update {} has no servers; use "
+        "parameter_server, distributed_replicated or byteps, or leave --job-name out",
+        serves ? "ps" : "worker", config.variable_update);
   }
   if (config.fp16_vars) {
     throw ConfigError(

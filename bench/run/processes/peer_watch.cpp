@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "bench/record/machine.h"
-#include "dataflow/error.h"
 
 namespace penstock {
 namespace {

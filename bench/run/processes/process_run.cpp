@@ -43,8 +43,7 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
 }
 
 void refuse(std::string_view flag, std::string_view value, std::string_view instead) {
-  throw ConfigError(
-      fmt::format("--{} is {}, in a run of several processes; {}", flag, value, instead));
+  throw ConfigError("--{} is {}, in a run of several processes; {}", flag, value, instead);
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -135,35 +134,33 @@ RankResult alone(std::int32_t rank, const RunResult& own) {
 
 void refuse_one_process_update(const UpdateEntry& update, const cluster::Launch& launch) {
   if (update.ranks != RankKind::threads) return;
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "{} started {} processes, and --variable-update {} trains in one; use --variable-update "
       "replicated, or start without {}",
-      launch.launcher, launch.size, update.name, launch.launcher));
+      launch.launcher, launch.size, update.name, launch.launcher);
 }
 
 void refuse_unfit(const RunConfig& config) {
   if (config.extend_window) {
     refuse("extend-window", "true", "windows have to be equally long: raise --num-batches");
   }
-  const UpdateEntry* const update =
-      match_entry(update_table(), parse_component(config.variable_update).name);
+  const UpdateEntry* const update = entry_of(update_table(), config.variable_update);
   const bool agrees = update == nullptr || update->agreement == Agreement::identical;
   if (!config.train_dir.empty() && !config.eval && !agrees) {
-    refuse(
-        "train-dir", config.train_dir,
-        fmt::format("with --variable-update {} each rank has different weights, and a checkpoint "
-                    "holds those of one; leave --train-dir out, or use an update whose ranks "
-                    "agree, such as replicated",
-                    config.variable_update));
+    refuse("train-dir", config.train_dir,
+           fmt::format("with --variable-update {} each rank has different weights, and a "
+                       "checkpoint holds those of one; leave --train-dir out, or use an update "
+                       "whose ranks agree, such as replicated",
+                       config.variable_update));
   }
 }
 
 bool spans_processes(const RunConfig& config, const std::optional<cluster::Launch>& launch) {
   const std::int32_t size = launch ? launch->size : 1;
   if (config.num_processes > 0 && config.num_processes != size) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "--num-processes is {}, and {} started; start with `mpirun -np {}`", config.num_processes,
-        size == 1 ? "this one alone was" : fmt::format("{} were", size), config.num_processes));
+        size == 1 ? "this one alone was" : fmt::format("{} were", size), config.num_processes);
   }
   if (size == 1) return false;
   const std::string update = parse_component(config.variable_update).name;
@@ -268,7 +265,7 @@ std::string differences(std::span<const std::string> descriptions) {
     const auto only_in = [](const std::vector<std::string>& a, const std::vector<std::string>& b) {
       std::string lines;
       for (const std::string& line : a) {
-        if (std::find(b.begin(), b.end(), line) == b.end()) lines += " " + line;
+        if (std::ranges::find(b, line) == b.end()) lines += " " + line;
       }
       return lines.empty() ? " nothing" : lines;
     };
@@ -304,10 +301,10 @@ void await_all_ready(cluster::Processes& processes, double examples_per_epoch) {
       examples, [&](const std::string& text) { return text != examples.front(); });
   if (other == examples.end()) return;
   throw ConfigError(
-      fmt::format("ranks disagree on the examples in an epoch: {} on rank {} and {} on rank 0; "
-                  "expected the same data set on all hosts; compare the files in --data-dir there, "
-                  "and the limit of a source memory",
-                  *other, other - examples.begin(), examples.front()));
+      "ranks disagree on the examples in an epoch: {} on rank {} and {} on rank 0; expected the "
+      "same data set on all hosts; compare the files in --data-dir there, and the limit of a "
+      "source memory",
+      *other, other - examples.begin(), examples.front());
 }
 
 void gather_ranks(cluster::Processes& processes, RunResult& result) {
@@ -316,10 +313,10 @@ void gather_ranks(cluster::Processes& processes, RunResult& result) {
         fmt::format("rates are those of rank {} only: {}", processes.launch().rank, why));
   };
   if (const std::int32_t restarts = processes.launch().restarts; restarts > 0) {
-    result.notes.push_back(fmt::format(
-        "the launcher has restarted this job {} time{}: other processes ran before this "
-        "measurement",
-        restarts, restarts == 1 ? "" : "s"));
+    result.notes.push_back(
+        fmt::format("the launcher has restarted this job {} time{}: other processes ran before "
+                    "this measurement",
+                    restarts, restarts == 1 ? "" : "s"));
   }
   // Keep what was measured before another rank was lost.
   if (result.exit_code == 5 && !result.step_ms.empty()) result.status = Status::partial;
@@ -341,10 +338,9 @@ void gather_ranks(cluster::Processes& processes, RunResult& result) {
     if (const std::int32_t rank = processes.launch().rank; rank != 0) {
       result = own;
       result.ranks = {alone(rank, result)};
-      result.notes.push_back(
-          fmt::format("these are the figures of rank {} alone; the record of rank 0 has those of "
-                      "all ranks",
-                      rank));
+      result.notes.push_back(fmt::format(
+          "these are the figures of rank {} alone; the record of rank 0 has those of all ranks",
+          rank));
     }
   } catch (const Error& error) {
     result.status = Status::partial;

@@ -101,8 +101,8 @@ std::string graph_text(const Graph& graph, std::string_view model, std::string_v
   if (suffix == ".dot") return dot_of(graph, model);
   if (suffix == ".json") return json_of(graph, model);
   if (suffix == ".txt") return table_of(graph, model);
-  throw ConfigError(fmt::format(
-      "--graph-file ends with '{}'; expected .dot (Graphviz), .json or .txt (a table)", suffix));
+  throw ConfigError(
+      "--graph-file ends with '{}'; expected .dot (Graphviz), .json or .txt (a table)", suffix);
 }
 
 void write_graph_file(const std::string& path, const RunConfig& config, const ModelEntry& model) {
@@ -114,7 +114,7 @@ void write_graph_file(const std::string& path, const RunConfig& config, const Mo
   try {
     replace_file(path, text);
   } catch (const DataError& error) {
-    throw ConfigError(fmt::format("--graph-file: {}", error.what()));
+    throw ConfigError("--graph-file: {}", error.what());
   }
 }
 

@@ -132,8 +132,7 @@ std::map<std::int32_t, std::string> Trace::feeding_threads(const Tracks& tracks)
 /// Sorted by time.
 std::vector<nlohmann::ordered_json> Trace::counter_events() const {
   std::vector<Depth> depths(depths_.entries().begin(), depths_.entries().end());
-  std::stable_sort(depths.begin(), depths.end(),
-                   [](const Depth& a, const Depth& b) { return a.time < b.time; });
+  std::ranges::stable_sort(depths, {}, &Depth::time);
   std::vector<Json> events;
   for (const Depth& depth : depths) {
     const WatchedRing& ring = rings_[static_cast<std::size_t>(depth.ring)];
@@ -171,7 +170,7 @@ void Trace::write(std::ostream& out) const {
         name_event("thread_name", process, thread,
                    process == kFeeding ? feeding.at(thread) : thread_name(process, thread)));
     // An enclosing range must precede the ranges inside it.
-    std::stable_sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
+    std::ranges::stable_sort(events, [](const Event& a, const Event& b) {
       return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
     });
     for (const Event& event : events) {

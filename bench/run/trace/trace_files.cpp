@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/run/trace/trace_files.h"
 
-#include <fmt/format.h>
-
 #include <sstream>
 
 #include "dataflow/error.h"
@@ -16,8 +14,7 @@ void open(const char* flag, const std::string& path, std::optional<OutputFile>& 
   try {
     file.emplace(path);
   } catch (const DataError& error) {
-    throw ConfigError(
-        fmt::format("{}: {}; name a file in an existing, writable folder", flag, error.what()));
+    throw ConfigError("{}: {}; name a file in an existing, writable folder", flag, error.what());
   }
 }
 
@@ -28,18 +25,16 @@ std::vector<Flag> trace_flags(TraceOptions& options) {
   const auto set_steps = [&options](const std::string& text) {
     options.steps = parse_integer(text, "--trace-steps");
     if (options.steps >= 1) return;
-    throw ConfigError(
-        fmt::format("--trace-steps is {}; expected a whole number of at least 1", text));
+    throw ConfigError("--trace-steps is {}; expected a whole number of at least 1", text);
   };
   return {flag.text("trace_file",
                     "file for a timeline of the first measured steps, for Perfetto or "
                     "chrome://tracing; default: none",
                     options.timeline),
-          flag.text(
-              "graph_file",
-              "file for the model's graph, by its suffix: .dot (Graphviz), .json or .txt; default: "
-              "none",
-              options.graph),
+          flag.text("graph_file",
+                    "file for the model's graph, by its suffix: .dot (Graphviz), .json or .txt; "
+                    "default: none",
+                    options.graph),
           flag.text("profile_file",
                     "file for the time by type of operation and by operation in the first measured "
                     "steps; default: none",

@@ -18,8 +18,7 @@ using Json = nlohmann::ordered_json;
 
 /// The times of the way with this name; null if there are none.
 const WayTimes* find_times(const ExchangeReport& report, std::string_view name) {
-  const auto found = std::find_if(report.times.begin(), report.times.end(),
-                                  [&](const WayTimes& times) { return times.name == name; });
+  const auto found = std::ranges::find(report.times, name, &WayTimes::name);
   return found == report.times.end() || found->seconds.empty() ? nullptr : &*found;
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/scaling/exchange/exchange_run.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -132,7 +130,7 @@ class ExchangeRun {
         if (ways_[way].adds && !check(rank, way)) return;
       }
       // Zeros remain zeros, however often they are added.
-      std::fill(rank.values.begin(), rank.values.end(), 0.0F);
+      std::ranges::fill(rank.values, 0.0F);
       for (std::int64_t i = 0; i < plan_.warmup + plan_.iterations; ++i) {
         for (const std::size_t way : order_of_ways(ways_.size(), plan_.seed, i)) {
           const std::optional<Nanoseconds> time = timed_exchange(rank, way);
@@ -210,10 +208,10 @@ class ExchangeRun {
     for (std::size_t i = 0; i < elements_; ++i) {
       const double sum = known_sum(wire, plan_.ranks, i);
       if (std::abs(rank.values[i] - sum) <= tolerance(wire, plan_.ranks) * sum) continue;
-      throw Error(fmt::format(
+      throw Error(
           "{} added wrongly: element {} of {} on rank {} is {}; expected {}; nothing was measured; "
           "please report this",
-          ways_[way].name, i, elements_, rank.index, rank.values[i], sum));
+          ways_[way].name, i, elements_, rank.index, rank.values[i], sum);
     }
     if (!meet()) return false;  // all ranks found the sum correct
     if (rank.index == 0) times_[way].checked = true;
@@ -274,7 +272,7 @@ std::vector<std::size_t> gradient_sizes(const Graph& graph) {
   for (const ParameterSpec& parameter : graph.parameters()) {
     sizes.push_back(static_cast<std::size_t>(parameter.count()));
   }
-  std::reverse(sizes.begin(), sizes.end());
+  std::ranges::reverse(sizes);
   return sizes;
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/scaling/exchange/exchange_ways.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -53,10 +51,10 @@ bool has_mpi(const ExchangeArguments& arguments) {
 /// MPI has no 16-bit floating-point type.
 ExchangeWay by_mpi(std::string_view name, const ExchangeArguments& arguments) {
   if (!has_mpi(arguments)) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "--algorithm {} is of ranks that are an MPI job; start them with `mpirun -np 2 penstock "
         "allreduce ...`, or leave it out",
-        name));
+        name);
   }
   const collectives::ExchangeMethod method =
       name == kMpi ? collectives::ExchangeMethod::mpi_blocking : collectives::ExchangeMethod::mpi;
@@ -106,8 +104,7 @@ std::vector<std::string> names_of_all(const ExchangeArguments& arguments) {
 void add_way(std::vector<ExchangeWay>& ways, const std::string& name,
              const ExchangeArguments& arguments) {
   ExchangeWay way = find_way(name, arguments);
-  const bool known = std::any_of(ways.begin(), ways.end(),
-                                 [&](const ExchangeWay& other) { return other.name == way.name; });
+  const bool known = std::ranges::find(ways, way.name, &ExchangeWay::name) != ways.end();
   if (!known) ways.push_back(std::move(way));
 }
 

@@ -5,18 +5,17 @@
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cstring>
 #include <iterator>
 #include <memory>
 #include <sstream>
 
+#include "bench/config/flags.h"
+#include "bench/record/machine.h"
 #include "bench/run/processes/child_process.h"
-#include "bench/scaling/launch/mpirun.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/machine/input_file.h"
@@ -33,24 +32,23 @@ void expect_name(const std::string& name, std::string_view where) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
            std::string_view("._-@").find(c) != std::string_view::npos;
   };
-  if (!name.empty() && name.front() != '-' && std::all_of(name.begin(), name.end(), fits)) return;
-  throw ConfigError(fmt::format(
+  if (!name.empty() && name.front() != '-' && std::ranges::all_of(name, fits)) return;
+  throw ConfigError(
       "{}: '{}' is not the name of a machine; expected letters, digits, dots, dashes and "
       "underscores, such as node1",
-      where, name));
+      where, name);
 }
 
 std::int32_t parse_slots(std::string_view text, std::string_view where) {
   if (text.find(':') != std::string_view::npos) {  // NAME:SLOTS:ADDRESS, as KungFu writes it
     throw ConfigError(
-        fmt::format("{}: '{}' is not a number of slots; expected NAME:SLOTS, such as node1:2, "
-                    "without a second address",
-                    where, text));
+        "{}: '{}' is not a number of slots; expected NAME:SLOTS, such as node1:2, "
+        "without a second address",
+        where, text);
   }
   const std::int64_t slots = parse_integer(text, where);
   if (slots >= 1 && slots <= kMostSlots) return static_cast<std::int32_t>(slots);
-  throw ConfigError(
-      fmt::format("{}: {} slots; expected a whole number from 1 to {}", where, text, kMostSlots));
+  throw ConfigError("{}: {} slots; expected a whole number from 1 to {}", where, text, kMostSlots);
 }
 
 /// Keeps the sum of all slots within kMostSlots, so that every sum of them fits its type.
@@ -58,12 +56,10 @@ void add(std::vector<Host>& hosts, Host host, std::string_view where) {
   std::int64_t slots = std::max(host.slots, 1);
   for (const Host& other : hosts) slots += std::max(other.slots, 1);
   if (slots > kMostSlots) {
-    throw ConfigError(
-        fmt::format("{}: the machines have {} slots up to here; expected at most {} in all", where,
-                    slots, kMostSlots));
+    throw ConfigError("{}: the machines have {} slots up to here; expected at most {} in all",
+                      where, slots, kMostSlots);
   }
-  const auto same = std::find_if(hosts.begin(), hosts.end(),
-                                 [&](const Host& other) { return other.name == host.name; });
+  const auto same = std::ranges::find(hosts, host.name, &Host::name);
   if (same == hosts.end()) {
     hosts.push_back(std::move(host));
   } else {
@@ -79,9 +75,8 @@ Host mpirun_line(const std::vector<std::string>& words, const std::string& where
     const std::string key = words[i].substr(0, equals);
     if (equals == std::string::npos ||
         (key != "slots" && key != "max_slots" && key != "max-slots")) {
-      throw ConfigError(
-          fmt::format("{}: '{}' is not known; expected NAME slots=N, or a name and an ssh alias",
-                      where, words[i]));
+      throw ConfigError("{}: '{}' is not known; expected NAME slots=N, or a name and an ssh alias",
+                        where, words[i]);
     }
     const std::int32_t slots = parse_slots(words[i].substr(equals + 1), where);
     if (key == "slots") host.slots = slots;
@@ -128,12 +123,6 @@ bool is_known(const std::string& name, const std::string& agent) {
 
 constexpr Nanoseconds kPatience = std::chrono::seconds(30);
 
-std::string own_name() {
-  std::array<char, 256> name{};
-  if (gethostname(name.data(), name.size() - 1) != 0) return "localhost";
-  return name.data();
-}
-
 bool same_address(const sockaddr& a, const sockaddr& b) {
   if (a.sa_family != b.sa_family) return false;
   if (a.sa_family == AF_INET) {
@@ -179,9 +168,9 @@ std::vector<Host> parse_host_file(std::string_view text, std::string_view name) 
     expect_name(words.front(), where);
     const bool is_node = words.size() == 2 && words[1].find('=') == std::string::npos;
     if (!hosts.empty() && is_node != nodes) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "{}: '{}' is not of the kind of the lines before it; expected {} in every line", where,
-          line, nodes ? "a name and an ssh alias" : "a name and slots=N"));
+          line, nodes ? "a name and an ssh alias" : "a name and slots=N");
     }
     nodes = is_node;
     if (is_node) {
@@ -192,18 +181,17 @@ std::vector<Host> parse_host_file(std::string_view text, std::string_view name) 
     }
   }
   if (!hosts.empty()) return hosts;
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "{} names no machine; expected a line for each: NAME slots=N, or a name and an ssh alias",
-      name));
+      name);
 }
 
 std::vector<Host> read_host_file(const std::filesystem::path& path) {
   try {
     return parse_host_file(InputFile(path).text(kMostBytes), path.native());
   } catch (const DataError& error) {
-    throw ConfigError(
-        fmt::format("cannot read the host file '{}': {}; name a file with a machine a line",
-                    path.native(), error.what()));
+    throw ConfigError("cannot read the host file '{}': {}; name a file with a machine a line",
+                      path.native(), error.what());
   }
 }
 
@@ -221,10 +209,10 @@ std::vector<Host> place_ranks(std::span<const Host> hosts, std::int32_t ranks,
     left -= here;
   }
   if (left == 0) return placed;
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "{} ranks do not fit: {} machine{} {} {} of them; ask for fewer, or give machines more slots",
       ranks, hosts.size(), hosts.size() == 1 ? "" : "s", hosts.size() == 1 ? "takes" : "take",
-      room));
+      room);
 }
 
 std::string to_text(std::span<const Host> hosts) {
@@ -242,10 +230,10 @@ void expect_known(std::span<const Host> hosts, const std::string& agent) {
     if (!host.address.empty() && !resolves(host.address)) unknown.push_back(host.address);
   }
   if (unknown.empty()) return;
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "unknown machine{} {}: not found by the resolver (DNS, /etc/hosts), nor in the configuration "
       "of ssh; correct the names of --hosts, or set with --ssh how to reach them",
-      unknown.size() == 1 ? "" : "s", join(unknown)));
+      unknown.size() == 1 ? "" : "s", join(unknown));
 }
 
 bool is_local(const std::string& name) {
@@ -269,7 +257,7 @@ std::vector<std::string> names_of_machines(std::span<const Host> hosts, const st
   std::vector<std::string> names;
   for (const Host& host : hosts) {
     if (is_local(host.name)) {
-      names.push_back(own_name());
+      names.push_back(host_name());
       continue;
     }
     std::vector<std::string> words = split_words(agent);
@@ -278,9 +266,9 @@ std::vector<std::string> names_of_machines(std::span<const Host> hosts, const st
     const ChildExit& exit = child.wait(stop);
     const std::vector<std::string> said = split_words(exit.output);
     if (exit.cause != ChildExit::Cause::ended || exit.code != 0 || said.empty()) {
-      throw Unavailable(fmt::format(
+      throw Unavailable(
           "cannot reach {} of --hosts: `{} {} hostname` {}; it must work without asking for input",
-          host.name, agent, host.name, exit.describe()));
+          host.name, agent, host.name, exit.describe());
     }
     names.push_back(said.front());
   }
@@ -288,7 +276,7 @@ std::vector<std::string> names_of_machines(std::span<const Host> hosts, const st
 }
 
 SharedMachine shared_machine(std::vector<std::string> names) {
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   const auto machines = std::unique(names.begin(), names.end()) - names.begin();
   if (machines == std::ssize(names)) return SharedMachine::none;
   return machines == 1 ? SharedMachine::all : SharedMachine::some;

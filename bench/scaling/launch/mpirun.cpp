@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/scaling/launch/mpirun.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <sstream>
 
 #include "bench/run/processes/child_process.h"
 #include "dataflow/error.h"
@@ -31,10 +29,10 @@ void expect_session_folder() {
     if (!value(name).empty()) folder = value(name);
   }
   if (access(folder.c_str(), W_OK) == 0) return;
-  throw Unavailable(fmt::format(
+  throw Unavailable(
       "cannot start several processes: mpirun keeps its session in '{}', which cannot be written: "
       "{}; set TMPDIR to a writable folder, such as TMPDIR=/dev/shm",
-      folder, std::strerror(errno)));
+      folder, std::strerror(errno));
 }
 
 }  // namespace
@@ -71,36 +69,28 @@ std::vector<std::string> mpirun_words(const MpirunPlan& plan) {
 void expect_mpirun() {
   expect_session_folder();
   if (!can_start("mpirun")) {
-    throw Unavailable(fmt::format(
+    throw Unavailable(
         "cannot start several processes: PATH has no mpirun, and ranks find each other through it; "
         "{}",
-        kInstall));
+        kInstall);
   }
   ChildProcess child({.arguments = {"mpirun", "--version"}, .timeout = std::chrono::seconds(20)});
   const ChildExit& exit = child.wait();
   if (exit.output.find("Open MPI") != std::string::npos) return;
   throw Unavailable(
-      fmt::format("cannot start several processes: the mpirun in PATH is not Open MPI's; `mpirun "
-                  "--version` {}, "
-                  "and said '{}'; {}, and put it first in PATH",
-                  exit.describe(), exit.output.substr(0, exit.output.find('\n')), kInstall));
+      "cannot start several processes: the mpirun in PATH is not Open MPI's; `mpirun --version` "
+      "{}, and said '{}'; {}, and put it first in PATH",
+      exit.describe(), exit.output.substr(0, exit.output.find('\n')), kInstall);
 }
 
 void refuse_nested_launch(std::string_view verb) {
   const std::optional<cluster::Launch> launch =
       cluster::read_launch([](const char* name) { return std::getenv(name); });
   if (!launch || (!launch->mpi && launch->size <= 1 && launch->rank == 0)) return;
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "penstock {} starts mpirun, and {} has started {} of it ({}); start it once, without {}",
       verb, launch->launcher, launch->size == 0 ? "several" : std::to_string(launch->size),
-      launch->rank_name, launch->launcher));
-}
-
-std::vector<std::string> split_words(std::string_view text) {
-  std::istringstream stream{std::string(text)};
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;) words.push_back(word);
-  return words;
+      launch->rank_name, launch->launcher);
 }
 
 }  // namespace penstock::scaling

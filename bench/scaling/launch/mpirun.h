@@ -41,7 +41,4 @@ void expect_mpirun();
 /// Throws ConfigError if a launcher started several processes, or if this one is an MPI job.
 void refuse_nested_launch(std::string_view verb);
 
-/// Splits text at spaces.
-std::vector<std::string> split_words(std::string_view text);
-
 }  // namespace penstock::scaling

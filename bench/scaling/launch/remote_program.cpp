@@ -28,7 +28,7 @@ std::string run_there(const Host& host, const std::string& agent, const std::str
   if (exit.cause == ChildExit::Cause::ended && exit.signal == 0 && exit.code == 0) {
     return exit.output;
   }
-  throw Error(fmt::format("{} {} failed: it {}", doing, host.name, exit.describe()));
+  throw Error("{} {} failed: it {}", doing, host.name, exit.describe());
 }
 
 /// Copies to a new name first, because a running program cannot be overwritten.
@@ -47,8 +47,8 @@ std::string copy_program(const std::filesystem::path& program, std::span<const H
                          const std::string& folder, const std::string& agent,
                          const std::stop_token& stop) {
   if (!folder.starts_with('/')) {
-    throw ConfigError(fmt::format(
-        "--remote-dir is '{}'; expected an absolute path, the same on all machines", folder));
+    throw ConfigError("--remote-dir is '{}'; expected an absolute path, the same on all machines",
+                      folder);
   }
   const std::filesystem::path library = gpu::find_driver_library(program);
   const std::filesystem::path copy = std::filesystem::path(folder) / program.filename();
@@ -58,8 +58,8 @@ std::string copy_program(const std::filesystem::path& program, std::span<const H
     const std::string said = run_there(host, agent, shell_word(copy.native()) + " --version",
                                        "/dev/null", "starting the copy on", stop);
     if (said.find(PENSTOCK_BUILD_VERSION) == std::string::npos) {
-      throw Error(fmt::format("starting the copy on {} failed: it said '{}'; expected version {}",
-                              host.name, said.substr(0, said.find('\n')), PENSTOCK_BUILD_VERSION));
+      throw Error("starting the copy on {} failed: it said '{}'; expected version {}", host.name,
+                  said.substr(0, said.find('\n')), PENSTOCK_BUILD_VERSION);
     }
   }
   return copy.native();

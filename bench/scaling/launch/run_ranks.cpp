@@ -2,7 +2,6 @@
 #include "bench/scaling/launch/run_ranks.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/stat.h>
 
@@ -36,7 +35,7 @@ class NamedPipe {
       file_.reset(open(path_.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
     }
     if (!file_) {
-      throw Error(fmt::format("cannot make the pipe '{}': {}", path_, std::strerror(errno)));
+      throw Error("cannot make the pipe '{}': {}", path_, std::strerror(errno));
     }
     reader_ = std::jthread([this](const std::stop_token& stop) { relay(stop); });
   }

@@ -117,9 +117,7 @@ struct Errors {
 
   void add(double error, std::string_view series) {
     const double size = 100 * std::fabs(error);
-    if (sizes.empty() || size > *std::max_element(sizes.begin(), sizes.end())) {
-      worst_series = series;
-    }
+    if (sizes.empty() || size > std::ranges::max(sizes)) worst_series = series;
     sizes.push_back(size);
   }
   std::string text() const {
@@ -158,7 +156,7 @@ Published read_published() {
   for (const Json& group : file.at("published")) {
     const Json& fit = group.at("fit");
     const auto fits = [&fit](const char* constant) {
-      return std::find(fit.begin(), fit.end(), constant) != fit.end();
+      return std::ranges::find(fit, constant) != fit.end();
     };
     for (const Json& json : group.at("series")) {
       PublishedSeries series{.name = json.at("name"),
@@ -245,8 +243,7 @@ void write_check_text(std::span<const CheckedSeries> checked, std::ostream& out)
       "Points of a series share machines, software and authors, so that other machines may be "
       "further off.\nThe form was chosen with these figures in view, and the share of a step that "
       "hides exchange ({:g}) too.\nBandwidths that fit are far below the links' labels: project "
-      "with "
-      "a measured one.\n\nLeft out:\n",
+      "with a measured one.\n\nLeft out:\n",
       kHidden);
   for (const std::string& why : left_out()) out << "  " << why << ".\n";
 }

@@ -14,7 +14,6 @@
 #include "bench/statistics/series.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
-#include "dataflow/options.h"
 #include "trainer/backend.h"
 #include "trainer/buckets.h"
 #include "trainer/model.h"
@@ -70,10 +69,10 @@ void add_feeder(const RunResult& run, MeasuredStep& step) {
   const double starved = mean_of_steps(run.starved_ms) / std::max(mean_of_steps(run.step_ms), 1e-9);
   if (starved <= kStarved || run.sustained_img_per_s <= 0) return;
   step.feeder_img_per_s = run.sustained_img_per_s / static_cast<double>(machines_of(run));
-  step.notes.push_back(fmt::format(
-      "devices of the record waited for their feeder {:.0f} % of the time: it supplies {:.1f} "
-      "img/s a host",
-      100 * starved, *step.feeder_img_per_s));
+  step.notes.push_back(
+      fmt::format("devices of the record waited for their feeder {:.0f} % of the time: it supplies "
+                  "{:.1f} img/s a host",
+                  100 * starved, *step.feeder_img_per_s));
 }
 
 /// A device's compute time: its step without waiting for input and exchange.
@@ -81,10 +80,10 @@ double own_ms(const RunResult& run, MeasuredStep& step) {
   const double whole = mean_of_steps(run.step_ms), idle = mean_of_steps(run.device_idle_ms);
   const double exposed = fact_of(run, "exchange_exposed_ms_per_step").value_or(0);
   if (exposed > 0 || idle > 0.01 * whole) {
-    step.notes.push_back(fmt::format(
-        "taken off the record's steps of {:.2f} ms: {:.2f} ms in which its devices had no step, "
-        "{:.2f} ms of exchange that showed",
-        whole, idle, exposed));
+    step.notes.push_back(
+        fmt::format("taken off the record's steps of {:.2f} ms: {:.2f} ms in which its devices had "
+                    "no step, {:.2f} ms of exchange that showed",
+                    whole, idle, exposed));
   }
   return whole - idle - exposed;
 }
@@ -107,8 +106,8 @@ void add_measured_buckets(const RunResult& run, MeasuredStep& step) {
   if (step.ranks < 2 || !(ms > 0)) return;
   const double passes = 2 * static_cast<double>(step.ranks - 1) / static_cast<double>(step.ranks);
   step.notes.push_back(fmt::format(
-      "the record's own exchange over {} devices reached a bus bandwidth of {:.3g} GB/s, "
-      "waits for slower ranks included; --topology takes it as local, or as link with efficiency=1",
+      "the record's own exchange over {} devices reached a bus bandwidth of {:.3g} GB/s, waits for "
+      "slower ranks included; --topology takes it as local, or as link with efficiency=1",
       step.ranks, passes * bytes / ms / 1e6));
 }
 
@@ -117,8 +116,8 @@ void add_buckets(const RunResult& run, const Graph& graph, MeasuredStep& step) {
   step.buckets =
       derived_buckets(graph, run.config.first_bucket_mib, run.config.bucket_mib, step.backward_ms);
   step.notes.push_back(fmt::format(
-      "buckets, and when they are ready: derived from the graph's multiply-accumulates, "
-      "{} of them; the record has none (it exchanged nothing in buckets)",
+      "buckets, and when they are ready: derived from the graph's multiply-accumulates, {} of "
+      "them; the record has none (it exchanged nothing in buckets)",
       step.buckets.size()));
 }
 
@@ -134,7 +133,7 @@ double forward_share(const Graph& graph) {
 std::vector<ReadyBucket> derived_buckets(const Graph& graph, double first_bucket_mib,
                                          double bucket_mib, double backward_ms) {
   std::vector<ParameterSpec> specs = graph.parameters();
-  std::reverse(specs.begin(), specs.end());
+  std::ranges::reverse(specs);
   std::size_t elements = 0;
   for (const ParameterSpec& spec : specs) elements += static_cast<std::size_t>(spec.count());
   // Planning only computes with addresses; the memory is never accessed.
@@ -162,17 +161,17 @@ std::vector<ReadyBucket> derived_buckets(const Graph& graph, double first_bucket
 
 MeasuredStep measured_step(const RunResult& run) {
   if (run.status != Status::ok && run.status != Status::draining) {
-    throw ConfigError(fmt::format("the record's run is {}: {}; project from a run that completed",
-                                  to_string(run.status), run.reason));
+    throw ConfigError("the record's run is {}: {}; project from a run that completed",
+                      to_string(run.status), run.reason);
   }
   if (run.step_ms.empty() || run.config.batch_size < 1) {
     throw ConfigError("the record has no steps; project from what `penstock run --json` printed");
   }
   const Graph graph = graph_of(run.config);
   if (graph.parameter_count() == 0) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "the record's model is {}, which has no gradients; project from a model with weights",
-        run.config.model));
+        run.config.model);
   }
   MeasuredStep step;
   step.model = run.config.model;
@@ -184,21 +183,19 @@ MeasuredStep measured_step(const RunResult& run) {
   const double own = own_ms(run, step);
   if (!(own > 0)) {
     throw ConfigError(
-        "the record's devices computed nothing; project from one with a model that "
-        "takes time");
+        "the record's devices computed nothing; project from one with a model that takes time");
   }
   const double share = forward_share(graph);
   step.forward_ms = share * own;
   step.backward_ms = own - step.forward_ms;
-  step.notes.push_back(fmt::format(
-      "a device computes {:.2f} ms a step: {:.2f} ms forward and {:.2f} ms backward, split by the "
-      "graph's multiply-accumulates; the update counts as backward",
-      own, step.forward_ms, step.backward_ms));
+  step.notes.push_back(
+      fmt::format("a device computes {:.2f} ms a step: {:.2f} ms forward and {:.2f} ms backward, "
+                  "split by the graph's multiply-accumulates; the update counts as backward",
+                  own, step.forward_ms, step.backward_ms));
   step.jitter_ms = deviation_of(run.step_ms);
   add_buckets(run, graph, step);
   add_feeder(run, step);
-  const BackendEntry* const backend =
-      match_entry(backend_table(), parse_component(run.config.device).name);
+  const BackendEntry* const backend = entry_of(backend_table(), run.config.device);
   if (backend != nullptr && backend->emulates) {
     step.notes.emplace_back(
         "the record's device is emulated: its rate is a statement, not a measurement, and rates "
@@ -210,9 +207,9 @@ MeasuredStep measured_step(const RunResult& run) {
 RunResult read_record(const std::filesystem::path& path) {
   const SweepResult sweep = read_saved_results(path);
   if (sweep.rows.size() != 1) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "'{}' holds {} configurations; project from one, such as `penstock run --json` prints",
-        path.native(), sweep.rows.size()));
+        path.native(), sweep.rows.size());
   }
   std::vector<const RunResult*> runs;
   for (const Repetition& repetition : sweep.rows.front().repetitions) {
@@ -220,10 +217,9 @@ RunResult read_record(const std::filesystem::path& path) {
     if (status == Status::ok || status == Status::draining) runs.push_back(&repetition.result);
   }
   if (runs.empty()) {
-    throw ConfigError(fmt::format("'{}' holds no completed run", path.native()));
+    throw ConfigError("'{}' holds no completed run", path.native());
   }
-  std::sort(runs.begin(), runs.end(),
-            [](const RunResult* a, const RunResult* b) { return a->img_per_s < b->img_per_s; });
+  std::ranges::sort(runs, {}, &RunResult::img_per_s);
   return *runs[runs.size() / 2];
 }
 

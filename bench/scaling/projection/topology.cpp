@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/scaling/projection/topology.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -37,15 +35,14 @@ constexpr std::array kOptions = {
 double amount(const Options& options, std::string_view name, double low, double high) {
   const double value = options.real(name);
   if (value >= low && value <= high) return value;
-  throw ConfigError(fmt::format("--topology {}={}; expected a number from {} to {}", name,
-                                options.text(name), low, high));
+  throw ConfigError("--topology {}={}; expected a number from {} to {}", name, options.text(name),
+                    low, high);
 }
 
 std::int64_t count(const Options& options, std::string_view name, std::int64_t most) {
   const std::int64_t value = options.integer(name);
   if (value >= 1 && value <= most) return value;
-  throw ConfigError(
-      fmt::format("--topology {}={}; expected a whole number from 1 to {}", name, value, most));
+  throw ConfigError("--topology {}={}; expected a whole number from 1 to {}", name, value, most);
 }
 
 /// Ranks of the fullest host.
@@ -73,14 +70,12 @@ double ring(double bytes, std::int64_t ranks, const Topology& topology) {
 
 double tree(double bytes, std::int64_t ranks, const Topology& topology) {
   const std::int64_t hosts = topology.hosts_of(ranks), local = local_ranks(ranks, topology);
-  const double bandwidth = hosts < 2
-                               ? topology.local_bytes_per_s
-                               : std::min(topology.between_hosts(), topology.local_bytes_per_s);
-  const auto chain = 2 * static_cast<double>(local - 1);
   if (hosts < 2) {
-    return tree_seconds(ranks, bytes, bandwidth, topology.local_latency_s,
+    return tree_seconds(ranks, bytes, topology.local_bytes_per_s, topology.local_latency_s,
                         topology.tree_efficiency);
   }
+  const double bandwidth = std::min(topology.between_hosts(), topology.local_bytes_per_s);
+  const auto chain = 2 * static_cast<double>(local - 1);
   return tree_seconds(hosts, bytes, bandwidth, topology.latency_s, topology.tree_efficiency) +
          chain * topology.local_latency_s;
 }

@@ -52,9 +52,9 @@ TEST(EpochEdges, CountInTheProportionOfAnEpoch) {
   EXPECT_NEAR(steady.starved_ms, 50, 1e-9);
   EXPECT_LE(steady.steps, 14U);
   const std::string text = describe_edges(run);
-  EXPECT_TRUE(says(text, "an epoch of the loader has 1000 steps")) << text;
-  EXPECT_TRUE(says(text, "takes 10000 ms longer")) << text;
-  EXPECT_TRUE(says(text, "640 img/s over whole epochs, 800 without")) << text;
+  EXPECT_TRUE(says(text, "an epoch of the loader has 1000 steps"));
+  EXPECT_TRUE(says(text, "takes 10000 ms longer"));
+  EXPECT_TRUE(says(text, "640 img/s over whole epochs, 800 without"));
 }
 
 TEST(EpochEdges, ALengthThatIsNotStatedIsSeen) {
@@ -69,8 +69,8 @@ TEST(EpochEdges, EdgesOutsideAllWindowsAreNamed) {
   run.facts["loader_steps_per_epoch"] = 5004;
   EXPECT_TRUE(edges_of(run).misses_edges());
   const std::string text = describe_edges(run);
-  EXPECT_TRUE(says(text, "reached no end of one")) << text;
-  EXPECT_TRUE(says(text, "first batch came after 3.0 s")) << text;
+  EXPECT_TRUE(says(text, "reached no end of one"));
+  EXPECT_TRUE(says(text, "first batch came after 3.0 s"));
   run.facts.clear();
   EXPECT_EQ(describe_edges(run), "") << "no loader";
 }

@@ -62,12 +62,7 @@ std::string text_of(const SweepResult& sweep) {
 std::string refusal(const std::function<void(Json&)>& damage) {
   Json json = Json::parse(text_of(make_sweep()));
   damage(json);
-  try {
-    parse_saved_results(json.dump(), "that.json");
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "it was read";
+  return thrown_by<DataError>([&] { parse_saved_results(json.dump(), "that.json"); });
 }
 
 void expect_refusal(const std::function<void(Json&)>& damage, const std::string& words) {

@@ -2,12 +2,12 @@
 // Checkpoints and resumed runs, with a small model and device.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <map>
 #include <mutex>
 
+#include "tests/bench/run/simulated_run.h"
 #include "tests/support/text_files.h"
 #include "tests/support/training_fixture.h"
 #include "tests/support/virtual_clock.h"
@@ -35,9 +35,7 @@ class Checkpoints : public TrainingFixture {
   RunResult train(const std::string& name, std::int64_t steps) {
     config_.train_dir = folder(name);
     config_.num_batches = steps;
-    RunResult result = run();
-    EXPECT_EQ(result.exit_code, 0) << result.reason;
-    return result;
+    return completed(run());
   }
   /// Changes a checkpoint of 4 steps in "a" by `change`; returns why a resumed run then refuses it.
   template <typename Change>
@@ -51,19 +49,6 @@ class Checkpoints : public TrainingFixture {
     EXPECT_EQ(files_below(folder("a")), before) << "something was changed";
     return reason;
   }
-};
-
-/// Stops its run after a given step.
-class StopAfter final : public RunListener {
- public:
-  explicit StopAfter(std::size_t step) : step_(step) {}
-  void step(const StepReport& step) override {
-    if (step.index + 1 == step_) source.request_stop();
-  }
-  std::stop_source source;
-
- private:
-  const std::size_t step_;
 };
 
 /// A clock that stands still after some thousand readings until the stop is requested: a run on it
@@ -184,7 +169,7 @@ TEST_F(Checkpoints, SpreadHomesDoNotSaveAPartOfWhatTheirUpdateCarries) {
   config_.variable_update = "parameter_server:placement=greedy";
   EXPECT_EQ(refusal(), "accepted");
   config_.variable_update = "parameter_server:placement=greedy,staged=true";
-  EXPECT_TRUE(says(refusal(), "only a part of the state of the update")) << refusal();
+  EXPECT_TRUE(says(refusal(), "only a part of the state of the update"));
 }
 
 TEST_F(Checkpoints, AStopFromOutsideSavesWholeStepsAndTheRunGoesOn) {
@@ -242,8 +227,7 @@ TEST_F(Checkpoints, AreSavedEverySoManySeconds) {
   config_.max_ckpts_to_keep = 0;
   config_.num_batches = 100;  // one millisecond each
   config_.device = "tiny";
-  const RunResult result = Runner(config_, clock, components()).run(silent, {});
-  ASSERT_EQ(result.exit_code, 0) << result.reason;
+  const RunResult result = completed(Runner(config_, clock, components()).run(silent, {}));
   EXPECT_EQ(list_checkpoints(folder("a")), (Steps{30, 60, 90, 100}));
   EXPECT_NEAR(result.window_s, 0.1, 1e-9) << "pauses count for nothing";
 }
@@ -275,8 +259,7 @@ TEST_F(Checkpoints, TheNewestIsEvaluatedWithoutTraining) {
   config_.eval_during_training_at_specified_steps.clear();
   config_.eval = true;
   config_.optimizer = "sgd";  // irrelevant
-  const RunResult evaluated = run();
-  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.reason;
+  const RunResult evaluated = completed(run());
   ASSERT_EQ(evaluated.evaluations.size(), 1U);
   EXPECT_EQ(evaluated.evaluations[0].step, 60);
   EXPECT_EQ(evaluated.evaluations[0].images, 12);
@@ -284,7 +267,7 @@ TEST_F(Checkpoints, TheNewestIsEvaluatedWithoutTraining) {
   EXPECT_GT(evaluated.img_per_s, 0);
   EXPECT_TRUE(evaluated.step_ms.empty());
   config_.train_dir = folder("none");
-  EXPECT_TRUE(says(refusal(), "there is no checkpoint in --train-dir")) << refusal();
+  EXPECT_TRUE(says(refusal(), "there is no checkpoint in --train-dir"));
 }
 
 TEST_F(Checkpoints, AnEvaluationCropsAndFlipsNothingAtRandom) {
@@ -299,8 +282,7 @@ TEST_F(Checkpoints, AnEvaluationCropsAndFlipsNothingAtRandom) {
   std::set<double> accuracies;
   for (const std::uint64_t seed : {1, 2, 3, 4}) {
     config_.seed = seed;
-    const RunResult evaluated = run();
-    ASSERT_EQ(evaluated.exit_code, 0) << evaluated.reason;
+    const RunResult evaluated = completed(run());
     accuracies.insert(evaluated.evaluations.at(0).top1);
   }
   EXPECT_EQ(accuracies.size(), 1U);
@@ -310,12 +292,12 @@ TEST_F(Checkpoints, DamagedOnesAreRefusedByName) {
   const std::string path = checkpoint_path(folder("a"), 4).string();
   const std::string flipped =
       refusal_after([](std::string& text) { text.back() = static_cast<char>(text.back() ^ 1); });
-  EXPECT_TRUE(says(flipped, "the checkpoint '" + path + "' is damaged")) << flipped;
-  EXPECT_TRUE(says(flipped, "checksum")) << flipped;
-  EXPECT_TRUE(says(flipped, "state another --train-dir")) << flipped;
+  EXPECT_TRUE(says(flipped, "the checkpoint '" + path + "' is damaged"));
+  EXPECT_TRUE(says(flipped, "checksum"));
+  EXPECT_TRUE(says(flipped, "state another --train-dir"));
   std::filesystem::remove_all(folder("a"));
   const std::string cut = refusal_after([](std::string& text) { text.resize(text.size() / 2); });
-  EXPECT_TRUE(says(cut, "is damaged")) << cut;
+  EXPECT_TRUE(says(cut, "is damaged"));
 }
 
 TEST_F(Checkpoints, NewerVersionsAndOtherFilesAreRefused) {
@@ -326,10 +308,10 @@ TEST_F(Checkpoints, NewerVersionsAndOtherFilesAreRefused) {
     };
   };
   const std::string newer = refusal_after(replace(R"("version":"1")", R"("version":"2")"));
-  EXPECT_TRUE(says(newer, "it is of version 2, but this program supports 1")) << newer;
+  EXPECT_TRUE(says(newer, "it is of version 2, but this program supports 1"));
   std::filesystem::remove_all(folder("a"));
   const std::string other = refusal_after(replace(R"("penstock")", R"("pensieve")"));
-  EXPECT_TRUE(says(other, "not a checkpoint of penstock")) << other;
+  EXPECT_TRUE(says(other, "not a checkpoint of penstock"));
 }
 
 TEST_F(Checkpoints, CheckpointsOfOtherTrainersAreRefusedWithAnAdvice) {
@@ -337,27 +319,27 @@ TEST_F(Checkpoints, CheckpointsOfOtherTrainersAreRefusedWithAnAdvice) {
   const auto before = files_below(folder("a"));
   const RunConfig fitting = config_;
   config_.optimizer = "adam";
-  EXPECT_TRUE(says(refusal(), "of the optimizer momentum, and this run of adam")) << refusal();
-  EXPECT_TRUE(says(refusal(), "pass --optimizer momentum")) << refusal();
+  EXPECT_TRUE(says(refusal(), "of the optimizer momentum, and this run of adam"));
+  EXPECT_TRUE(says(refusal(), "pass --optimizer momentum"));
   config_ = fitting;
   config_.classes = 9;
-  EXPECT_TRUE(says(refusal(), "pass --classes 4")) << refusal();
+  EXPECT_TRUE(says(refusal(), "pass --classes 4"));
   config_ = fitting;
   config_.image_size = 16;
-  EXPECT_TRUE(says(refusal(), "of images of 8x8x3, and this run of 16x16x3")) << refusal();
+  EXPECT_TRUE(says(refusal(), "of images of 8x8x3, and this run of 16x16x3"));
   EXPECT_EQ(files_below(folder("a")), before);
 }
 
 TEST_F(Checkpoints, FlagsWithoutAFolderAreRefused) {
   config_.train_dir.clear();
   config_.save_model_steps = 5;
-  EXPECT_TRUE(says(refusal(), "state --train-dir")) << refusal();
+  EXPECT_TRUE(says(refusal(), "state --train-dir"));
   config_.save_model_secs = 5;
-  EXPECT_TRUE(says(refusal(), "exclude each other")) << refusal();
+  EXPECT_TRUE(says(refusal(), "exclude each other"));
   config_.save_model_secs = 0;
   folder_.write("file", {std::byte{1}});
   config_.train_dir = folder("file") + "/below";
-  EXPECT_TRUE(says(refusal(), "which is not writable")) << refusal();
+  EXPECT_TRUE(says(refusal(), "which is not writable"));
 }
 
 TEST_F(Checkpoints, AFailedSaveFailsTheRunAndKeepsWhatWasThere) {
@@ -373,8 +355,8 @@ TEST_F(Checkpoints, AFailedSaveFailsTheRunAndKeepsWhatWasThere) {
   RunListener silent;
   const RunResult result = runner.run(silent, {});
   EXPECT_EQ(result.exit_code, 6);
-  EXPECT_TRUE(says(result.reason, "cannot write '" + folder("a"))) << result.reason;
-  EXPECT_TRUE(says(result.reason, "state another --train-dir")) << result.reason;
+  EXPECT_TRUE(says(result.reason, "cannot write '" + folder("a")));
+  EXPECT_TRUE(says(result.reason, "state another --train-dir"));
   EXPECT_EQ(files_below(folder("a")), before);
 }
 

@@ -42,15 +42,15 @@ TEST_F(EmulatedRuns, CopiesBehindSlowerStepsAreHidden) {
 
 TEST_F(EmulatedRuns, SaysThatItsAccuraciesAreNone) {
   constexpr std::string_view kNone = "computes nothing";
-  EXPECT_FALSE(notes_say(run("emulated:img_per_s=12800"), kNone)) << "no accuracy is printed";
+  EXPECT_FALSE(mentions(run("emulated:img_per_s=12800").notes, kNone)) << "no accuracy is printed";
   config_.print_training_accuracy = true;
-  EXPECT_TRUE(notes_say(run("emulated:img_per_s=12800"), kNone));
+  EXPECT_TRUE(mentions(run("emulated:img_per_s=12800").notes, kNone));
 }
 
 TEST_F(EmulatedRuns, ExchangesNothingAndSaysNothingOfIt) {
   config_.num_gpus = 2;
   config_.all_reduce_spec = "xring";
-  EXPECT_FALSE(notes_say(run("emulated:img_per_s=12800"), "ranks exchange"));
+  EXPECT_FALSE(mentions(run("emulated:img_per_s=12800").notes, "ranks exchange"));
 }
 
 TEST_F(EmulatedRuns, CopiesSlowerThanStepsSetThePace) {
@@ -86,7 +86,7 @@ TEST_F(EmulatedRuns, CopiesFromPageableMemoryHaveTheirOwnRate) {
     EXPECT_NEAR(pageable.img_per_s, 2 * 64 / 8e-3, 1e-6) << pages;
     EXPECT_FALSE(pageable.config.pinned_memory);
     EXPECT_EQ(pageable.facts.at("emulated_pageable_gb_per_s"), 0.000128);
-    EXPECT_FALSE(notes_say(pageable, "--pinned-memory"));
+    EXPECT_FALSE(mentions(pageable.notes, "--pinned-memory"));
   }
 }
 
@@ -94,7 +94,7 @@ TEST_F(EmulatedRuns, ADeviceThatCopiesFromAllMemoryAlikeSaysSo) {
   config_.pinned_memory = false;
   const RunResult result = run("emulated:img_per_s=12800");
   EXPECT_NEAR(result.img_per_s, 12800, 1e-6);
-  EXPECT_TRUE(notes_say(result, "--pinned-memory has no effect"));
+  EXPECT_TRUE(mentions(result.notes, "--pinned-memory has no effect"));
 }
 
 TEST_F(EmulatedRuns, GradientsAndWeightsTravelIfTheWeightsLieInHostMemory) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tests/bench/run/simulated_run.h"
 #include "tests/support/training_fixture.h"
 
 namespace penstock {
@@ -42,8 +43,7 @@ TEST_F(Evaluation, TakesEveryImageOnceBetweenTwoSteps) {
   config_.eval_during_training_every_n_steps = 2;
   config_.num_batches = 5;
   Script script;
-  const RunResult result = run(script);
-  ASSERT_EQ(result.exit_code, 0) << result.reason;
+  const RunResult result = completed(run(script));
   EXPECT_EQ(script.lines, "window\n0 1 evaluate 2: 8 5 of 13\n2 3 evaluate 4: 8 5 of 13\n4 ");
   EXPECT_EQ(result.step_ms.size(), 5U);
   ASSERT_EQ(result.evaluations.size(), 2U);
@@ -81,8 +81,7 @@ TEST_F(Evaluation, ItsBatchesMayBeOfAnotherSize) {
   const RunResult as_training = run();
   config_.eval_batch_size = 12;
   Script script;
-  const RunResult other = run(script);
-  ASSERT_EQ(other.exit_code, 0) << other.reason;
+  const RunResult other = completed(run(script));
   EXPECT_TRUE(says(script.lines, "12 12 12 4 of 40"));
   ASSERT_EQ(other.evaluations.size(), 6U);
   for (std::size_t i = 0; i < 6; ++i) {
@@ -104,8 +103,7 @@ TEST_F(Evaluation, TrainingStopsAtTheAccuracyThatWasAskedFor) {
   config_.num_epochs = 100;
   config_.eval_during_training_every_n_epochs = 2;
   config_.stop_at_top_1_accuracy = 0.9;
-  const RunResult result = run();
-  EXPECT_EQ(result.exit_code, 0) << result.reason;
+  const RunResult result = completed(run());
   EXPECT_GE(result.evaluations.back().top1, 0.9);
   EXPECT_EQ(static_cast<std::int64_t>(result.step_ms.size()), result.evaluations.back().step);
   EXPECT_LT(result.step_ms.size(), 500U);
@@ -124,8 +122,7 @@ TEST_F(Evaluation, TwoRanksWaitForIt) {
   config_.num_batches = 4;
   for (const char* update : {"replicated", "independent", "parameter_server"}) {
     config_.variable_update = update;
-    const RunResult result = run();
-    EXPECT_EQ(result.exit_code, 0) << result.reason;
+    const RunResult result = completed(run());
     EXPECT_EQ(result.evaluations.size(), 2U) << update;
     const bool differs = std::string(update) == "independent";
     EXPECT_EQ(notes(result, "evaluations show the first device's weights"), differs) << update;
@@ -137,11 +134,10 @@ TEST_F(Evaluation, AnEndlessFeederIsEvaluatedForTheBatchesThatWereAskedFor) {
   config_.eval_during_training_every_n_steps = 10;
   config_.num_eval_batches = 3;
   Script script;
-  const RunResult result = run(script);
-  EXPECT_EQ(result.exit_code, 0) << result.reason;
+  const RunResult result = completed(run(script));
   EXPECT_EQ(result.evaluations.at(1).images, 24);
   config_.num_epochs = 2;
-  EXPECT_TRUE(says(refusal(), "the feeder 'gpu' has no number of examples")) << refusal();
+  EXPECT_TRUE(says(refusal(), "the feeder 'gpu' has no number of examples"));
 }
 
 TEST_F(Evaluation, PassesMayBePartsOrMultiples) {
@@ -157,32 +153,27 @@ TEST_F(Evaluation, ADamagedImageFailsTheRunByName) {
   config_.eval_during_training_every_n_steps = 2;
   const RunResult result = run();
   EXPECT_EQ(result.exit_code, 6);
-  EXPECT_TRUE(says(result.reason, "bad.JPEG")) << result.reason;
+  EXPECT_TRUE(says(result.reason, "bad.JPEG"));
   EXPECT_EQ(result.step_ms.size(), 2U);
 }
 
 TEST_F(Evaluation, AMissingSetIsRefusedBeforeTheRun) {
   config_.eval_during_training_every_n_steps = 2;
   config_.data_dir = (folder_ / "data/val").string();
-  EXPECT_TRUE(says(refusal(), "state --eval-data-dir")) << refusal();
+  EXPECT_TRUE(says(refusal(), "state --eval-data-dir"));
   config_.eval_data_dir = (folder_ / "data/val").string();
   EXPECT_EQ(refusal(), "accepted");
 }
 
 TEST_F(Evaluation, AStopWhileItRunsEndsTheRun) {
-  std::stop_source stop;
-  class StopInside final : public RunListener {
-   public:
-    explicit StopInside(std::stop_source& source) : source_(source) {}
-    void evaluation_begins(std::int64_t) override { source_.request_stop(); }
-
-   private:
-    std::stop_source& source_;
-  } listener(stop);
+  struct StopInside final : RunListener {
+    void evaluation_begins(std::int64_t) override { source.request_stop(); }
+    std::stop_source source;
+  } listener;
   config_.fake_location = "gpu";
   config_.eval_during_training_every_n_steps = 2;
   config_.num_eval_batches = 200'000;
-  const RunResult result = run(listener, stop.get_token());
+  const RunResult result = run(listener, listener.source.get_token());
   EXPECT_EQ(result.exit_code, 130);
   EXPECT_TRUE(result.evaluations.empty());
   EXPECT_EQ(result.step_ms.size(), 2U);

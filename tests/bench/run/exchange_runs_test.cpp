@@ -2,9 +2,9 @@
 // Whole runs whose ranks exchange gradients in buckets during backward.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 
+#include "tests/bench/run/simulated_run.h"
 #include "tests/support/training_fixture.h"
 
 namespace penstock {
@@ -20,13 +20,11 @@ class ExchangeRuns : public TrainingFixture {
 
 TEST_F(ExchangeRuns, LossesDoNotDependOnTheBuckets) {
   config_.bucket_mib = 0;
-  const RunResult one = run();
-  ASSERT_EQ(one.exit_code, 0) << one.reason;
+  const RunResult one = completed(run());
   EXPECT_EQ(one.facts.at("gradient_buckets"), 1);
   config_.bucket_mib = 1e-6;  // one byte, so every tensor is a bucket
   config_.first_bucket_mib = 0;
-  const RunResult two = run();
-  ASSERT_EQ(two.exit_code, 0) << two.reason;
+  const RunResult two = completed(run());
   EXPECT_EQ(two.facts.at("gradient_buckets"), 2);
   EXPECT_EQ(two.losses, one.losses);
 }
@@ -34,20 +32,16 @@ TEST_F(ExchangeRuns, LossesDoNotDependOnTheBuckets) {
 TEST_F(ExchangeRuns, LossesOfEveryAlgorithmEqualTheDefault) {
   // The orders of addition differ. One step changes the loss by less than a millionth, 20 steps by
   // less than a ten thousandth.
-  const RunResult reference = run();
-  ASSERT_EQ(reference.exit_code, 0) << reference.reason;
+  const RunResult reference = completed(run());
   for (const char* spec : {"xring", "pscpu", "nccl/rechd#2", "tree:10:halving-doubling"}) {
     config_.all_reduce_spec = spec;
-    const RunResult result = run();
-    ASSERT_EQ(result.exit_code, 0) << result.reason;
+    const RunResult result = completed(run());
     ASSERT_EQ(result.losses.size(), reference.losses.size());
     for (std::size_t i = 0; i < result.losses.size(); ++i) {
       EXPECT_NEAR(result.losses[i], reference.losses[i], 1e-4 * std::abs(reference.losses[i]))
           << spec << ", step " << i;
     }
-    EXPECT_TRUE(std::any_of(result.notes.begin(), result.notes.end(), [](const std::string& note) {
-      return note.starts_with("ranks exchange through ");
-    })) << spec;
+    EXPECT_TRUE(notes(result, "ranks exchange through ")) << spec;
   }
 }
 
@@ -57,8 +51,7 @@ TEST_F(ExchangeRuns, GradientsOf16BitsTrainAlmostTheSame) {
     for (const char* spec : {"", "xring"}) {
       config_.gradient_wire = wire;
       config_.all_reduce_spec = spec;
-      const RunResult result = run();
-      ASSERT_EQ(result.exit_code, 0) << result.reason;
+      const RunResult result = completed(run());
       EXPECT_EQ(result.counters.at("nonfinite_gradient_sums"), 0);
       for (std::size_t i = 0; i < result.losses.size(); ++i) {
         EXPECT_NEAR(result.losses[i], reference.losses[i], 0.02) << wire << ", step " << i;
@@ -85,12 +78,11 @@ TEST_F(ExchangeRuns, EqualPiecesAndGroupsOfSmallGradientsChangeNoLoss) {
 TEST_F(ExchangeRuns, AnUpdateWithoutAnAllReduceRefusesASpec) {
   config_.variable_update = "parameter_server";
   config_.all_reduce_spec = "xring";
-  EXPECT_TRUE(says(refusal(), "--all-reduce-spec is 'xring'")) << refusal();
+  EXPECT_TRUE(says(refusal(), "--all-reduce-spec is 'xring'"));
 }
 
 TEST_F(ExchangeRuns, SayHowLongTheExchangeTookAndHowMuchOfItShowed) {
-  const RunResult result = run();
-  ASSERT_EQ(result.exit_code, 0) << result.reason;
+  const RunResult result = completed(run());
   EXPECT_GT(result.facts.at("exchange_ms_per_step"), 0);
   EXPECT_GE(result.facts.at("exchange_exposed_ms_per_step"), 0);
   EXPECT_GE(result.facts.at("exchange_hideable_ms_per_step"), 0);
@@ -110,8 +102,7 @@ TEST_F(ExchangeRuns, SayHowLongTheExchangeTookAndHowMuchOfItShowed) {
 TEST_F(ExchangeRuns, ARankAloneAndOtherUpdatesHaveNone) {
   config_.num_gpus = 1;
   config_.all_reduce_spec = "xring";
-  const RunResult alone = run();
-  ASSERT_EQ(alone.exit_code, 0) << alone.reason;
+  const RunResult alone = completed(run());
   EXPECT_FALSE(alone.facts.contains("exchange_ms_per_step"));
   EXPECT_FALSE(notes(alone, "ranks exchange"));
   config_.num_gpus = 3;
@@ -135,19 +126,9 @@ TEST_F(ExchangeRuns, UpdatesWithAnotherSystemsNameSayHowTheyDiffer) {
 }
 
 TEST_F(ExchangeRuns, AStopFromOutsideEndsAllRanks) {
-  std::stop_source stop;
-  class StopAtFive final : public RunListener {
-   public:
-    explicit StopAtFive(std::stop_source& source) : source_(source) {}
-    void step(const StepReport& step) override {
-      if (step.index == 5) source_.request_stop();
-    }
-
-   private:
-    std::stop_source& source_;
-  } listener(stop);
+  StopAfter listener(6);
   config_.num_batches = 100000;
-  const RunResult result = run(listener, stop.get_token());
+  const RunResult result = run(listener, listener.source.get_token());
   EXPECT_EQ(result.status, Status::partial);
   EXPECT_EQ(result.exit_code, 130);
   EXPECT_GE(result.step_ms.size(), 5U);
@@ -157,7 +138,7 @@ TEST_F(ExchangeRuns, AFailureOfOneRankEndsAll) {
   device_ = "tiny:nonfinite_at=7";
   const RunResult result = run();
   EXPECT_EQ(result.status, Status::failed);
-  EXPECT_TRUE(says(result.reason, "the loss of step 8")) << result.reason;
+  EXPECT_TRUE(says(result.reason, "the loss of step 8"));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <condition_variable>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -16,6 +17,7 @@
 #include <string>
 #include <utility>
 
+#include "tests/bench/run/simulated_run.h"
 #include "tests/support/gpu/gpu_on_host.h"
 #include "tests/support/gpu/host_driver.h"
 #include "tests/support/training_fixture.h"
@@ -26,42 +28,32 @@ namespace {
 
 constexpr int kFailingStep = 8;
 
+std::unique_ptr<Backend> make_gpus(const Options& options, const gpu::HostMachineOptions& machine,
+                                   std::function<void(gpu::HostDriver&)> on_open = {}) {
+  const auto library = std::make_shared<gpu::HostDriverLibrary>(machine);
+  library->on_open = std::move(on_open);
+  return std::make_unique<gpu::GpuBackend>(library, options);
+}
+
+constexpr BackendEntry gpu_entry(decltype(BackendEntry::make) make) {
+  return {.name = "gpu", .options = gpu::kOptions, .make = make};
+}
+
 /// One GPU, which fails when the given step is launched. Timing engines launches recordings, too.
-constexpr BackendEntry kFailing{
-    .name = "gpu",
-    .options = gpu::kOptions,
-    .make = [](const Options& options, Clock&) -> std::unique_ptr<Backend> {
-      const auto library = std::make_shared<gpu::HostDriverLibrary>();
-      library->on_open = [](gpu::HostDriver& driver) {
-        driver.fail_at("launch_graph", kFailingStep);
-      };
-      return std::make_unique<gpu::GpuBackend>(library, options);
-    },
-};
+constexpr BackendEntry kFailing = gpu_entry([](const Options& options, Clock&) {
+  return make_gpus(options, {},
+                   [](gpu::HostDriver& driver) { driver.fail_at("launch_graph", kFailingStep); });
+});
 
 constexpr std::int32_t kGpus = 3;
 
-std::unique_ptr<Backend> make_several_gpus(const Options& options) {
-  return std::make_unique<gpu::GpuBackend>(
-      std::make_shared<gpu::HostDriverLibrary>(gpu::HostMachineOptions{.devices = kGpus}), options);
-}
+constexpr BackendEntry kSeveral = gpu_entry(
+    [](const Options& options, Clock&) { return make_gpus(options, {.devices = kGpus}); });
 
-constexpr BackendEntry kSeveral{
-    .name = "gpu",
-    .options = gpu::kOptions,
-    .make = [](const Options& options, Clock&) { return make_several_gpus(options); },
-};
-
-/// A failing GPU that a library connects.
-constexpr BackendEntry kConnected{
-    .name = "gpu",
-    .options = gpu::kOptions,
-    .make = [](const Options& options, Clock&) -> std::unique_ptr<Backend> {
-      const gpu::HostMachineOptions machine{.devices = kGpus, .connects = true};
-      return std::make_unique<gpu::GpuBackend>(std::make_shared<gpu::HostDriverLibrary>(machine),
-                                               options);
-    },
-};
+/// GPUs that a library connects.
+constexpr BackendEntry kConnected = gpu_entry([](const Options& options, Clock&) {
+  return make_gpus(options, {.devices = kGpus, .connects = true});
+});
 
 /// Several GPUs. All ranks except the first wait in compile() until all of them are there.
 class Meeting final : public Backend {
@@ -131,8 +123,7 @@ class GpuRuns : public TrainingFixture {
 };
 
 TEST_F(GpuRuns, PageableMemoryAndPlanarBatchesLeaveTheLossesAlone) {
-  const RunResult plain = run_on(kSeveral, kGpus, "gpu");
-  ASSERT_EQ(plain.exit_code, 0) << plain.reason;
+  const RunResult plain = completed(run_on(kSeveral, kGpus, "gpu"));
   config_.pinned_memory = false;
   const RunResult pageable = run_on(kSeveral, kGpus, "gpu");
   EXPECT_EQ(pageable.losses, plain.losses);
@@ -157,8 +148,7 @@ TEST_F(GpuRuns, WeightsInHostMemoryTrainAndResumeAsOnTheDevice) {
     config_.variable_update = "parameter_server:memory=host";
     config_.eval_during_training_every_n_steps = 10;
     config_.eval_data_dir = config_.data_dir;
-    const RunResult on_host = run_on(kSeveral, kGpus, "gpu");
-    ASSERT_EQ(on_host.exit_code, 0) << on_host.reason;
+    const RunResult on_host = completed(run_on(kSeveral, kGpus, "gpu"));
     ASSERT_EQ(on_host.losses.size(), on_gpus.losses.size());
     for (std::size_t i = 0; i < on_gpus.losses.size(); ++i) {
       EXPECT_NEAR(on_host.losses[i], on_gpus.losses[i], 1e-3 * on_gpus.losses[i]) << i;
@@ -167,8 +157,7 @@ TEST_F(GpuRuns, WeightsInHostMemoryTrainAndResumeAsOnTheDevice) {
     config_.num_batches = 10;
     EXPECT_EQ(run_on(kSeveral, kGpus, "gpu").exit_code, 0);
     config_.num_batches = 20;  // with those before
-    const RunResult rest = run_on(kSeveral, kGpus, "gpu");
-    ASSERT_EQ(rest.exit_code, 0) << rest.reason;
+    const RunResult rest = completed(run_on(kSeveral, kGpus, "gpu"));
     EXPECT_TRUE(std::ranges::equal(rest.losses, std::span(on_host.losses).last(10)));
     ASSERT_EQ(rest.evaluations.size(), 1U);
     EXPECT_EQ(rest.evaluations.front().top1, on_host.evaluations.back().top1);
@@ -179,12 +168,10 @@ TEST_F(GpuRuns, LabelsThatAreRedrawnChangeTheLossOfConstantPixels) {
   config_.init_learning_rate = 1e-30;
   config_.device_slots = 1;
   config_.fake_location = "gpu";
-  const RunResult constant = run_on(kSeveral, 1, "gpu");
-  ASSERT_EQ(constant.exit_code, 0) << constant.reason;
+  const RunResult constant = completed(run_on(kSeveral, 1, "gpu"));
   for (const double loss : constant.losses) EXPECT_EQ(loss, constant.losses.front());
   config_.fake_location = "gpu:labels=redrawn";
-  const RunResult redrawn = run_on(kSeveral, 1, "gpu");
-  ASSERT_EQ(redrawn.exit_code, 0) << redrawn.reason;
+  const RunResult redrawn = completed(run_on(kSeveral, 1, "gpu"));
   EXPECT_GT(std::set<double>(redrawn.losses.begin(), redrawn.losses.end()).size(), 5U);
 }
 
@@ -194,8 +181,7 @@ TEST_F(GpuRuns, ThroughNcclGradientsAreExchangedDuringBackwardAndTheRecordSaysWh
     config_.first_bucket_mib = 0.001;
     config_.bucket_mib = 0.01;
     const RunResult copies = run_on(kConnected, kGpus, "gpu:exchange=copies");
-    const RunResult nccl = run_on(kConnected, kGpus, "gpu");
-    ASSERT_EQ(nccl.exit_code, 0) << nccl.reason;
+    const RunResult nccl = completed(run_on(kConnected, kGpus, "gpu"));
     EXPECT_EQ(nccl.losses, copies.losses) << precision;
     EXPECT_FALSE(copies.facts.contains("exchange_ms_per_step"));
     EXPECT_GT(nccl.facts.at("gradient_buckets"), 1);
@@ -222,70 +208,47 @@ TEST_F(GpuRuns, AStopRequestEndsTheCompilation) {
   parts.backend = &gpu_on_host_backend;
   std::stop_source stop;
   stop.request_stop();
-  try {
-    Runner(config_, clock_, parts, nullptr, stop.get_token());
-    FAIL() << "compiled";
-  } catch (const Error& error) {
-    EXPECT_TRUE(says(error.what(), "stopped while tiny_cnn was compiled")) << error.what();
-  }
+  EXPECT_TRUE(
+      says(thrown_by<Error>([&] { Runner(config_, clock_, parts, nullptr, stop.get_token()); }),
+           "stopped while tiny_cnn was compiled"));
 }
 
 TEST_F(GpuRuns, ARankThatFailsEndsTheOthersToo) {
   const RunResult result = run_on(kFailing, 3, "gpu:autotune=false,replicas=3");
   EXPECT_EQ(result.exit_code, 8);
-  EXPECT_TRUE(says(result.reason, "in step 8: launch_graph failed")) << result.reason;
+  EXPECT_TRUE(says(result.reason, "in step 8: launch_graph failed"));
   EXPECT_LT(result.step_ms.size(), std::size_t{kFailingStep});
-  EXPECT_TRUE(std::any_of(result.notes.begin(), result.notes.end(), [](const std::string& note) {
-    return note ==
-           "ranks exchange by built-in sums and copies (NCCL refuses ranks that share a GPU)";
-  }));
+  EXPECT_TRUE(notes(
+      result, "ranks exchange by built-in sums and copies (NCCL refuses ranks that share a GPU)"));
 }
 
 TEST_F(GpuRuns, RanksCompileSideBySideBehindTheFirst) {
   static Meeting::Compilations seen;
-  const BackendEntry entry{
-      .name = "gpu",
-      .options = gpu::kOptions,
-      .make = [](const Options& options, Clock&) -> std::unique_ptr<Backend> {
-        return std::make_unique<Meeting>(make_several_gpus(options), seen);
-      },
-  };
-  const RunResult together = run_on(entry, kGpus, "gpu");
-  ASSERT_EQ(together.exit_code, 0) << together.reason;
+  const BackendEntry entry =
+      gpu_entry([](const Options& options, Clock&) -> std::unique_ptr<Backend> {
+        return std::make_unique<Meeting>(make_gpus(options, {.devices = kGpus}), seen);
+      });
+  const RunResult together = completed(run_on(entry, kGpus, "gpu"));
   EXPECT_TRUE(seen.first_was_alone);
   EXPECT_TRUE(seen.others_met);
   EXPECT_EQ(run_on(kSeveral, kGpus, "gpu").losses, together.losses);
 }
 
 TEST_F(GpuRuns, ACompilationThatFailsOnOneGpuOfSeveralEndsTheRunWithItsReason) {
-  const BackendEntry entry{
-      .name = "gpu",
-      .options = gpu::kOptions,
-      .make = [](const Options& options, Clock&) -> std::unique_ptr<Backend> {
-        const auto library =
-            std::make_shared<gpu::HostDriverLibrary>(gpu::HostMachineOptions{.devices = kGpus});
-        library->on_open = [](gpu::HostDriver& driver) {
-          if (driver.facts().name == "host 1") driver.fail_at("execute", 1);
-        };
-        return std::make_unique<gpu::GpuBackend>(library, options);
-      },
-  };
-  try {
-    run_on(entry, kGpus, "gpu:autotune=false");
-    FAIL() << "went well";
-  } catch (const DeviceError& error) {
-    EXPECT_TRUE(says(error.what(), "execute failed on host 1")) << error.what();
-  }
+  const BackendEntry entry = gpu_entry([](const Options& options, Clock&) {
+    return make_gpus(options, {.devices = kGpus}, [](gpu::HostDriver& driver) {
+      if (driver.facts().name == "host 1") driver.fail_at("execute", 1);
+    });
+  });
+  EXPECT_TRUE(says(thrown_by<DeviceError>([&] { run_on(entry, kGpus, "gpu:autotune=false"); }),
+                   "execute failed on host 1"));
 }
 
 TEST_F(GpuRuns, GradientsOf16BitsAreTheSameByCopiesAndThroughTheHost) {
   const std::vector<double> wide = run_on(kSeveral, 2, "gpu").losses;
   config_.gradient_wire = "fp16";
-  const RunResult copies = run_on(kSeveral, 2, "gpu:exchange=copies");
-  ASSERT_EQ(copies.exit_code, 0) << copies.reason;
-  EXPECT_TRUE(std::any_of(copies.notes.begin(), copies.notes.end(), [](const std::string& note) {
-    return note.ends_with("; gradients travel as fp16");
-  }));
+  const RunResult copies = completed(run_on(kSeveral, 2, "gpu:exchange=copies"));
+  EXPECT_TRUE(notes(copies, "; gradients travel as fp16"));
   EXPECT_NE(copies.losses, wide);
   for (std::size_t i = 0; i < wide.size(); ++i) EXPECT_NEAR(copies.losses[i], wide[i], 0.02) << i;
   EXPECT_EQ(run_on(kSeveral, 2, "gpu:exchange=host").losses, copies.losses);
@@ -293,19 +256,14 @@ TEST_F(GpuRuns, GradientsOf16BitsAreTheSameByCopiesAndThroughTheHost) {
 
 TEST_F(GpuRuns, ASpecThatAsksForNcclDoesNotRunWithoutIt) {
   config_.all_reduce_spec = "nccl";
-  try {
-    run_on(kSeveral, 2, "gpu");
-    FAIL() << "went well";
-  } catch (const Unavailable& error) {
-    EXPECT_TRUE(says(error.what(), "the host has no library that connects GPUs")) << error.what();
-  }
+  EXPECT_TRUE(says(thrown_by<Unavailable>([&] { run_on(kSeveral, 2, "gpu"); }),
+                   "the host has no library that connects GPUs"));
 }
 
 TEST_F(GpuRuns, Fp16TrainsWithItsDefaultScaleAndTheCacheIsWhereItShouldBe) {
   config_.precision = "fp16";
   config_.num_batches = 40;
-  const RunResult result = run_on(gpu_on_host_backend);
-  ASSERT_EQ(result.exit_code, 0) << result.reason;
+  const RunResult result = completed(run_on(gpu_on_host_backend));
   EXPECT_LT(result.losses.back(), 0.7 * result.losses.front());
   EXPECT_FALSE(result.counters.contains("skipped_steps"));
   EXPECT_TRUE(std::filesystem::exists(folder_ / "cache/gpu-plans-host-0.json"));
@@ -320,8 +278,7 @@ TEST_F(GpuRuns, GradientsThatOverflowStopTheRunWithWhatToType) {
   EXPECT_TRUE(says(result.reason,
                    "gradients of step 1 of tiny_cnn in fp16 are not finite, its "
                    "update was skipped; lower --fp16-loss-scale, let it adapt itself with "
-                   "--fp16-enable-auto-loss-scale, or go on with --on-nonfinite continue"))
-      << result.reason;
+                   "--fp16-enable-auto-loss-scale, or go on with --on-nonfinite continue"));
 }
 
 TEST_F(GpuRuns, GradientsThatOverflowAreCountedOncePerStepAndLeaveTheWeights) {
@@ -329,12 +286,11 @@ TEST_F(GpuRuns, GradientsThatOverflowAreCountedOncePerStepAndLeaveTheWeights) {
   config_.fp16_loss_scale = 1e9;
   config_.on_nonfinite = "continue";
   for (const std::int32_t ranks : {1, 2}) {
-    const RunResult result = run_on(gpu_on_host_backend, ranks);
-    ASSERT_EQ(result.exit_code, 0) << result.reason;
+    const RunResult result = completed(run_on(gpu_on_host_backend, ranks));
     EXPECT_EQ(result.counters.at("skipped_steps"), 20) << ranks << " ranks";
     EXPECT_FALSE(result.counters.contains("nonfinite_steps"));
     for (const double loss : result.losses) EXPECT_TRUE(std::isfinite(loss));
-    EXPECT_TRUE(std::any_of(result.notes.begin(), result.notes.end(), [](const auto& note) {
+    EXPECT_TRUE(std::ranges::any_of(result.notes, [](const auto& note) {
       return says(note, "gradients of step 1 of tiny_cnn in fp16") &&
              says(note, "later ones are only counted");
     }));
@@ -351,8 +307,7 @@ TEST_F(GpuRuns, ALossScaleThatAdaptsItselfSkipsUntilGradientsFitAndIsRemembered)
     SCOPED_TRACE(ranks);
     config_.train_dir = (folder_ / std::to_string(ranks)).string();
     config_.num_batches = 40;
-    const RunResult result = run_on(gpu_on_host_backend, ranks);
-    ASSERT_EQ(result.exit_code, 0) << result.reason;
+    const RunResult result = completed(run_on(gpu_on_host_backend, ranks));
     const std::int64_t skipped = result.counters.at("skipped_steps");
     EXPECT_GT(skipped, 5);
     EXPECT_LT(skipped, 25);
@@ -360,8 +315,7 @@ TEST_F(GpuRuns, ALossScaleThatAdaptsItselfSkipsUntilGradientsFitAndIsRemembered)
     EXPECT_EQ(scale, 0x1p30 / static_cast<double>(std::int64_t{1} << skipped));
     EXPECT_LT(result.losses.back(), 0.8 * result.losses.front());
     config_.num_batches = 44;
-    const RunResult more = run_on(gpu_on_host_backend, ranks);
-    ASSERT_EQ(more.exit_code, 0) << more.reason;
+    const RunResult more = completed(run_on(gpu_on_host_backend, ranks));
     EXPECT_FALSE(more.counters.contains("skipped_steps")) << "it began with the scale it had";
     EXPECT_EQ(more.facts.at("loss_scale"), scale);
   }
@@ -373,8 +327,7 @@ TEST_F(GpuRuns, ALossScaleThatAdaptsItselfGrows) {
   config_.fp16_enable_auto_loss_scale = true;
   config_.fp16_inc_loss_scale_every_n = 4;
   config_.num_batches = 15;
-  const RunResult result = run_on(gpu_on_host_backend);
-  ASSERT_EQ(result.exit_code, 0) << result.reason;
+  const RunResult result = completed(run_on(gpu_on_host_backend));
   EXPECT_EQ(result.facts.at("loss_scale"), 16) << "doubled by the steps 5, 10 and 15";
 }
 
@@ -382,12 +335,8 @@ TEST_F(GpuRuns, SpreadHomesRefuseALossScaleThatAdaptsItself) {
   config_.precision = "fp16";
   config_.fp16_enable_auto_loss_scale = true;
   config_.variable_update = "parameter_server:placement=greedy";
-  try {
-    run_on(gpu_on_host_backend, 2);
-    FAIL() << "accepted";
-  } catch (const ConfigError& error) {
-    EXPECT_TRUE(says(error.what(), "placement=first")) << error.what();
-  }
+  EXPECT_TRUE(
+      says(thrown_by<ConfigError>([&] { run_on(gpu_on_host_backend, 2); }), "placement=first"));
 }
 
 TEST_F(GpuRuns, EveryOptimizerTrains) {
@@ -397,8 +346,7 @@ TEST_F(GpuRuns, EveryOptimizerTrains) {
   for (const auto& [optimizer, rate] : rates) {
     config_.optimizer = optimizer;
     config_.init_learning_rate = rate;
-    const RunResult result = run_on(gpu_on_host_backend);
-    ASSERT_EQ(result.exit_code, 0) << result.reason;
+    const RunResult result = completed(run_on(gpu_on_host_backend));
     EXPECT_LT(result.losses.back(), 0.8 * result.losses.front()) << optimizer;
   }
 }
@@ -406,8 +354,7 @@ TEST_F(GpuRuns, EveryOptimizerTrains) {
 TEST_F(GpuRuns, TheFirstLossHasTheDecaysShareAlsoWhereAnUpdateAppliesNothingYet) {
   config_.weight_decay = 0.5;
   config_.num_batches = 1;
-  const RunResult strong = run_on(gpu_on_host_backend);
-  ASSERT_EQ(strong.exit_code, 0) << strong.reason;
+  const RunResult strong = completed(run_on(gpu_on_host_backend));
   config_.variable_update = "replicated:consistency=relaxed";
   EXPECT_EQ(run_on(gpu_on_host_backend).losses, strong.losses);
 }
@@ -415,14 +362,11 @@ TEST_F(GpuRuns, TheFirstLossHasTheDecaysShareAlsoWhereAnUpdateAppliesNothingYet)
 TEST_F(GpuRuns, AutomaticScalingThatAnotherPrecisionHasNoUseForIsOneNote) {
   config_.fp16_enable_auto_loss_scale = true;
   config_.num_batches = 1;
-  const RunResult result = run_on(gpu_on_host_backend);
-  EXPECT_EQ(result.exit_code, 0) << result.reason;
+  const RunResult result = completed(run_on(gpu_on_host_backend));
   EXPECT_FALSE(result.facts.contains("loss_scale"));
-  EXPECT_TRUE(std::any_of(result.notes.begin(), result.notes.end(), [](const auto& note) {
-    return note ==
-           "--fp16-enable-auto-loss-scale is ignored: in fp32 the device 'gpu' trains without a "
-           "loss scale";
-  }));
+  EXPECT_TRUE(notes(result,
+                    "--fp16-enable-auto-loss-scale is ignored: in fp32 the device 'gpu' trains "
+                    "without a loss scale"));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "bench/run/runner.h"
 #include "dataflow/error.h"
+#include "tests/bench/run/simulated_run.h"
 #include "tests/support/coloured_images.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/thrown_by.h"
@@ -43,14 +44,12 @@ class NormaliseRuns : public testing::Test {
 };
 
 TEST_F(NormaliseRuns, LossesEqualTheLossesOfBytes) {
-  const RunResult bytes = run("queue");
-  ASSERT_EQ(bytes.exit_code, 0) << bytes.reason;
+  const RunResult bytes = completed(run("queue"));
   ASSERT_EQ(bytes.losses.size(), 4U);
   for (const auto& [feeder, tolerance] : {std::pair{"queue:normalise=device", 1e-5},
                                           {"queue:normalise=f32", 1e-5},
                                           {"queue:normalise=f16", 1e-2}}) {
-    const RunResult result = run(feeder);
-    ASSERT_EQ(result.exit_code, 0) << result.reason;
+    const RunResult result = completed(run(feeder));
     ASSERT_EQ(result.losses.size(), 4U);
     for (std::size_t i = 0; i < 4; ++i) {
       EXPECT_NEAR(result.losses[i], bytes.losses[i], tolerance * std::abs(bytes.losses[i]))
@@ -61,15 +60,13 @@ TEST_F(NormaliseRuns, LossesEqualTheLossesOfBytes) {
 
 TEST_F(NormaliseRuns, EvaluationAndConstantBatchesAreNormalisedAsWell) {
   config_.eval_during_training_every_n_steps = 4;
-  const RunResult bytes = run("queue"), floats = run("queue:normalise=f32");
-  ASSERT_EQ(floats.exit_code, 0) << floats.reason;
+  const RunResult bytes = run("queue"), floats = completed(run("queue:normalise=f32"));
   ASSERT_EQ(floats.evaluations.size(), 1U);
   ASSERT_EQ(bytes.evaluations.size(), 1U);
   EXPECT_EQ(floats.evaluations[0].images, 8);
   EXPECT_EQ(floats.evaluations[0].top1, bytes.evaluations[0].top1);
   config_.eval_during_training_every_n_steps = 0;
-  const RunResult random = run("host"), random_floats = run("host:normalise=f16");
-  ASSERT_EQ(random_floats.exit_code, 0) << random_floats.reason;
+  const RunResult random = run("host"), random_floats = completed(run("host:normalise=f16"));
   ASSERT_EQ(random_floats.losses.size(), random.losses.size());
   EXPECT_NEAR(random_floats.losses[0], random.losses[0], 1e-2 * random.losses[0]);
 }
@@ -82,8 +79,7 @@ TEST_F(NormaliseRuns, LossesAndEvaluationsOfNchwEqualNhwc) {
     config_.data_format = "NHWC";
     const RunResult nhwc = run(feeder);
     config_.data_format = "NCHW";
-    const RunResult nchw = run(feeder);
-    ASSERT_EQ(nchw.exit_code, 0) << nchw.reason;
+    const RunResult nchw = completed(run(feeder));
     EXPECT_EQ(nhwc.config.data_format, "NHWC");
     EXPECT_EQ(nchw.config.data_format, "NCHW");
     ASSERT_EQ(nchw.losses.size(), 4U);
@@ -109,12 +105,7 @@ TEST_F(NormaliseRuns, FeedersSupplyNchwOrRefuseIt) {
 
 TEST_F(NormaliseRuns, OtherWordsAreRefused) {
   const auto refusal = [&](const std::string& feeder) {
-    try {
-      run(feeder);
-    } catch (const ConfigError& error) {
-      return std::string(error.what());
-    }
-    return std::string("accepted");
+    return thrown_by<ConfigError>([&] { run(feeder); });
   };
   EXPECT_TRUE(says(refusal("queue:normalise=f64"), "expected device, f32 or f16"));
   EXPECT_TRUE(says(refusal("cpu:normalise=f32"), "normalise"));

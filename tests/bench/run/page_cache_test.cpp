@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "dataflow/error.h"
+#include "tests/bench/run/simulated_run.h"
 #include "tests/support/coloured_images.h"
 #include "tests/support/thrown_by.h"
 
@@ -100,14 +101,10 @@ TEST_F(PageCacheTest, FilesThatAreGoneAreUnknown) {
 
 TEST_F(PageCacheTest, ASetThatDoesNotFitIsNotWarmed) {
   std::filesystem::resize_file(files_.path(3), std::uintmax_t{1} << 35);  // a sparse file
-  try {
-    read_into_page_cache(files_, std::uint64_t{1} << 34, {});
-    FAIL() << "read it";
-  } catch (const ConfigError& error) {
-    const std::string text = error.what();
-    EXPECT_TRUE(says(text, "34.4 GB"));
-    EXPECT_TRUE(says(text, "17.2 GB"));
-  }
+  const std::string text =
+      thrown_by<ConfigError>([&] { read_into_page_cache(files_, std::uint64_t{1} << 34, {}); });
+  EXPECT_TRUE(says(text, "34.4 GB"));
+  EXPECT_TRUE(says(text, "17.2 GB"));
 }
 
 // ---- what a result says -----------------------------------------------------
@@ -196,15 +193,13 @@ class PageCacheRun : public testing::Test {
 };
 
 TEST_F(PageCacheRun, AsItIsNothingIsClaimed) {
-  const RunResult result = run();
-  ASSERT_EQ(result.exit_code, 0) << result.reason;
+  const RunResult result = completed(run());
   EXPECT_FALSE(result.facts.contains("page_cache_files"));
 }
 
 TEST_F(PageCacheRun, AWarmRunIsProvedWarm) {
   config_.page_cache = "warm";
-  const RunResult result = run();
-  ASSERT_EQ(result.exit_code, 0) << result.reason;
+  const RunResult result = completed(run());
   EXPECT_EQ(result.facts.at("page_cache_warm"), 1) << notes_of(result);
   EXPECT_EQ(result.facts.at("page_cache_resident_percent_before"), 100);
   EXPECT_EQ(result.facts.at("page_cache_files"), 64);
@@ -212,8 +207,7 @@ TEST_F(PageCacheRun, AWarmRunIsProvedWarm) {
 
 TEST_F(PageCacheRun, AColdRunIsProvedColdUnlessItReadsFilesTwice) {
   config_.page_cache = "cold";
-  const RunResult once = run();
-  ASSERT_EQ(once.exit_code, 0) << once.reason;
+  const RunResult once = completed(run());
   if (once.facts.at("page_cache_resident_percent_before") > 5) {
     EXPECT_EQ(once.facts.at("page_cache_cold"), 0);
     GTEST_SKIP() << kKeepsPages;
@@ -231,8 +225,7 @@ TEST_F(PageCacheRun, DirectReadsStayColdHoweverOftenTheyReadAFile) {
   config_.page_cache = "cold";
   config_.fake_location = "queue:io=direct";
   config_.num_batches = 40;
-  const RunResult result = run();
-  ASSERT_EQ(result.exit_code, 0) << result.reason;
+  const RunResult result = completed(run());
   if (!result.facts.contains("direct_reads")) GTEST_SKIP() << notes_of(result);
   if (result.facts.at("page_cache_resident_percent_before") > 5) GTEST_SKIP() << kKeepsPages;
   EXPECT_EQ(result.facts.at("page_cache_cold"), 1) << notes_of(result);
@@ -246,8 +239,7 @@ TEST_F(PageCacheRun, FeedersWithoutFilesSayThatItHasNoEffect) {
   config_.page_cache = "cold";
   for (const char* feeder : {"gpu", "queue:source=memory"}) {
     config_.fake_location = feeder;
-    const RunResult result = run();
-    ASSERT_EQ(result.exit_code, 0) << result.reason;
+    const RunResult result = completed(run());
     EXPECT_FALSE(result.facts.contains("page_cache_cold"));
     EXPECT_TRUE(says(notes_of(result), "has no effect"));
   }

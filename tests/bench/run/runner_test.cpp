@@ -59,9 +59,7 @@ constexpr OptionSpec kThrottledOptions[] = {{"period", "1ms", "time between two 
 constexpr FeederEntry kThrottled{
     .name = "throttled",
     .options = kThrottledOptions,
-    .make = [](const FeederContext& context) -> std::unique_ptr<Feeder> {
-      return std::make_unique<Throttled>(context);
-    },
+    .make = make_feeder<Throttled>,
 };
 
 class RunnerTest : public SimulatedRun {
@@ -137,12 +135,7 @@ class Noted final : public Feeder {
  private:
   Clock& clock_;
 };
-constexpr FeederEntry kNoted{
-    .name = "noted",
-    .make = [](const FeederContext& context) -> std::unique_ptr<Feeder> {
-      return std::make_unique<Noted>(context);
-    },
-};
+constexpr FeederEntry kNoted{.name = "noted", .make = make_feeder<Noted>};
 
 TEST_F(RunnerTest, BatchesAreMadeInGroupsInLockStepWithTheDevice) {
   config_.prefetch = 8;
@@ -217,7 +210,7 @@ TEST_F(RunnerTest, AShortWindowWhoseReserveDidNotFallHasARateWithABound) {
   EXPECT_EQ(result.status, Status::ok) << result.reason;
   EXPECT_GT(result.reserve_start, 1);
   EXPECT_NEAR(result.facts.at("most_hidden_percent"), 10, 1e-9) << "one batch of ten";
-  EXPECT_TRUE(notes_say(result, "up to 10 % of the window's 10 batches"));
+  EXPECT_TRUE(mentions(result.notes, "up to 10 % of the window's 10 batches"));
 }
 
 TEST_F(RunnerTest, AWindowWithAnEvaluationInsideIsOneWindow) {
@@ -366,7 +359,7 @@ TEST_F(RunnerTest, DataThatEndInTheExtensionOfAWindowAreEnough) {
   EXPECT_FALSE(says(result.reason, "--extend-window")) << "it is given";
   EXPECT_EQ(result.reserve_end, 0);
   EXPECT_EQ(result.step_ms.size(), 70U);
-  EXPECT_TRUE(notes_say(result, "the feeder's data ended after 70 of "));
+  EXPECT_TRUE(mentions(result.notes, "the feeder's data ended after 70 of "));
 }
 
 TEST_F(RunnerTest, DataThatEndBeforeTheStepsThatWereAskedForAreCountedByThese) {
@@ -383,24 +376,14 @@ TEST_F(RunnerTest, AStopFromOutsideKeepsWhatWasMeasured) {
   // Uses the real clock: another thread requests the stop during the steps.
   SteadyClock clock;
   config_.num_batches = 1'000'000;
-  class StopAfter final : public RunListener {
-   public:
-    explicit StopAfter(std::stop_source& stop) : stop_(stop) {}
-    void step(const StepReport& step) override {
-      if (step.index == 5) stop_.request_stop();
-    }
-
-   private:
-    std::stop_source& stop_;
-  };
   for (const char* update : {"replicated", "independent"}) {
-    std::stop_source stop;
-    StopAfter listener(stop);
+    StopAfter listener(6);
     config_.variable_update = update;
     config_.num_gpus = 2;
     Runner::Components components = find_components(config_);
     components.model = &kTinyModel;
-    const RunResult result = Runner(config_, clock, components).run(listener, stop.get_token());
+    const RunResult result =
+        Runner(config_, clock, components).run(listener, listener.source.get_token());
     EXPECT_EQ(result.status, Status::partial) << result.reason;
     EXPECT_EQ(result.exit_code, 130);
     EXPECT_GE(result.step_ms.size(), 6U);

@@ -44,9 +44,7 @@ constexpr OptionSpec kOptions[] = {{"work", "17ms", "time of one thread for a ba
 constexpr FeederEntry kGrowing{
     .name = "growing",
     .options = kOptions,
-    .make = [](const FeederContext& context) -> std::unique_ptr<Feeder> {
-      return std::make_unique<Growing>(context);
-    },
+    .make = make_feeder<Growing>,
 };
 
 class SettlingTest : public SimulatedRun {
@@ -69,14 +67,14 @@ TEST_F(SettlingTest, TheWindowBeginsOnceThreadsAreEnough) {
   EXPECT_EQ(result.step_ms.size(), 100U);
   EXPECT_GT(result.discarded_steps, 3);
   EXPECT_EQ(result.facts.at("decode_threads_chosen"), 4);
-  EXPECT_TRUE(notes_say(result, "decode threads: 4 (auto: "));
+  EXPECT_TRUE(mentions(result.notes, "decode threads: 4 (auto: "));
 }
 
 TEST_F(SettlingTest, OrOnceThereAreNoMore) {
   config_.feeder_threads = 3;
   const RunResult result = run();
   EXPECT_NEAR(result.img_per_s, 64 * 3 / 17e-3, 200);
-  EXPECT_TRUE(notes_say(result, "and all threads are in use"));
+  EXPECT_TRUE(mentions(result.notes, "and all threads are in use"));
 }
 
 TEST_F(SettlingTest, ItDoesNotWaitForEver) {
@@ -86,7 +84,8 @@ TEST_F(SettlingTest, ItDoesNotWaitForEver) {
   const double discarded_s = static_cast<double>(result.discarded_steps) * 17e-3;
   EXPECT_GE(discarded_s, 30);
   EXPECT_LE(discarded_s, 31);
-  EXPECT_TRUE(notes_say(result, "decode threads: 1 (auto: not settled when the window began)"));
+  EXPECT_TRUE(
+      mentions(result.notes, "decode threads: 1 (auto: not settled when the window began)"));
 }
 
 /// Stages and rings report only the window, even if the ring was watched before it.

@@ -1,17 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole runs with a simulated clock, whose results must be exact.
+// Whole runs with a simulated clock, whose results must be exact, and helpers for other whole runs.
 #pragma once
 
 #include <gtest/gtest.h>
 
-#include <string_view>
+#include <stop_token>
 
 #include "bench/run/runner.h"
+#include "dataflow/error.h"
 #include "tests/support/thrown_by.h"
 #include "tests/support/tiny_model.h"
 #include "tests/support/virtual_clock.h"
 
 namespace penstock {
+
+/// The result of a run that must go well. Throws its reason if it did not, which ends the test.
+inline RunResult completed(RunResult result) {
+  if (result.exit_code != 0) throw Error("exit code {}: {}", result.exit_code, result.reason);
+  return result;
+}
+
+/// Stops its run after a given step.
+class StopAfter final : public RunListener {
+ public:
+  explicit StopAfter(std::size_t step) : step_(step) {}
+  void step(const StepReport& step) override {
+    if (step.index + 1 == step_) source.request_stop();
+  }
+  std::stop_source source;
+
+ private:
+  const std::size_t step_;
+};
 
 class SimulatedRun : public testing::Test {
  protected:
@@ -32,10 +52,5 @@ class SimulatedRun : public testing::Test {
   RunConfig config_;
   const ModelEntry* model_ = &kTinyModel;
 };
-
-/// Does a note of the result contain `text`?
-inline bool notes_say(const RunResult& result, std::string_view text) {
-  return mentions(result.notes, text);
-}
 
 }  // namespace penstock

@@ -29,14 +29,14 @@ TEST_F(SlotMemoryRun, SmallPagesAreSmall) {
   EXPECT_EQ(result.status, Status::ok) << result.reason;
   EXPECT_EQ(result.facts.at("slots_huge_page_percent"), 0);
   EXPECT_GT(result.facts.at("slots_mib"), 0);
-  EXPECT_TRUE(notes_say(result, "slots: 3 of "));
-  EXPECT_TRUE(notes_say(result, "(--huge-pages off)"));
+  EXPECT_TRUE(mentions(result.notes, "slots: 3 of "));
+  EXPECT_TRUE(mentions(result.notes, "(--huge-pages off)"));
 }
 
 TEST_F(SlotMemoryRun, ExplicitPagesAreHugeOrTheResultSaysWhyNot) {
   const RunResult result = run_with("explicit");
   EXPECT_EQ(result.status, Status::ok) << result.reason;
-  if (!notes_say(result, "vm.nr_hugepages")) {
+  if (!mentions(result.notes, "vm.nr_hugepages")) {
     EXPECT_EQ(result.facts.at("slots_huge_page_percent"), 100);
   }
 }

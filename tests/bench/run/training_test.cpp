@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/record/machine.h"
+#include "tests/bench/run/simulated_run.h"
 #include "tests/support/training_fixture.h"
 
 namespace penstock {
@@ -24,8 +25,7 @@ class KeepReports final : public RunListener {
 TEST_F(Training, LossesFallAndAccuracyRises) {
   KeepReports listener;
   config_.num_batches = 60;
-  const RunResult result = run(listener);
-  ASSERT_EQ(result.exit_code, 0) << result.reason;
+  const RunResult result = completed(run(listener));
   ASSERT_EQ(result.losses.size(), 60U);
   EXPECT_LT(result.losses.back(), 0.5 * result.losses.front());
   ASSERT_EQ(listener.steps.size(), 60U);
@@ -37,8 +37,7 @@ TEST_F(Training, LossesFallAndAccuracyRises) {
 TEST_F(Training, ForwardOnlyLeavesTheWeightsAlone) {
   config_.forward_only = true;
   KeepReports slow, fast;
-  const RunResult result = run(slow);
-  ASSERT_EQ(result.exit_code, 0) << result.reason;
+  const RunResult result = completed(run(slow));
   EXPECT_EQ(result.losses, std::vector<double>(20, 0.0));
   config_.init_learning_rate = 1000;  // would be visible if there were an update
   run(fast);
@@ -76,8 +75,7 @@ TEST_F(Training, TwoRanksOnHalfTheBatchTrainLikeOne) {
   config_.batch_size = 4;
   for (const char* update : {"replicated", "parameter_server"}) {
     config_.variable_update = update;
-    const RunResult two = run();
-    ASSERT_EQ(two.exit_code, 0) << two.reason;
+    const RunResult two = completed(run());
     EXPECT_NEAR(two.losses.back(), one.losses.back(), 0.4) << update;
   }
 }
@@ -90,8 +88,7 @@ TEST_F(Training, AveragingAndStaleUpdatesTrainAsWell) {
                              "replicated:consistency=relaxed", "parameter_server:staged=true",
                              "parameter_server:placement=greedy", "distributed_replicated"}) {
     config_.variable_update = update;
-    const RunResult result = run();
-    ASSERT_EQ(result.exit_code, 0) << result.reason;
+    const RunResult result = completed(run());
     EXPECT_LT(result.losses.back(), 0.5 * result.losses.front()) << update;
   }
 }
@@ -99,8 +96,7 @@ TEST_F(Training, AveragingAndStaleUpdatesTrainAsWell) {
 TEST_F(Training, AsyncSgdCountsHowOldTheModelsWere) {
   config_.num_gpus = 2;
   config_.variable_update = "async-sgd";
-  const RunResult result = run();
-  ASSERT_EQ(result.exit_code, 0) << result.reason;
+  const RunResult result = completed(run());
   std::int64_t reads = 0;
   for (const auto& [name, count] : result.counters) {
     if (name.starts_with("reads_")) reads += count;
@@ -114,7 +110,7 @@ TEST_F(Training, SpreadHomesRefuseToSaveAPartOfAnOptimizersState) {
   config_.train_dir = (folder_ / "checkpoints").string();
   EXPECT_EQ(refusal(), "accepted");  // sgd has no state
   config_.optimizer = "momentum";
-  EXPECT_TRUE(says(refusal(), "rank 0 would save only a part")) << refusal();
+  EXPECT_TRUE(says(refusal(), "rank 0 would save only a part"));
   config_.train_dir.clear();
   EXPECT_EQ(refusal(), "accepted");
 }
@@ -127,8 +123,7 @@ TEST_F(Training, EveryOptimizerTrains) {
   for (const auto& [optimizer, rate] : rates) {
     config_.optimizer = optimizer;
     config_.init_learning_rate = rate;
-    const RunResult result = run();
-    ASSERT_EQ(result.exit_code, 0) << result.reason;
+    const RunResult result = completed(run());
     EXPECT_LT(result.losses.back(), 0.6 * result.losses.front()) << optimizer;
   }
 }
@@ -140,11 +135,10 @@ TEST_F(Training, HomesOfWholeTensorsTrainLayerWiseAndHomesOfPartsRefuse) {
   config_.variable_update = "parameter_server";
   const RunResult first = run();
   config_.variable_update = "parameter_server:placement=greedy";
-  const RunResult greedy = run();
-  ASSERT_EQ(greedy.exit_code, 0) << greedy.reason;
+  const RunResult greedy = completed(run());
   EXPECT_EQ(greedy.losses, first.losses);
   config_.variable_update = "parameter_server:placement=split";
-  EXPECT_TRUE(says(refusal(), "use placement=greedy or placement=first")) << refusal();
+  EXPECT_TRUE(says(refusal(), "use placement=greedy or placement=first"));
 }
 
 TEST_F(Training, RatesDecayAndClippingShowInTheStepThatTheyChange) {
@@ -157,8 +151,7 @@ TEST_F(Training, RatesDecayAndClippingShowInTheStepThatTheyChange) {
   const auto first_change = [&](const std::vector<std::pair<const char*, const char*>>& flags) {
     const RunConfig before = config_;
     for (const auto& [name, value] : flags) find_config_key(name).set(config_, value);
-    const RunResult result = run();
-    EXPECT_EQ(result.exit_code, 0) << result.reason;
+    const RunResult result = completed(run());
     config_ = before;
     const auto place = std::ranges::mismatch(result.losses, plain).in1;
     return place == result.losses.end() ? -1 : static_cast<int>(place - result.losses.begin());
@@ -194,17 +187,15 @@ TEST_F(Training, ALossThatIsNotFiniteStopsTheRunByName) {
   const RunResult result = run();
   EXPECT_EQ(result.status, Status::failed);
   EXPECT_EQ(result.exit_code, 8);
-  EXPECT_TRUE(says(result.reason, "the loss of step 8 of resnet50 in fp32 is not finite"))
-      << result.reason;
-  EXPECT_TRUE(says(result.reason, "--on-nonfinite continue")) << result.reason;
+  EXPECT_TRUE(says(result.reason, "the loss of step 8 of resnet50 in fp32 is not finite"));
+  EXPECT_TRUE(says(result.reason, "--on-nonfinite continue"));
   EXPECT_LT(result.step_ms.size(), 20U);
 }
 
 TEST_F(Training, OrGoesOnWithOneWarning) {
   device_ = "tiny:nonfinite_at=7";
   config_.on_nonfinite = "continue";
-  const RunResult result = run();
-  EXPECT_EQ(result.exit_code, 0) << result.reason;
+  const RunResult result = completed(run());
   EXPECT_EQ(result.counters.at("nonfinite_steps"), 1);
   EXPECT_TRUE(std::isnan(result.losses.at(7)));
   EXPECT_TRUE(notes(result, "the loss of step 8"));
@@ -217,8 +208,7 @@ TEST_F(Training, APrecisionThatTheDeviceLacksIsUnavailable) {
 
 TEST_F(Training, MoreClassesInTheDataThanInTheModelAreRefusedWithWhatToType) {
   config_.classes = 3;
-  EXPECT_TRUE(says(refusal(), "has 4 classes; the model has 3 outputs; pass --classes 4"))
-      << refusal();
+  EXPECT_TRUE(says(refusal(), "has 4 classes; the model has 3 outputs; pass --classes 4"));
 }
 
 TEST_F(Training, FewerClassesAreOneNote) {

@@ -21,7 +21,6 @@
 #include <vector>
 
 #include "bench/run/runner.h"
-#include "dataflow/error.h"
 #include "trainer/cluster/processes.h"
 
 namespace penstock {

@@ -53,9 +53,7 @@ constexpr OptionSpec kPacedOptions[] = {{"period", "0ms", "that drawing a batch 
 constexpr FeederEntry kPaced{
     .name = "paced",
     .options = kPacedOptions,
-    .make = [](const FeederContext& context) -> std::unique_ptr<Feeder> {
-      return std::make_unique<Paced>(context);
-    },
+    .make = make_feeder<Paced>,
 };
 
 // ---- a device of stated slowness ----------------------------------------------

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
 
 #include "bench/scaling/launch/mpirun.h"
 #include "dataflow/error.h"
@@ -17,15 +16,6 @@ namespace penstock {
 namespace {
 
 using Hosts = std::vector<scaling::Host>;
-
-std::string refusal(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "nothing was refused";
-}
 
 TEST(Hosts, ListHasSlotsAndAddsUpNamesThatComeAgain) {
   EXPECT_EQ(scaling::parse_host_list("a:2,b,a"), (Hosts{{"a", "", 3}, {"b", "", 1}}));
@@ -44,18 +34,20 @@ TEST(Hosts, MoreSlotsThanASumCanHoldAreRefused) {
     many += "h" + std::to_string(i) + " slots=65536\n";
     list += "localhost:65536,";
   }
-  for (const std::string& text : {refusal([&] { scaling::parse_host_file(one, "hosts"); }),
-                                  refusal([&] { scaling::parse_host_file(many, "hosts"); })}) {
+  for (const std::string& text :
+       {thrown_by<ConfigError>([&] { scaling::parse_host_file(one, "hosts"); }),
+        thrown_by<ConfigError>([&] { scaling::parse_host_file(many, "hosts"); })}) {
     EXPECT_EQ(text,
               "hosts line 2: the machines have 131072 slots up to here; expected at most "
               "65536 in all");
   }
-  EXPECT_TRUE(says(refusal([&] { scaling::parse_host_list(list); }), "at most 65536 in all"));
+  EXPECT_TRUE(says(thrown_by<ConfigError>([&] { scaling::parse_host_list(list); }),
+                   "at most 65536 in all"));
   EXPECT_EQ(scaling::parse_host_list("a:65535,b").size(), 2U);
 }
 
 TEST(Hosts, AListWithASecondAddressSaysWhatToWrite) {
-  EXPECT_TRUE(says(refusal([] { scaling::parse_host_list("127.0.0.1:2:10.0.0.1"); }),
+  EXPECT_TRUE(says(thrown_by<ConfigError>([] { scaling::parse_host_list("127.0.0.1:2:10.0.0.1"); }),
                    "expected NAME:SLOTS, such as node1:2"));
 }
 
@@ -70,12 +62,15 @@ TEST(Hosts, HostFileOfMpirunHasSlots) {
 }
 
 TEST(Hosts, FileOfTwoKindsIsRefusedWithTheLine) {
-  const std::string text = refusal([] { scaling::parse_host_file("a slots=4\nx y\n", "hosts"); });
+  const std::string text =
+      thrown_by<ConfigError>([] { scaling::parse_host_file("a slots=4\nx y\n", "hosts"); });
   EXPECT_TRUE(says(text, "hosts line 2"));
-  EXPECT_TRUE(says(refusal([] { scaling::parse_host_file("a cores=4\n", "hosts"); }), "cores=4"));
-  EXPECT_TRUE(
-      says(refusal([] { scaling::parse_host_file("# nothing\n", "hosts"); }), "no machine"));
-  EXPECT_TRUE(says(refusal([] { scaling::read_host_file("/nowhere/hosts"); }), "/nowhere/hosts"));
+  EXPECT_TRUE(says(thrown_by<ConfigError>([] { scaling::parse_host_file("a cores=4\n", "hosts"); }),
+                   "cores=4"));
+  EXPECT_TRUE(says(thrown_by<ConfigError>([] { scaling::parse_host_file("# nothing\n", "hosts"); }),
+                   "no machine"));
+  EXPECT_TRUE(says(thrown_by<ConfigError>([] { scaling::read_host_file("/nowhere/hosts"); }),
+                   "/nowhere/hosts"));
 }
 
 TEST(Hosts, FirstMachineIsFilledFirstAndTheLastMayHaveFewer) {
@@ -87,8 +82,8 @@ TEST(Hosts, FirstMachineIsFilledFirstAndTheLastMayHaveFewer) {
 }
 
 TEST(Hosts, MoreRanksThanRoomAreRefused) {
-  const std::string text =
-      refusal([] { scaling::place_ranks(scaling::parse_host_list("a:1,b:2"), 4, 1); });
+  const std::string text = thrown_by<ConfigError>(
+      [] { scaling::place_ranks(scaling::parse_host_list("a:1,b:2"), 4, 1); });
   EXPECT_TRUE(says(text, "4 ranks do not fit: 2 machines take 3"));
 }
 
@@ -96,7 +91,7 @@ TEST(Hosts, UnknownMachinesAreAllNamed) {
   // "invalid" is a domain that never resolves (RFC 2606).
   const Hosts hosts{{"localhost", "", 1}, {"one.invalid", "", 1}, {"localhost", "two.invalid", 1}};
   const std::string agent(scaling::kPlainSsh);
-  const std::string text = refusal([&] { scaling::expect_known(hosts, agent); });
+  const std::string text = thrown_by<ConfigError>([&] { scaling::expect_known(hosts, agent); });
   EXPECT_TRUE(says(text, "machines one.invalid, two.invalid"));
   EXPECT_NO_THROW(scaling::expect_known(Hosts{{"localhost", "127.0.0.1", 1}}, agent));
   EXPECT_NO_THROW(scaling::expect_known(Hosts{{"one.invalid", "", 1}}, "an agent of its own"));
@@ -144,14 +139,11 @@ TEST(Reach, MachinesSayTheirNames) {
 TEST(Reach, AHostThatDoesNotAnswerIsNamed) {
   const TempFolder folder;
   const std::string agent = make_agent(folder, "echo 'no route' >&2; exit 255");
-  try {
+  const std::string text = thrown_by<Unavailable>([&] {
     scaling::names_of_machines(Hosts{{"node7", "", 1}}, agent, {});
-    FAIL() << "nothing was thrown";
-  } catch (const Unavailable& error) {
-    const std::string text = error.what();
-    EXPECT_TRUE(says(text, "cannot reach node7"));
-    EXPECT_TRUE(says(text, "no route"));
-  }
+  });
+  EXPECT_TRUE(says(text, "cannot reach node7"));
+  EXPECT_TRUE(says(text, "no route"));
 }
 
 bool has(const std::vector<std::string>& words, const std::vector<std::string>& part) {

@@ -36,7 +36,7 @@ TEST(ProjectProgram, ProjectsWhatARunPrinted) {
   EXPECT_TRUE(says(exit.output, "derived from the graph"));
   const auto files = files_below(folder / "out");
   const std::string& csv = files.at("projection.csv");
-  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 1 + 3 * 5) << csv;
+  EXPECT_EQ(std::ranges::count(csv, '\n'), 1 + 3 * 5) << csv;
   const FolderLock lock(folder / "out");
   const ChildExit locked = penstock({"project", record, "--out", (folder / "out").native()});
   EXPECT_EQ(locked.code, 2) << locked.last_words;
@@ -48,7 +48,7 @@ TEST(ProjectProgram, ProjectsWhatARunPrinted) {
 
   const ChildExit some =
       penstock({"project", record, "--ranks=8", "--exchange=ps,ring", "--format=csv"});
-  EXPECT_EQ(std::count(some.output.begin(), some.output.end(), '\n'), 3) << some.output;
+  EXPECT_EQ(std::ranges::count(some.output, '\n'), 3) << some.output;
 }
 
 TEST(ProjectProgram, ChecksItsFormulaAgainstPublishedFigures) {

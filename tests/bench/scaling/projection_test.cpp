@@ -64,10 +64,7 @@ TEST(MeasuredStep, UnmeasuredBucketsAreDerivedAndReported) {
   for (const scaling::ReadyBucket& bucket : step.buckets) bytes += bucket.bytes;
   EXPECT_DOUBLE_EQ(bytes, 4.0 * 25557032);  // ResNet-50
   // The last layers come first; the first layer is ready when nothing of backward is left.
-  EXPECT_TRUE(std::is_sorted(step.buckets.begin(), step.buckets.end(),
-                             [](const scaling::ReadyBucket& a, const scaling::ReadyBucket& b) {
-                               return a.lead_ms > b.lead_ms;
-                             }));
+  EXPECT_TRUE(std::ranges::is_sorted(step.buckets, std::greater(), &scaling::ReadyBucket::lead_ms));
   EXPECT_GT(step.buckets.front().lead_ms, 0.9 * step.backward_ms);
   EXPECT_DOUBLE_EQ(step.buckets.back().lead_ms, 0);
 }
@@ -246,9 +243,7 @@ TEST(Check, JitterIsFoundToo) {
 TEST(Check, EverySeriesIsFittedToSomePointsAndPredictsOthers) {
   ASSERT_FALSE(scaling::published_scaling().empty());
   for (const scaling::PublishedSeries& series : scaling::published_scaling()) {
-    const auto fitted =
-        std::count_if(series.points.begin(), series.points.end(),
-                      [](const scaling::PublishedPoint& point) { return point.fitted; });
+    const auto fitted = std::ranges::count_if(series.points, &scaling::PublishedPoint::fitted);
     EXPECT_GE(fitted, 1) << series.name;
     EXPECT_LT(fitted, static_cast<std::ptrdiff_t>(series.points.size())) << series.name;
     EXPECT_FALSE(series.source.empty());

@@ -16,6 +16,7 @@
 #include "tests/support/reserved_port.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
+#include "tests/support/thrown_by.h"
 #include "tests/support/words.h"
 
 namespace penstock {
@@ -37,7 +38,7 @@ Words scale(const std::filesystem::path& out, const Words& more) {
 }
 
 std::size_t lines_of(const std::string& text) {
-  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+  return static_cast<std::size_t>(std::ranges::count(text, '\n'));
 }
 
 TEST(ScaleOfModels, RefusesWhatWouldWriteTheSameFilesOrNamesNoModel) {
@@ -47,17 +48,16 @@ TEST(ScaleOfModels, RefusesWhatWouldWriteTheSameFilesOrNamesNoModel) {
                                      {"trivial:many", "many"}}) {
     const ChildExit exit = exit_of(scale(folder / "logs", {"-m", models, "--ranks=1"}));
     EXPECT_EQ(exit.code, 2) << models;
-    EXPECT_NE(exit.last_words.find(said), std::string::npos) << exit.last_words;
+    EXPECT_TRUE(says(exit.last_words, said));
   }
 }
 
 /// Puts an mpirun that cannot start two ranks before the real one in PATH.
 void shadow_mpirun(const TempFolder& folder) {
   const std::string path = std::getenv("PATH");
-  write_text(folder / "bin/mpirun",
-             "#!/bin/sh\nPATH='" + path +
-                 "'\ncase \" $* \" in *' -np 2 '*) echo 'penstock: no second rank' >&2; exit 9;; "
-                 "esac\nexec mpirun \"$@\"\n");
+  write_text(folder / "bin/mpirun", "#!/bin/sh\nPATH='" + path +
+                                        "'\ncase \" $* \" in *' -np 2 '*) echo 'penstock: no "
+                                        "second rank' >&2; exit 9;; esac\nexec mpirun \"$@\"\n");
   std::filesystem::permissions(folder / "bin/mpirun", std::filesystem::perms::owner_all);
   setenv("PATH", ((folder / "bin").native() + ":" + path).c_str(), 1);
 }
@@ -71,10 +71,8 @@ TEST(MpirunScale, GoesOnAfterARungThatFailedAndSaysSo) {
   EXPECT_EQ(exit.code, 6) << exit.last_words;
   const std::string csv = read_text(folder / "logs/trivial_b4.csv");
   EXPECT_EQ(lines_of(csv), 2U) << csv;
-  EXPECT_NE(csv.find("\n3,"), std::string::npos) << csv;
-  EXPECT_NE(exit.output.find("2 ranks: repetition 1 failed, exit code 9: no second rank"),
-            std::string::npos)
-      << exit.output;
+  EXPECT_TRUE(says(csv, "\n3,"));
+  EXPECT_TRUE(says(exit.output, "2 ranks: repetition 1 failed, exit code 9: no second rank"));
 }
 
 TEST(MpirunScale, ARunThatDoesNotEndIsATimeOut) {
@@ -82,9 +80,8 @@ TEST(MpirunScale, ARunThatDoesNotEndIsATimeOut) {
   const ChildExit exit = exit_of(scale(
       folder / "logs", {"-b", "4", "--ranks=1", "--num-batches=1000000", "--run-timeout=2s"}));
   EXPECT_EQ(exit.code, 6) << exit.last_words;
-  EXPECT_NE(exit.output.find("1 rank: repetition 1 failed, exit code 5: it did not end in time"),
-            std::string::npos)
-      << exit.output;
+  EXPECT_TRUE(
+      says(exit.output, "1 rank: repetition 1 failed, exit code 5: it did not end in time"));
 }
 
 TEST(MpirunScale, AnInterruptionKeepsWhatWasMeasured) {
@@ -99,8 +96,7 @@ TEST(MpirunScale, AnInterruptionKeepsWhatWasMeasured) {
   const ChildExit& exit = child.wait();
   EXPECT_EQ(exit.code, 130) << exit.last_words;
   EXPECT_EQ(read_text(csv).substr(0, 2), "1,");
-  EXPECT_NE(exit.output.find("stopped: this is what was measured by then"), std::string::npos)
-      << exit.output;
+  EXPECT_TRUE(says(exit.output, "stopped: this is what was measured by then"));
 }
 
 TEST(ScaleProgram, AFolderThatAnotherProcessWritesToIsRefused) {
@@ -108,10 +104,8 @@ TEST(ScaleProgram, AFolderThatAnotherProcessWritesToIsRefused) {
   const FolderLock lock(folder.path());
   const ChildExit exit = exit_of(scale(folder.path(), {"-b", "4", "--ranks=1"}));
   EXPECT_EQ(exit.code, 2) << exit.last_words;
-  EXPECT_NE(exit.last_words.find("another process writes its results to the folder '" +
-                                 folder.path().native()),
-            std::string::npos)
-      << exit.last_words;
+  EXPECT_TRUE(says(exit.last_words,
+                   "another process writes its results to the folder '" + folder.path().native()));
   EXPECT_TRUE(files_below(folder.path()).empty());
 }
 
@@ -130,7 +124,7 @@ TEST(ScaleProgram, SaysWhatCannotBeBeforeAnythingStarts) {
   for (const auto& [words, expected] : cases) {
     const ChildExit exit = exit_of(scale(folder / "logs", words));
     EXPECT_EQ(exit.code, 2) << expected;
-    EXPECT_NE(exit.last_words.find(expected), std::string::npos) << exit.last_words;
+    EXPECT_TRUE(says(exit.last_words, expected));
   }
   EXPECT_FALSE(std::filesystem::exists(folder / "logs"));
 }
@@ -197,12 +191,9 @@ TEST(MpirunScale, ClimbsOverSshWithTfperftestsFlagsAndNodeFile) {
   EXPECT_EQ(last["hosts"][1]["name"], "nodeb");
   EXPECT_EQ(last["hosts"][1]["ranks"], 2);
   EXPECT_GT(last["img_per_s_median"], 0);
-  EXPECT_NE(last["command"].get<std::string>().find((copies / "penstock").native()),
-            std::string::npos);
+  EXPECT_TRUE(says(last["command"].get<std::string>(), (copies / "penstock").native()));
   // Both names are this machine, and the output says so.
-  EXPECT_NE(exit.output.find("4 ranks were asked for on nodea, nodeb, and ran on 1 machine"),
-            std::string::npos)
-      << exit.output;
+  EXPECT_TRUE(says(exit.output, "4 ranks were asked for on nodea, nodeb, and ran on 1 machine"));
 }
 
 }  // namespace

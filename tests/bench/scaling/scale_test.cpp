@@ -12,6 +12,7 @@
 #include "dataflow/error.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -113,11 +114,9 @@ TEST(Scale, TableHasEfficiencyAndTheReasonOfAFailure) {
   std::ostringstream out;
   scaling::write_scale_text(ladder(), out);
   const std::string text = out.str();
-  EXPECT_NE(text.find("310.0 (300.0..320.0)  400.0          77.5  ok"), std::string::npos) << text;
-  EXPECT_NE(text.find("failed, exit code 4"), std::string::npos) << text;
-  EXPECT_NE(text.find("2 ranks: repetition 1 failed, exit code 4: rank 1 is gone"),
-            std::string::npos)
-      << text;
+  EXPECT_TRUE(says(text, "310.0 (300.0..320.0)  400.0          77.5  ok"));
+  EXPECT_TRUE(says(text, "failed, exit code 4"));
+  EXPECT_TRUE(says(text, "2 ranks: repetition 1 failed, exit code 4: rank 1 is gone"));
 }
 
 TEST(Scale, TextAndFigureHaveTheUnitOfTheRuns) {
@@ -130,9 +129,9 @@ TEST(Scale, TextAndFigureHaveTheUnitOfTheRuns) {
   scaling::write_scale_text(result, out);
   scaling::write_scale_files(result, folder.path());
   for (const std::string& text : {out.str(), read_text(folder / "resnet50_b64.svg")}) {
-    EXPECT_NE(text.find("samples/s"), std::string::npos) << text;
-    EXPECT_EQ(text.find("img/s"), std::string::npos) << text;
-    EXPECT_EQ(text.find("mages"), std::string::npos) << text;
+    EXPECT_TRUE(says(text, "samples/s"));
+    EXPECT_FALSE(says(text, "img/s"));
+    EXPECT_FALSE(says(text, "mages"));
   }
 }
 
@@ -169,7 +168,7 @@ TEST(Scale, RungsThatDoNotFitAreRefusedBeforeAnyRuns) {
   plan.ranks = {1, 3};
   const std::vector<scaling::Rung> rungs = scaling::make_rungs(plan);
   EXPECT_EQ(scaling::to_text(rungs[1].hosts), "a:2,b:1");
-  EXPECT_NE(rungs[1].command.find("--num-processes=3"), std::string::npos) << rungs[1].command;
+  EXPECT_TRUE(says(rungs[1].command, "--num-processes=3"));
   plan.ranks = {5};
   EXPECT_THROW(scaling::make_rungs(plan), ConfigError);
 }

@@ -147,12 +147,12 @@ for batch in watching.watch([{"ids": of("B", 2, 8, 8, 3), "labels": [0, 1]}] * 3
   EXPECT_EQ(words.unit, "words");
   EXPECT_EQ(words.counts, (std::vector{7, 7, 7}));
   EXPECT_EQ(none.counts, (std::vector{0, 0, 0}));
-  EXPECT_TRUE(says(none.problem, "no 'idz' whose numbers can be counted")) << none.problem;
-  EXPECT_TRUE(says(words_, "is not counted: ")) << words_;
+  EXPECT_TRUE(says(none.problem, "no 'idz' whose numbers can be counted"));
+  EXPECT_TRUE(says(words_, "is not counted: "));
   EXPECT_TRUE(says(words_, "tokens/s"));
   const ChildExit wrong = exit_of({"--count", "a b=c", "--", "true"});
   EXPECT_EQ(wrong.code, 2);
-  EXPECT_TRUE(says(wrong.last_words, "expected KEY or UNIT=KEY")) << wrong.last_words;
+  EXPECT_TRUE(says(wrong.last_words, "expected KEY or UNIT=KEY"));
 }
 
 TEST_F(WatchProgram, TheShareOfWaitingIsTheOneOfTheScript) {
@@ -301,7 +301,7 @@ while True:
   std::atomic<int> lines{0};
   ChildCommand command = watch({"--", kPython, file});
   command.on_output = [&](std::string_view text) {
-    lines += static_cast<int>(std::count(text.begin(), text.end(), '\n'));
+    lines += static_cast<int>(std::ranges::count(text, '\n'));
   };
   ChildProcess child(command);
   int expected = 0;

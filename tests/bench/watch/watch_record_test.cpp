@@ -175,9 +175,8 @@ TEST_F(WatchRecordTest, FiguresAreExact) {
   EXPECT_NEAR(*sum.waited_percent_with_edges, 100 * (27 * 2.0 + 9 + 250.5) / 580.5, 1e-9);
   EXPECT_TRUE(
       says(text_of(record),
-           "The loop train.py:9 waited for input for 54.0 % of its time (after 1.5 s for the very "
-           "first batch), mostly for the first batch of each epoch, 250 ms each;"))
-      << text_of(record);
+           "The loop train.py:9 waited for input for 54.0 % of its time (after 1.5 s for "
+           "the very first batch), mostly for the first batch of each epoch, 250 ms each;"));
 }
 
 /// A loop whose cause is planted: 90 steps that compute for 10 ms.
@@ -219,7 +218,7 @@ class PlantedCause : public WatchRecordTest {
     const auto [text, loop] = answer();
     EXPECT_EQ(loop["waits"]["cause"], cause) << text;
     EXPECT_EQ(loop.value("remedy", ""), remedy) << text;
-    EXPECT_TRUE(says(text, why)) << text;
+    EXPECT_TRUE(says(text, why));
   }
   Json line_ = line_of(0, 0, 90);
   int files_of_test_ = 100;
@@ -237,10 +236,9 @@ TEST_F(PlantedCause, WorkersThatMakeTooFewBatchesShouldBeMore) {
 TEST_F(PlantedCause, AgainstALockThatWorkersShareNoMoreWorkersAreNamed) {
   set_loading(4.5, 0.05, 0, 40);
   line_["states"] = {{"waiting for a lock", 48}, {"sleeping", 49}, {"computing", 3}};
-  expect(
-      "work", "less time under the lock that its workers share",
-      "5 % of it on a processor; its workers spend 49 % of the time sleeping, 48 % waiting for a "
-      "lock); less time under the lock that its workers share would save up to 44 %");
+  expect("work", "less time under the lock that its workers share",
+         "5 % of it on a processor; its workers spend 49 % of the time sleeping, 48 % waiting for "
+         "a lock); less time under the lock that its workers share would save up to 44 %");
   line_["states"]["waiting for a lock"] = 10;
   expect("work", "num_workers=5 (now 2)", "79 % of the time sleeping, 16 % waiting for a lock");
   line_["states"] = {{"waiting for a lock", 9}, {"sleeping", 8}};
@@ -299,8 +297,7 @@ TEST_F(PlantedCause, WaitsThatGrowAreNamed) {
   set_loading(2, 0.1, 0, 30);
   expect("growing",
          "samples that stay as fast as at first (look at what grows: lists, caches, open files, "
-         "memory "
-         "that is swapped)",
+         "memory that is swapped)",
          "waits longer and longer: from 3.1 ms at first to 14.7 ms in the end");
 }
 
@@ -351,8 +348,7 @@ TEST_F(WatchRecordTest, ALoopThatWaitsForItsFirstBatchIsNamed) {
   add(100, line.dump() + "\n");
   const WatchRecord record = read();
   const std::string name = record.ranks[0].loops[0].name;
-  EXPECT_TRUE(says(text_of(record), "The loop " + name + " waits for its first batch."))
-      << text_of(record);
+  EXPECT_TRUE(says(text_of(record), "The loop " + name + " waits for its first batch."));
   EXPECT_TRUE(parse_record(to_json(record).dump()).ranks[0].loops[0].waits_for_first);
   line.erase("waits_for_first");
   add(100, line.dump() + "\n");

@@ -12,6 +12,7 @@
 
 #include "dataflow/error.h"
 #include "tests/support/reserved_port.h"
+#include "tests/support/thrown_by.h"
 
 namespace penstock {
 namespace {
@@ -54,22 +55,22 @@ TEST(MetricsServer, AnswersWithThePage) {
   const MetricsServer server("127.0.0.1", 0, [] { return std::string("a 1\n"); });
   const std::string text = ask(server.port(), "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_TRUE(text.starts_with("HTTP/1.1 200 OK\r\n")) << text;
-  EXPECT_NE(text.find("Content-Length: 4\r\n"), std::string::npos);
+  EXPECT_TRUE(says(text, "Content-Length: 4\r\n"));
   EXPECT_TRUE(text.ends_with("\r\n\r\na 1\n"));
 }
 
 TEST(MetricsServer, RefusesWhatIsNoScrape) {
   const MetricsServer server("127.0.0.1", 0, [] { return std::string(); });
-  EXPECT_NE(ask(server.port(), "GET / HTTP/1.1\r\n\r\n").find("404"), std::string::npos);
-  EXPECT_NE(ask(server.port(), "POST /metrics HTTP/1.1\r\n\r\n").find("405"), std::string::npos);
-  EXPECT_NE(ask(server.port(), "GET /metrics\r\n\r\n").find("400"), std::string::npos);
-  EXPECT_NE(ask(server.port(), "\r\n\r\n").find("400"), std::string::npos);
+  EXPECT_TRUE(says(ask(server.port(), "GET / HTTP/1.1\r\n\r\n"), "404"));
+  EXPECT_TRUE(says(ask(server.port(), "POST /metrics HTTP/1.1\r\n\r\n"), "405"));
+  EXPECT_TRUE(says(ask(server.port(), "GET /metrics\r\n\r\n"), "400"));
+  EXPECT_TRUE(says(ask(server.port(), "\r\n\r\n"), "400"));
 }
 
 TEST(MetricsServer, EndsRequestsWithoutAnEnd) {
   const MetricsServer server("127.0.0.1", 0, [] { return std::string(); });
   const std::string text = ask(server.port(), std::string(MetricsServer::kMaxRequest, 'x'));
-  EXPECT_NE(text.find("431"), std::string::npos) << text;
+  EXPECT_TRUE(says(text, "431"));
 }
 
 TEST(MetricsServer, AClientThatSaysNothingIsLeftAndOthersAreServed) {
@@ -77,7 +78,7 @@ TEST(MetricsServer, AClientThatSaysNothingIsLeftAndOthersAreServed) {
   const Client silent(server.port());
   const Client half(server.port());
   half.say("GET /met");
-  EXPECT_NE(ask(server.port(), "GET /metrics HTTP/1.0\r\n\r\n").find("b 2"), std::string::npos);
+  EXPECT_TRUE(says(ask(server.port(), "GET /metrics HTTP/1.0\r\n\r\n"), "b 2"));
   EXPECT_EQ(silent.listen(), "");
 }
 
@@ -86,7 +87,7 @@ TEST(MetricsServer, IdleClientsDoNotHoldOthersUp) {
   std::deque<Client> idle;
   for (int i = 0; i < 8; ++i) idle.emplace_back(server.port());
   const auto asked = std::chrono::steady_clock::now();
-  EXPECT_NE(ask(server.port(), "GET /metrics HTTP/1.0\r\n\r\n").find("b 2"), std::string::npos);
+  EXPECT_TRUE(says(ask(server.port(), "GET /metrics HTTP/1.0\r\n\r\n"), "b 2"));
   // One after the other, each client would have had a second.
   EXPECT_LT(std::chrono::steady_clock::now() - asked, std::chrono::seconds(6));
 }
@@ -101,12 +102,10 @@ TEST(MetricsServer, EndsAtOnceWhileAClientKeepsIt) {
 
 TEST(MetricsServer, SaysWhenThePortIsTaken) {
   const MetricsServer server("127.0.0.1", 0, [] { return std::string(); });
-  try {
-    const MetricsServer second("127.0.0.1", server.port(), [] { return std::string(); });
-    FAIL() << "the port was had twice";
-  } catch (const ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find(std::to_string(server.port())), std::string::npos);
-  }
+  EXPECT_TRUE(says(thrown_by<ConfigError>([&] {
+                     MetricsServer("127.0.0.1", server.port(), [] { return std::string(); });
+                   }),
+                   std::to_string(server.port())));
 }
 
 TEST(RunMetrics, CountImagesStepsAndQueues) {
@@ -137,9 +136,8 @@ TEST(RunMetrics, CountImagesStepsAndQueues) {
         "penstock_stall_seconds_total{feeder=\"queue\",model=\"resnet50\",queue=\"host ring\"} "
         "1.25\n",
         "penstock_backpressure_seconds_total{feeder=\"queue\",model=\"resnet50\",queue=\"host "
-        "ring\"} "
-        "0.5\n"}) {
-    EXPECT_NE(page.find(line), std::string::npos) << line << "\nin\n" << page;
+        "ring\"} 0.5\n"}) {
+    EXPECT_TRUE(says(page, line)) << line << "\nin\n" << page;
   }
 }
 

@@ -12,6 +12,7 @@
 #include "bench/run/observe/progress_line.h"
 #include "bench/run/observe/progress_meter.h"
 #include "dataflow/random.h"
+#include "tests/support/thrown_by.h"
 #include "tests/support/virtual_clock.h"
 
 namespace penstock {
@@ -79,18 +80,17 @@ TEST(ProgressText, LeavesOutWhatDoesNotFit) {
 TEST(ProgressText, ColoursAnEmptyOrAFullQueueOnRequestOnly) {
   Progress progress = make_progress();
   progress.queue_filled = 0;
-  EXPECT_NE(progress_text(progress, 100, true).find("\x1b[31mqueue [---] 0/3\x1b[0m"),
-            std::string::npos);
+  EXPECT_TRUE(says(progress_text(progress, 100, true), "\x1b[31mqueue [---] 0/3\x1b[0m"));
   EXPECT_EQ(progress_text(progress, 100, false).find('\x1b'), std::string::npos);
   progress.queue_filled = 3;
-  EXPECT_NE(progress_text(progress, 100, true).find("\x1b[32mqueue [###]"), std::string::npos);
+  EXPECT_TRUE(says(progress_text(progress, 100, true), "\x1b[32mqueue [###]"));
 }
 
 TEST(ProgressText, DrawsLongQueuesShort) {
   Progress progress = make_progress();
   progress.queue_slots = 100;
   progress.queue_filled = 52;
-  EXPECT_NE(progress_text(progress, 100, false).find("[#####-----] 52/100"), std::string::npos);
+  EXPECT_TRUE(says(progress_text(progress, 100, false), "[#####-----] 52/100"));
 }
 
 // ---- the meter ----------------------------------------------------------------
@@ -168,7 +168,7 @@ TEST(ProgressMeter, OneStepHasARateOfUnknownWidth) {
   metered.meter.window_begins();
   metered.take(1);
   const std::string text = progress_text(metered.meter.now(), 100, false);
-  EXPECT_NE(text.find("img/s  queue"), std::string::npos) << text;
+  EXPECT_TRUE(says(text, "img/s  queue"));
 }
 
 TEST(ProgressMeter, AWindowThatBeginsAgainForgetsTheOneBefore) {

@@ -104,7 +104,7 @@ TEST_F(ProfiledRun, OnAnEmulatedDeviceSharesTheStepByArithmetic) {
   double ms = 0;
   for (const OperationUse& use : result.operations) {
     if (use.name.starts_with("other: ")) continue;  // the host was late
-    EXPECT_TRUE(says(use.name, "(by arithmetic)")) << use.name;
+    EXPECT_TRUE(says(use.name, "(by arithmetic)"));
     ms += use.ms_per_step;
   }
   EXPECT_GE(ms, 2 - 1e-3) << "and more where the host was late";
