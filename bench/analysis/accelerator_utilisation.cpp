@@ -24,11 +24,10 @@ double au_percent_rule(std::span<const double> step_ms, double computation_ms,
                  sum(step_ms) - first_input_ms);
 }
 
-double au_percent_dlio(std::span<const double> step_ms, std::span<const double> compute_ms,
-                       std::size_t skip) {
+double au_percent_dlio(std::span<const double> step_ms, std::span<const double> compute_ms) {
   PENSTOCK_ASSERT(step_ms.size() == compute_ms.size());
-  if (step_ms.size() <= skip) return 0;
-  return percent(sum(compute_ms.subspan(skip)), sum(step_ms.subspan(skip)));
+  if (step_ms.empty()) return 0;
+  return percent(sum(compute_ms.subspan(1)), sum(step_ms.subspan(1)));
 }
 
 double dlio_compute_ms(double step_ms, double idle_ms, double oversleep_ms) {
@@ -48,7 +47,7 @@ void add_accelerator_utilisation(RunResult& result) {
   result.facts["au_percent_rule"] =
       au_percent_rule(result.step_ms, *computation, result.device_idle_ms.front());
   result.facts["au_percent_dlio"] = au_percent_dlio(result.step_ms, compute_ms);
-  result.facts["au_pass_line_percent"] = kAuPassPercent;
+  result.facts["au_pass_line_percent"] = 90;  // from here on, MLPerf Storage's ResNet-50 passes
 }
 
 }  // namespace penstock

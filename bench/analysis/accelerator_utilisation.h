@@ -4,15 +4,11 @@
 // nominal time of a step, DLIO counts how long its sleep lasted.
 #pragma once
 
-#include <cstddef>
 #include <span>
 
 #include "bench/record/run_result.h"
 
 namespace penstock {
-
-/// MLPerf Storage's ResNet-50 passes if the utilisation is at least this.
-inline constexpr double kAuPassPercent = 90;
 
 /// AU by the rules: 100 * steps * computation_time / running time. The running time excludes the
 /// input of the first step: `first_input_ms` is the time before that step computed. `step_ms` has
@@ -21,10 +17,9 @@ double au_percent_rule(std::span<const double> step_ms, double computation_ms,
                        double first_input_ms);
 
 /// AU as DLIO computes it: 100 * sum of the measured computing times / (running time - times of the
-/// excluded steps), over steps [skip, size). DLIO excludes the first step by default. `compute_ms`
-/// has one element for each element of `step_ms`, and none is longer. 0 without steps.
-double au_percent_dlio(std::span<const double> step_ms, std::span<const double> compute_ms,
-                       std::size_t skip = 1);
+/// excluded steps). DLIO excludes the first step by default. `compute_ms` has one element for each
+/// element of `step_ms`, and none is longer. 0 without other steps.
+double au_percent_dlio(std::span<const double> step_ms, std::span<const double> compute_ms);
 
 /// The computing time that DLIO would measure in a step of `step_ms` in which the device was idle
 /// for `idle_ms`. DLIO's clock stops when the sleep that stands for computing has ended, which is

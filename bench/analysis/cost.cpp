@@ -3,14 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
-
-#include "bench/statistics/series.h"
 
 namespace penstock::analysis {
 namespace {
-
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 /// Figures of blocks, all summarised in the same way.
 class Blocks {
@@ -90,13 +85,15 @@ std::vector<statistics::Pair> step_pairs(std::span<const BlockPair> blocks) {
 }
 
 double ratio_half_width(std::span<const BlockPair> blocks) {
-  if (blocks.size() < 2) return kInfinite;
+  if (blocks.size() < 2) return statistics::kInfinity;
   const statistics::Estimate ratio = statistics::paired_ratio(step_pairs(blocks));
   return ratio.half_width() / ratio.value;
 }
 
 statistics::Estimate rate_of(const statistics::Estimate& ms, double images) {
-  const auto rate = [&](double each) { return each > 0 ? 1e3 * images / each : kInfinite; };
+  const auto rate = [&](double each) {
+    return each > 0 ? 1e3 * images / each : statistics::kInfinity;
+  };
   return {rate(ms.value), rate(ms.high), rate(ms.low), ms.samples, ms.is_spread};
 }
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "bench/analysis/steady_run.h"
-#include "bench/record/run_result.h"
 #include "bench/record/sweep_result.h"
 #include "bench/statistics/estimate.h"
 #include "bench/statistics/input_cost.h"

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 namespace penstock::analysis {
@@ -29,7 +28,7 @@ constexpr std::pair<StageRole, std::string_view> kWorks[] = {
 
 /// Workers that are idle for more than half of their time are no bottleneck.
 constexpr double kBusyPercent = 50;
-constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+constexpr double kUnbounded = statistics::kInfinity;
 
 /// Stages of all usable runs, summed.
 struct WorkSum {
@@ -49,15 +48,6 @@ void add(StageUse& sum, const StageUse& more) {
   sum.wait_in_s += more.wait_in_s;
   sum.wait_out_s += more.wait_out_s;
   sum.bytes += more.bytes;
-}
-
-/// Threads of a group of workers: the most that may run any of its stages.
-std::int32_t threads_of(const std::vector<StageUse>& stages, const std::string& workers) {
-  std::int32_t threads = 0;
-  for (const StageUse& stage : stages) {
-    if (stage.workers == workers) threads = std::max(threads, stage.threads);
-  }
-  return threads;
 }
 
 /// Only reading may wait for storage. The wall time of copies belongs to the device.
@@ -294,6 +284,14 @@ Diagnosis diagnose(const DiagnosisInput& input) {
   if (!diagnosis.bottleneck) return diagnosis;
   find_next(work, diagnosis.bottleneck, input.cost, diagnosis);
   return diagnosis;
+}
+
+std::int32_t threads_of(const std::vector<StageUse>& stages, std::string_view workers) {
+  std::int32_t threads = 0;
+  for (const StageUse& stage : stages) {
+    if (stage.workers == workers) threads = std::max(threads, stage.threads);
+  }
+  return threads;
 }
 
 WorkersUse use_of(const std::vector<StageFinding>& stages, std::string_view workers) {

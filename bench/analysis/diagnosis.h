@@ -64,6 +64,9 @@ struct DiagnosisInput {
 /// room, its producer is the bottleneck, and the producer becomes an additional first stage.
 Diagnosis diagnose(const DiagnosisInput& input);
 
+/// Threads of a group of workers: the most that may run any of its stages.
+std::int32_t threads_of(const std::vector<StageUse>& stages, std::string_view workers);
+
 /// Shares of the time of some workers, over all their stages, in per cent.
 struct WorkersUse {
   double works = 0;

@@ -13,7 +13,7 @@
 namespace penstock::isolate {
 namespace {
 
-constexpr std::string_view kOneFigure = "one figure";
+Figure one_figure(double value) { return {value, value, value, "one figure"}; }
 
 Figure figure_of(const statistics::Estimate& estimate) {
   return {estimate.value, estimate.low, estimate.high, std::string(ends_of(estimate))};
@@ -48,6 +48,16 @@ class AnswerMaker {
   }
 
  private:
+  /// Of a measured rate over the present one, in per cent.
+  Figure gain_of(const statistics::Estimate& rate) const {
+    return {gain(rate.value, now_.value), gain(rate.low, now_.value), gain(rate.high, now_.value),
+            std::string(ends_of(rate))};
+  }
+
+  void rule_out(RuledOut::Kind kind, std::string name, Figure figure, double limit) {
+    answer_.ruled_out.push_back({kind, std::move(name), std::move(figure), limit});
+  }
+
   bool is_setting(const std::string& change) const {
     return found_.variation && std::ranges::any_of(found_.variation->settings, [&](auto& each) {
              return !change.empty() && each.change == change;
@@ -81,16 +91,14 @@ class AnswerMaker {
     if (found_.verification && found_.verification->change == change) {
       const statistics::Estimate& rate = found_.verification->achieved_img_per_s;
       candidate.img_per_s = rate.value;
-      candidate.gain_percent = {gain(rate.value, now_.value), gain(rate.low, now_.value),
-                                gain(rate.high, now_.value), std::string(ends_of(rate))};
+      candidate.gain_percent = gain_of(rate);
       const bool is_sure = candidate.gain_percent.low > margin_percent_;
       candidate.basis = is_sure ? Basis::confirmed : Basis::measured;
     }
-    const bool is_bound = candidate.basis == Basis::at_most;
-    const bool is_measured = !is_bound && candidate.basis != Basis::predicted;
+    const bool is_measured =
+        candidate.basis == Basis::measured || candidate.basis == Basis::confirmed;
     if (is_measured && candidate.gain_percent.high <= margin_percent_) {
-      answer_.ruled_out.push_back(
-          {RuledOut::Kind::setting, change, candidate.gain_percent, margin_percent_});
+      rule_out(RuledOut::Kind::setting, change, candidate.gain_percent, margin_percent_);
     } else if (candidate.gain_percent.value > margin_percent_) {
       answer_.candidates.push_back(std::move(candidate));
     }
@@ -101,12 +109,11 @@ class AnswerMaker {
     const auto& findings = found_.variation->settings;
     for (std::size_t i = 1; i < findings.size(); ++i) {
       if (!findings[i].img_per_s) continue;
-      statistics::Estimate rate = *findings[i].img_per_s;
+      const statistics::Estimate& rate = *findings[i].img_per_s;
       add({.settings = with_present(found_.measurement.settings[i].changes),
            .text = findings[i].change,
            .img_per_s = rate.value,
-           .gain_percent = {gain(rate.value, now_.value), gain(rate.low, now_.value),
-                            gain(rate.high, now_.value), std::string(ends_of(rate))},
+           .gain_percent = gain_of(rate),
            .basis = Basis::measured},
           findings[i].change);
     }
@@ -131,8 +138,7 @@ class AnswerMaker {
       for (double* const each : {&percent.value, &percent.low, &percent.high})
         *each *= 100 / step_ms;
       if (percent.high > margin_percent_) return;
-      answer_.ruled_out.push_back(
-          {RuledOut::Kind::cost_part, std::move(name), std::move(percent), margin_percent_});
+      rule_out(RuledOut::Kind::cost_part, std::move(name), std::move(percent), margin_percent_);
     };
     add_part("starvation", cost_.split.starvation_ms);
     add_part("transfer", cost_.split.transfer_ms);
@@ -141,10 +147,7 @@ class AnswerMaker {
     if (epochs.seen == 0 || !(epochs.steps_per_epoch > 0)) return;
     const double percent = 100 * epochs.longer_ms / epochs.steps_per_epoch / step_ms;
     if (percent > margin_percent_) return;
-    answer_.ruled_out.push_back({RuledOut::Kind::cost_part,
-                                 "edges",
-                                 {percent, percent, percent, std::string(kOneFigure)},
-                                 margin_percent_});
+    rule_out(RuledOut::Kind::cost_part, "edges", one_figure(percent), margin_percent_);
   }
 
   void add_stages() {
@@ -152,10 +155,7 @@ class AnswerMaker {
     for (std::size_t i = 0; i < stages.size(); ++i) {
       const double rate = stages[i].capacity_img_per_s;
       if (i == found_.diagnosis.bottleneck || rate < demand_ / (1 - cost_.margin)) continue;
-      answer_.ruled_out.push_back({RuledOut::Kind::stage,
-                                   stages[i].name,
-                                   {rate, rate, rate, std::string(kOneFigure)},
-                                   demand_});
+      rule_out(RuledOut::Kind::stage, stages[i].name, one_figure(rate), demand_);
     }
   }
 

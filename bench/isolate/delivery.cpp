@@ -39,14 +39,6 @@ double producers_of(const RunResult& result) {
 /// The most upstream workers.
 const std::string& receiver_of(const RunResult& result) { return result.stages.front().workers; }
 
-std::int32_t threads_of(const RunResult& result, const std::string& workers) {
-  std::int32_t threads = 1;
-  for (const StageUse& stage : result.stages) {
-    if (stage.workers == workers) threads = std::max(threads, stage.threads);
-  }
-  return threads;
-}
-
 /// One run. Times are in seconds per message.
 struct RunDelivery {
   double messages_per_s = 0, producers = 0;
@@ -72,7 +64,8 @@ RunDelivery delivery_of(const RunResult& result) {
     if (stage.role == StageRole::copies || !(messages > 0)) continue;
     // A receiver processes a message alone; decode threads share its images.
     const bool shares = stage.workers != receiver_of(result);
-    run.taking += stage.wall_s / (shares ? threads_of(result, stage.workers) : 1) / messages;
+    const std::int32_t threads = shares ? analysis::threads_of(result.stages, stage.workers) : 1;
+    run.taking += stage.wall_s / std::max(1, threads) / messages;
   }
   if (!result.queues.empty()) {
     run.ring = result.queues.front().mean_filled;
@@ -91,22 +84,21 @@ double mean_over(const std::vector<RunDelivery>& runs, const Value& value) {
   return sum / static_cast<double>(runs.size());
 }
 
-template <typename Value>
 void add_part(DeliveryFinding& found, std::string name, Side side,
-              const std::vector<RunDelivery>& runs, const Value& value) {
+              const std::vector<RunDelivery>& runs, double RunDelivery::*seconds) {
   std::vector<double> ms;
-  for (const RunDelivery& run : runs) ms.push_back(1e3 * value(run));
+  for (const RunDelivery& run : runs) ms.push_back(1e3 * run.*seconds);
   found.parts.push_back({std::move(name), side, statistics::summarise_rounds(ms), 0});
 }
 
 void add_parts(DeliveryFinding& found, const std::vector<RunDelivery>& runs, bool begun) {
   if (found.timed) {
-    if (begun) add_part(found, "made", Side::producer, runs, [](auto& run) { return run.making; });
-    add_part(found, "ready, not sent", Side::producer, runs, [](auto& run) { return run.holding; });
-    add_part(found, "on its way", Side::network, runs, [](auto& run) { return run.way; });
+    if (begun) add_part(found, "made", Side::producer, runs, &RunDelivery::making);
+    add_part(found, "ready, not sent", Side::producer, runs, &RunDelivery::holding);
+    add_part(found, "on its way", Side::network, runs, &RunDelivery::way);
   }
-  add_part(found, "checked and copied", Side::consumer, runs, [](auto& run) { return run.taking; });
-  add_part(found, "in the ring", Side::consumer, runs, [](auto& run) { return run.in_ring; });
+  add_part(found, "checked and copied", Side::consumer, runs, &RunDelivery::taking);
+  add_part(found, "in the ring", Side::consumer, runs, &RunDelivery::in_ring);
   double whole = 0;
   for (const DeliveryPart& part : found.parts) whole += part.ms.value;
   for (DeliveryPart& part : found.parts) {

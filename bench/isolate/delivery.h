@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides who holds up a feeder that receives from other processes: producer, network or consumer.
-// It uses the timestamps in batches, the utilisation of receivers, and the ladder's rungs. Pure
-// functions.
-//
-// Operational laws: if k producers spend m on each batch and X batches arrive per second, a
-// producer is busy X m / k of its time. Little's law: if each batch spends w somewhere, X w batches
-// are there. If receivers wait for messages, the producers are to blame if they were busy and had
-// no unsent batch ready. Otherwise the network between is to blame.
+// It uses the timestamps in batches, the utilisation of receivers, and the ladder's rungs, by the
+// laws and rules in README.md. Pure functions.
 #pragma once
 
 #include <optional>

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <string>
 #include <utility>
 
@@ -45,11 +44,6 @@ class DeliveryRecommendations {
   double next_bound() const {
     return std::min(ground_.demand, ground_.now * ground_.diagnosis.gain_until_next);
   }
-  bool has(std::string_view option) const {
-    return std::ranges::any_of(feeder_.values, [&](const auto& value) {
-      return value.first == option && value.second != "false" && value.second != "0";
-    });
-  }
 
   Recommendation& add(std::string text, double img_per_s) {
     return recommendations_.emplace_back(Recommendation{
@@ -81,20 +75,20 @@ class DeliveryRecommendations {
   void add_other_ways() {
     const double most = next_bound();
     const double copied = std::min(most, delivery_.consumer_img_per_s.value_or(most));
-    if (delivery_.clocks == "one clock" && !has("shared_memory")) {
+    if (delivery_.clocks == "one clock" && !is_on(feeder_, "shared_memory")) {
       add(fmt::format("shared memory, for producers on this machine (zmq-consume:credit=8,"
                       "shared_memory=true and penstock serve --shared-memory): at most {:.0f} "
                       "img/s, now {:.0f}",
                       copied, ground_.now),
           copied);
     }
-    if (has("credit")) {
+    if (is_on(feeder_, "credit")) {
       add(fmt::format("more batches under way (zmq-consume:credit=N): at most {:.0f} img/s, now "
                       "{:.0f}",
                       most, ground_.now),
           most);
     }
-    if (!has("encoded")) {
+    if (!is_on(feeder_, "encoded")) {
       add(fmt::format(
               "fewer bytes, image files that are decoded here (penstock serve --encoded and "
               "zmq-consume:encoded=true), or a faster link: at most {:.0f} img/s, now {:.0f}",
@@ -104,21 +98,23 @@ class DeliveryRecommendations {
   }
 
   void add_receivers() {
-    if (has("credit") || has("encoded")) return;  // one thread; decoding has --feeder-threads
+    // One thread receives by credit, and decoding has --feeder-threads.
+    if (is_on(feeder_, "credit") || is_on(feeder_, "encoded")) return;
     double receiving_us = 0, copying_us = 0;
     for (const analysis::StageFinding& stage : ground_.diagnosis.stages) {
       if (stage.role == StageRole::receives) receiving_us += stage.wall_us_per_image;
       if (stage.role == StageRole::unpacks) copying_us += stage.wall_us_per_image;
     }
     if (!(receiving_us + copying_us > 0)) return;
-    const double transport =
-        delivery_.transport_img_per_s.value_or(std::numeric_limits<double>::infinity());
+    const double transport = delivery_.transport_img_per_s.value_or(statistics::kInfinity);
     const auto rate = [&](std::int32_t receivers) {
       const double together = 1e6 * receivers / (receiving_us + copying_us);
       const double alone = receiving_us > 0 ? 1e6 / receiving_us : together;
       return std::min({together, alone, ground_.demand, std::max(transport, ground_.now)});
     };
-    const std::int32_t present = present_receivers();
+    constexpr const char* kReceivers = "receivers";
+    const auto present = static_cast<std::int32_t>(
+        parse_integer(value_of(feeder_, kReceivers).value_or("1"), kReceivers));
     const std::int32_t most = std::min(kMostReceivers, ground_.cores);
     std::int32_t best = present;
     for (std::int32_t receivers = present + 1; receivers <= most; ++receivers) {
@@ -127,7 +123,7 @@ class DeliveryRecommendations {
       }
     }
     if (best == present) return;
-    const std::string feeder = with_receivers(best);
+    const std::string feeder = with_value(feeder_, kReceivers, std::to_string(best));
     Recommendation& recommendation =
         add(fmt::format("{} receivers ({}): about {:.0f} img/s, now {:.0f}", best, feeder,
                         rate(best), ground_.now),
@@ -135,20 +131,7 @@ class DeliveryRecommendations {
     recommendation.change = "--fake-location " + feeder;
     recommendation.config.fake_location = feeder;
     recommendation.settings = {
-        {SettingKind::option, "receivers", std::to_string(best), std::to_string(present)}};
-  }
-
-  std::int32_t present_receivers() const {
-    for (const auto& [key, value] : feeder_.values) {
-      if (key == "receivers") return static_cast<std::int32_t>(parse_integer(value, key));
-    }
-    return 1;
-  }
-  std::string with_receivers(std::int32_t count) const {
-    ComponentText changed = feeder_;
-    std::erase_if(changed.values, [](const auto& value) { return value.first == "receivers"; });
-    changed.values.emplace_back("receivers", std::to_string(count));
-    return component_text(changed);
+        {SettingKind::option, kReceivers, std::to_string(best), std::to_string(present)}};
   }
 
   const DeliveryGround& ground_;

@@ -19,10 +19,6 @@ constexpr std::int64_t kLeastSteps = 12;
 /// Runs vary, so plans use only this share of the time.
 constexpr double kUsedShare = 0.8;
 
-double run_s(const PilotTime& time, std::int64_t steps) {
-  return time.overhead_s + time.step_s * static_cast<double>(steps + kWarmupSteps);
-}
-
 bool is_supply(const PlannedRun& run) { return run.rung == Rung::supply; }
 
 /// In steps. Only the pilot sees what lies in sockets.
@@ -65,7 +61,9 @@ std::vector<std::int64_t> steps_for(std::span<const PlannedRun> runs,
 
 double block_s(std::span<const PilotTime> times, std::span<const std::int64_t> steps) {
   double sum = 0;
-  for (std::size_t i = 0; i < times.size(); ++i) sum += run_s(times[i], steps[i]);
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    sum += times[i].overhead_s + times[i].step_s * static_cast<double>(steps[i] + kWarmupSteps);
+  }
   return sum;
 }
 
@@ -94,20 +92,16 @@ std::int64_t most_steps(std::span<const PlannedRun> runs, std::span<const PilotT
 
 }  // namespace
 
-RunConfig ceiling_config(RunConfig config) {
-  config.fake_location = "gpu";
-  return config;
-}
-
 RunConfig supply_config(RunConfig config) {
   config.model = "null";
   return config;
 }
 
 std::vector<PlannedRun> planned_runs(const IsolatePlan& plan) {
-  std::vector<PlannedRun> runs = {{ceiling_config(plan.config), Rung::ceiling},
+  std::vector<PlannedRun> runs = {{plan.config, Rung::ceiling},
                                   {plan.config, Rung::coupled},
                                   {supply_config(plan.config), Rung::supply}};
+  runs.front().config.fake_location = "gpu";
   if (parse_loop(plan.config.loop).ahead.value_or(0) > 0) {
     RunConfig config = plan.config;
     config.loop = "sync";
@@ -144,11 +138,6 @@ PilotTime pilot_time(const RunResult& result, double wall_s) {
 
 double shortest_block_s(std::span<const PlannedRun> runs, std::span<const PilotTime> times) {
   return block_s(times, steps_for(runs, times, least_steps(runs, times))) / kUsedShare;
-}
-
-double blocks_that_fit(std::span<const PlannedRun> runs, std::span<const PilotTime> times,
-                       double seconds) {
-  return seconds / shortest_block_s(runs, times);
 }
 
 std::int64_t reserve_steps(const RunConfig& config) {

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "bench/analysis/cost.h"
 #include "bench/isolate/ladder.h"
 #include "bench/isolate/message_ladder.h"
 #include "bench/isolate/variation.h"
@@ -46,8 +45,7 @@ struct PlannedRun {
   Rung rung = Rung::coupled;
 };
 
-/// `config` with the ceiling's feeder, or without a model; the batch size stays the same.
-RunConfig ceiling_config(RunConfig config);
+/// `config` without a model; the batch size stays the same.
 RunConfig supply_config(RunConfig config);
 
 /// The runs of a block: the ceiling, the feeder coupled to the trainer, and the feeder alone. If
@@ -80,10 +78,6 @@ std::vector<std::int64_t> plan_steps(std::span<const PlannedRun> runs,
 
 /// How long a block with the shortest windows takes, with room for runs that take longer.
 double shortest_block_s(std::span<const PlannedRun> runs, std::span<const PilotTime> times);
-
-/// How many of them would fit into `seconds`.
-double blocks_that_fit(std::span<const PlannedRun> runs, std::span<const PilotTime> times,
-                       double seconds);
 
 /// Batches per device that may lie ready inside the run, in steps.
 std::int64_t reserve_steps(const RunConfig& config);

@@ -3,10 +3,13 @@
 // each run.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <string>
 
+#include "bench/document/terminal.h"
 #include "bench/isolate/isolator.h"
 #include "bench/run/observe/progress_line.h"
 #include "bench/sweep/result_folder.h"
@@ -15,10 +18,12 @@ namespace penstock::isolate {
 
 class IsolateProgress final : public IsolateListener {
  public:
-  /// `single_line`: standard error is a terminal, and nothing else writes to it. `lines`: print a
-  /// line for each run, if not `single_line`. With neither, one for each round and failed run.
-  IsolateProgress(const ResultFolder& folder, bool single_line, bool lines)
-      : folder_(folder), line_(stderr, single_line), shows_runs_(single_line || lines) {}
+  /// `verbose`: runs write to standard error too; a line for each of them is printed. If not, and
+  /// standard error is no terminal, one for each round and failed run.
+  IsolateProgress(const ResultFolder& folder, bool verbose)
+      : folder_(folder),
+        line_(stderr, document::is_terminal(STDERR_FILENO) && !verbose),
+        shows_runs_(line_.single() || verbose) {}
 
   void phase_begins(std::string_view phase, double budget_s) override;
   void budget_is_short(const std::string& sentence) override { line_.print(sentence); }

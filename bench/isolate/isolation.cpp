@@ -21,8 +21,6 @@ constexpr std::size_t kFewSteps = 20;
 /// The share that timing of stages may cost.
 constexpr double kInstrumentationPercent = 0.5;
 
-double seconds(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
-
 class Warnings {
  public:
   Warnings(const Isolation& found, const IsolatePlan& plan) : found_(found), plan_(plan) {}
@@ -217,8 +215,7 @@ class Warnings {
     std::vector<analysis::BlockPair> quiet =
         analysis::pair_blocks(found_.measurement.ceiling(), coupled());
     std::erase_if(quiet, [&](const analysis::BlockPair& pair) {
-      return std::find(noisy.begin(), noisy.end(), static_cast<std::size_t>(pair.block)) !=
-             noisy.end();
+      return std::ranges::count(noisy, static_cast<std::size_t>(pair.block)) > 0;
     });
     if (quiet.size() < kMinBlocks) return "";
     const auto cost = analysis::find_cost(quiet, images_per_step(coupled()), plan_.targets);
@@ -229,7 +226,7 @@ class Warnings {
   double needed_budget_s() const {
     if (found_.measurement.three_blocks_s > 0) return found_.measurement.three_blocks_s;
     const auto blocks = static_cast<double>(std::max<std::size_t>(found_.blocks, 1));
-    return std::ceil(seconds(plan_.budget) * 1.3 * static_cast<double>(kTargetBlocks) / blocks);
+    return std::ceil(to_seconds(plan_.budget) * 1.3 * static_cast<double>(kTargetBlocks) / blocks);
   }
 
   const Isolation& found_;
@@ -272,23 +269,21 @@ void add_causes(Isolation& found, const IsolatePlan& plan) {
 
 /// Adds what the settings and the verification show. The best setting replaces predicted changes,
 /// because the user did not ask for them.
-void add_trials(Isolation& found, const IsolatePlan& plan) {
+void add_trials(Isolation& found) {
   const Measurement& measurement = found.measurement;
-  const double now = found.cost->coupled_img_per_s.value, margin = plan.targets.margin;
   if (!measurement.settings.empty()) {
-    found.variation =
-        find_variation(measurement.sweep, measurement.settings,
-                       {.now = now, .most = found.cost->ceiling_img_per_s.value}, margin);
+    found.variation = find_variation(measurement.sweep, measurement.settings, *found.cost);
     std::vector<Recommendation>& recommendations = found.predictions.recommendations;
     std::erase_if(recommendations, &can_be_tried);
-    if (auto best = recommendation_of(*found.variation, measurement.settings, now, margin)) {
+    if (auto best = recommendation_of(*found.variation, measurement.settings, *found.cost)) {
       recommendations.insert(recommendations.begin(), std::move(*best));
     }
   }
   if (measurement.trial) {
-    found.verification = verification_of(measurement.sweep.rows[measurement.trial->before_row],
-                                         measurement.sweep.rows[measurement.trial->after_row], now,
-                                         measurement.trial->tried);
+    found.verification =
+        verification_of(measurement.sweep.rows[measurement.trial->before_row],
+                        measurement.sweep.rows[measurement.trial->after_row],
+                        found.cost->coupled_img_per_s.value, measurement.trial->tried);
   }
 }
 
@@ -311,9 +306,8 @@ void doubt(analysis::InputCostFinding& cost, std::span<const analysis::BlockPair
     return;
   }
   cost.verdict = statistics::Verdict::undecided;
-  cost.more_rounds = blocks.size() < statistics::kRoundsForVerdict
-                         ? statistics::kRoundsForVerdict - blocks.size()
-                         : 0;
+  cost.more_rounds =
+      statistics::kRoundsForVerdict - std::min(statistics::kRoundsForVerdict, blocks.size());
 }
 
 }  // namespace
@@ -352,10 +346,10 @@ Isolation analyse(const Measurement& measurement, const IsolatePlan& plan) {
     return analysis::find_cost(analysis::pair_blocks(ceiling, row), images_per_step(row),
                                plan.targets);
   };
-  found.blocks = analysis::pair_blocks(ceiling, coupled).size();
+  const std::vector<analysis::BlockPair> blocks = analysis::pair_blocks(ceiling, coupled);
+  found.blocks = blocks.size();
   found.cost = cost_of(coupled);
-  if (found.cost)
-    doubt(*found.cost, analysis::pair_blocks(ceiling, coupled), measurement, plan.cores);
+  if (found.cost) doubt(*found.cost, blocks, measurement, plan.cores);
   if (measurement.waiting_row)
     found.cost_if_waiting = cost_of(sweep.rows[*measurement.waiting_row]);
   found.epochs = epoch_edges(analysis::usable_runs(coupled));
@@ -371,7 +365,7 @@ Isolation analyse(const Measurement& measurement, const IsolatePlan& plan) {
   }
   if (found.cost) {
     add_causes(found, plan);
-    add_trials(found, plan);
+    add_trials(found);
   }
   found.warnings = find_warnings(found, plan);
   found.verdict = verdict_of(found, plan);

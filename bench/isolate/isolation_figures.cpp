@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -16,8 +15,6 @@
 
 namespace penstock::isolate {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 std::string feeder_of(const Isolation& isolation) {
   return feeder_label(isolation.measurement.coupled().config);
@@ -72,7 +69,8 @@ report::Waterfall waterfall_of_split(const Isolation& isolation,
   add("starvation", split.starvation_ms);
   add("transfer", split.transfer_ms);
   add("interference", split.interference_ms);
-  add("residual", {split.residual_ms, -kInfinity, kInfinity, split.total_ms.samples});
+  add("residual",
+      {split.residual_ms, -statistics::kInfinity, statistics::kInfinity, split.total_ms.samples});
   const statistics::Estimate& total = split.total_ms;
   waterfall.bars.push_back(
       {.label = "with " + feeder_of(isolation),

@@ -266,17 +266,15 @@ Document method(const Isolation& found) {
       "{} of fresh processes in random order; ended because {}. Warm-up (MSER-5): {} of {} steps "
       "left out.",
       blocks_text(found), found.measurement.stopped_because, dropped, kept + dropped);
-  double steal = 0, foreign = 0;
   const std::vector<BlockNoise> noises = noise_of_blocks(found.measurement);
-  for (const BlockNoise& noise : noises) {
-    steal = std::max(steal, noise.steal_percent);
-    foreign = std::max(foreign, noise.foreign_cpu_percent);
-  }
   if (!noises.empty()) {
+    const auto most = [&](auto figure) {
+      return std::max(0.0, std::ranges::max(noises, {}, figure).*figure);
+    };
     text += fmt::format(
         " Beside it, others used up to {:.1f} % of the cores and the hypervisor "
         "took up to {:.1f} %.",
-        foreign, steal);
+        most(&BlockNoise::foreign_cpu_percent), most(&BlockNoise::steal_percent));
   }
   if (found.diagnosis.instrumentation_percent > 0) {
     text += fmt::format(" Timing the stages took {:.2f} % of their CPU time.",
@@ -298,12 +296,13 @@ Verdict answer_of(const Isolation& found) {
   return {.lines = {{tone_of(found.cost), found.verdict.front()}}, .answers = true};
 }
 
-/// What the answer rests on.
-Verdict evidence_of(const Isolation& found) {
+/// What the answer rests on: the sentences below the headline.
+std::vector<std::string> evidence_of(const Isolation& found) {
+  return {found.verdict.begin() + 1, found.verdict.end()};
+}
+Verdict lines_of(const std::vector<std::string>& sentences) {
   Verdict verdict;
-  for (std::size_t i = 1; i < found.verdict.size(); ++i) {
-    verdict.lines.push_back({"open", found.verdict[i]});
-  }
+  for (const std::string& sentence : sentences) verdict.lines.push_back({"open", sentence});
   return verdict;
 }
 
@@ -460,13 +459,10 @@ void write_report(const report::ReportEntry& report, const SweepResult& sweep,
 }  // namespace
 
 void write_isolation_text(const Isolation& found, std::ostream& out) {
-  std::vector<std::string> answer = found.verdict;
-  const std::vector<std::string> details(answer.begin() + (answer.empty() ? 0 : 1), answer.end());
-  answer.resize(std::min<std::size_t>(answer.size(), 1));
   Document document{
-      Paragraphs{answer},
+      Paragraphs{{found.verdict.front()}},
       List{"What would help, best first:", texts_of(found.predictions.recommendations)},
-      Paragraphs{details},
+      Paragraphs{evidence_of(found)},
       List{"Doubts:", warnings_of(found)},
       rate_table(found),
       cost_table(found.cost),
@@ -495,7 +491,7 @@ void write_isolation_page(const Isolation& isolation, std::ostream& out) {
   Document page{answer_of(isolation),
                 std::move(figures.pipeline),
                 List{"What would help, best first:", texts_of(predictions.recommendations)},
-                evidence_of(isolation),
+                lines_of(evidence_of(isolation)),
                 rates_of(isolation),
                 soft(basis_of(isolation)),
                 Paragraphs{warnings_of(isolation), "", document::Look::warning},

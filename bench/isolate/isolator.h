@@ -6,11 +6,8 @@
 // Used by one thread. Waits and measures with the given clock.
 #pragma once
 
-#include <optional>
-#include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "bench/isolate/isolation.h"
 #include "bench/isolate/noise.h"
@@ -28,67 +25,10 @@ class IsolateListener : public SweepListener {
   virtual void budget_is_short(const std::string& /*sentence*/) {}
 };
 
-class Isolator {
- public:
-  /// `run` runs one configuration and returns failures as results. `clock` must outlive this
-  /// object. Throws ConfigError for a plan that cannot work.
-  Isolator(IsolatePlan plan, SweepRunner::Run run, NoiseMeter meter, Clock& clock);
-
-  /// Call it once. After a stop request, the run under way is the last one, and the results so far
-  /// are analysed.
-  Isolation run(IsolateListener& listener, const std::stop_token& stop);
-
- private:
-  class Watch;
-  /// Rows that are measured together, in blocks.
-  struct Phase {
-    std::string_view name;
-    std::vector<RunConfig> configs;
-    double seconds = 0;
-    std::int32_t blocks = 1000;                        ///< at most
-    std::function<bool(const SweepResult&)> enough{};  ///< asked after each block; null: never
-    bool kept = true;                                  ///< its rows are results
-  };
-  const SweepResult& measure(const Phase& phase, IsolateListener& listener,
-                             const std::stop_token& stop);
-  /// Measures the phase and appends its rows to those of earlier phases. Returns the index of the
-  /// first.
-  std::size_t append(const Phase& phase, IsolateListener& listener, const std::stop_token& stop);
-  /// Short runs, which are no results. Rows and times are in the order of the runs; times are zeros
-  /// for runs without a rate.
-  struct Pilot {
-    const SweepResult& sweep;
-    std::vector<PilotTime> times;
-    double left_s = 0;  ///< of the budget
-  };
-  Pilot pilot(std::span<const PlannedRun> runs, double budget_s, IsolateListener& listener,
-              const std::stop_token& stop);
-  /// Adds the runs to the phase, with windows that fit into its time.
-  void add_runs(Phase& phase, std::span<const PlannedRun> runs,
-                std::span<const PilotTime> times) const;
-  void measure_blocks(IsolateListener& listener, const std::stop_token& stop);
-  bool enough(const SweepResult& sweep);
-  void profile(IsolateListener& listener, const std::stop_token& stop);
-  void climb(IsolateListener& listener, const std::stop_token& stop);
-  void vary(IsolateListener& listener, const std::stop_token& stop);
-  void verify(IsolateListener& listener, const std::stop_token& stop);
-
-  double left_s() const;  ///< of the budget
-
-  const IsolatePlan plan_;
-  const SweepRunner::Run run_;
-  const NoiseMeter meter_;
-  Clock& clock_;
-  Time began_{};
-  std::optional<SweepRunner> runner_;  // of the phase under way
-  std::vector<double> wall_s_;         // of the runs of a phase, by its rows
-  double coupled_s_ = 0;               // of the last run with the feeder in a block
-  double for_profile_s_ = 0;           // kept of the budget while blocks have a cost
-  Measurement measured_;
-};
-
-/// Appends the rows and rounds of `more` to `all`, and summarises it again. Keeps the warnings of
-/// `all`.
-void append_sweep(SweepResult& all, const SweepResult& more);
+/// Runs the plan. `run` runs one configuration and returns failures as results. After a stop
+/// request, the run under way is the last one, and the results so far are analysed. Throws
+/// ConfigError for a plan that cannot work.
+Isolation isolate(const IsolatePlan& plan, const SweepRunner::Run& run, const NoiseMeter& meter,
+                  Clock& clock, IsolateListener& listener, const std::stop_token& stop);
 
 }  // namespace penstock::isolate

@@ -14,7 +14,6 @@
 #include "bench/sweep/sweep.h"
 #include "dataflow/datasets/detect_source.h"
 #include "dataflow/error.h"
-#include "dataflow/options.h"
 #include "feeders/feeder.h"
 
 namespace penstock::isolate {
@@ -24,13 +23,19 @@ namespace {
 constexpr std::array<std::string_view, 8> kSetByRungs = {
     "source", "decode", "shrink", "engine", "crop", "readahead", "flip", "normalise"};
 
-using OptionValues = std::vector<std::pair<std::string, std::string>>;
+/// The user's feeder if it decodes samples. Otherwise without options: rungs cannot use them.
+ComponentText decoding_feeder(const RunConfig& config) {
+  ComponentText feeder = parse_component(config.fake_location);
+  const FeederEntry* const entry = match_entry(feeder_table(), feeder.name);
+  if (entry == nullptr || !entry->decodes_samples) feeder.values.clear();
+  return feeder;
+}
 
 /// `queue` with the options of a rung, and the user's other options. Data sets other than folders
 /// keep their source. If the rung has no random augmentation, colours are not changed.
-std::string queue_text(const OptionValues& users, const LadderData& data, std::string options,
+std::string queue_text(const ComponentText& users, const LadderData& data, std::string options,
                        bool chances = true) {
-  for (const auto& [key, value] : users) {
+  for (const auto& [key, value] : users.values) {
     const bool is_set = std::find(kSetByRungs.begin(), kSetByRungs.end(), key) != kSetByRungs.end();
     if (is_set && (key != "source" || data.is_folder)) continue;
     if (!chances && key == "color") continue;
@@ -70,10 +75,9 @@ statistics::Estimate added_of(const std::vector<statistics::Pair>& pairs) {
 class Ladder {
  public:
   Ladder(const RunConfig& base, const LadderData& data)
-      : base_(base), data_(data), users_(decoding_options(base)) {
-    for (const auto& [key, value] : users_) {
-      if (key == "normalise" && value != "device") normalise_ = "normalise=" + value;
-    }
+      : base_(base), data_(data), users_(decoding_feeder(base)) {
+    const std::string normalise = value_of(users_, "normalise").value_or("device");
+    if (normalise != "device") normalise_ = "normalise=" + normalise;
   }
 
   LadderRung& add(std::string name, std::string adds, std::string feeder) {
@@ -142,18 +146,10 @@ class Ladder {
 
   const RunConfig& base_;
   const LadderData& data_;
-  const OptionValues users_;
+  const ComponentText users_;
   std::string normalise_;  // as an option; empty: the device does it
   std::vector<LadderRung> rungs_;
 };
-
-/// The option `source` of the feeder, if it decodes samples.
-std::string typed_source(const RunConfig& config) {
-  for (const auto& [key, value] : decoding_options(config)) {
-    if (key == "source") return value;
-  }
-  return "auto";
-}
 
 /// True if the source `memory` can hold the set.
 bool is_folder(const ComponentText& source) {
@@ -162,6 +158,24 @@ bool is_folder(const ComponentText& source) {
 }
 
 }  // namespace
+
+std::optional<std::string> value_of(const ComponentText& feeder, std::string_view option) {
+  for (const auto& [name, value] : feeder.values) {
+    if (name == option) return value;
+  }
+  return std::nullopt;
+}
+
+bool is_on(const ComponentText& feeder, std::string_view option) {
+  const std::optional<std::string> value = value_of(feeder, option);
+  return value && *value != "false" && *value != "0";
+}
+
+std::string with_value(ComponentText feeder, std::string_view option, const std::string& value) {
+  std::erase_if(feeder.values, [&](const auto& each) { return each.first == option; });
+  if (!value.empty()) feeder.values.emplace_back(option, value);
+  return component_text(feeder);
+}
 
 LadderRung& add_rung(std::vector<LadderRung>& rungs, const RunConfig& base, std::string name,
                      std::string adds, std::string feeder) {
@@ -173,15 +187,8 @@ LadderRung& add_rung(std::vector<LadderRung>& rungs, const RunConfig& base, std:
   return rung;
 }
 
-std::vector<std::pair<std::string, std::string>> decoding_options(const RunConfig& config) {
-  ComponentText feeder = parse_component(config.fake_location);
-  const FeederEntry* const entry = match_entry(feeder_table(), feeder.name);
-  if (entry == nullptr || !entry->decodes_samples) return {};
-  return std::move(feeder.values);
-}
-
 LadderData ladder_data(const RunConfig& config, const std::stop_token& stop) {
-  const std::string text = typed_source(config);
+  const std::string text = value_of(decoding_feeder(config), "source").value_or("auto");
   const ComponentText source = datasets::source_text(text, config.data_dir);
   if (is_folder(source)) return {};
   const std::unique_ptr<Source> opened = dataset::open_dataset({.directory = config.data_dir,
@@ -191,9 +198,6 @@ LadderData ladder_data(const RunConfig& config, const std::stop_token& stop) {
   const SourceFacts facts = opened->facts();
   return {.is_folder = false, .kind = facts.kind, .examples = facts.size};
 }
-
-const char* const kBudgetEnded =
-    "the ladder's budget ended before this rung; raise --ladder-budget";
 
 void complete_rung(LadderRung& rung) {
   if (!rung.unavailable.empty()) return;
@@ -224,18 +228,15 @@ std::vector<LadderRung> loader_rungs(const RunConfig& base) {
   const auto add = [&](std::string name, std::string adds, std::string feeder) -> LadderRung& {
     return add_rung(rungs, base, std::move(name), std::move(adds), std::move(feeder));
   };
-  const auto part = [&](const char* name) {
-    ComponentText feeder = parse_component(base.fake_location);
-    std::erase_if(feeder.values, [](const auto& value) { return value.first == "part"; });
-    if (name != nullptr) feeder.values.emplace_back("part", name);
-    return component_text(feeder);
+  const auto part = [&](const std::string& name) {
+    return with_value(parse_component(base.fake_location), "part", name);
   };
   add("gpu", "nothing: batches are on the device", "gpu").is_ceiling = true;
   add("host", "the copy to the device", "host");
   add("hand over", "the way from Python: the loader's first batch again and again",
       part("handover"));
   add("collate", "collating samples that lie ready", part("collate"));
-  add("the loader", "loading samples", part(nullptr));
+  add("the loader", "loading samples", part(""));
   add("samples alone", "the loader without collating", part("samples")).branch = true;
   if (!base.data_dir.empty()) {
     add("queue", "Penstock's own decoder on the files of --data-dir", "queue").branch = true;

@@ -14,7 +14,6 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "bench/analysis/cost.h"
@@ -22,6 +21,7 @@
 #include "bench/record/sweep_result.h"
 #include "bench/statistics/estimate.h"
 #include "bench/statistics/input_cost.h"
+#include "dataflow/options.h"
 #include "dataflow/source.h"
 
 namespace penstock::isolate {
@@ -33,9 +33,6 @@ struct LadderData {
   SampleKind kind = SampleKind::encoded;
   std::uint64_t examples = 0;  ///< of a set that is not such a folder
 };
-
-/// The options of the user's feeder if it decodes samples. Otherwise none: rungs cannot use them.
-std::vector<std::pair<std::string, std::string>> decoding_options(const RunConfig& config);
 
 /// Inspects the data set that `queue` reads with this configuration; its files must exist. Throws
 /// ConfigError if the format is unknown or the set is unusable, and Error if a stop is requested
@@ -89,12 +86,19 @@ std::vector<LadderRung> ladder_rungs(const RunConfig& base, const LadderData& da
 /// samples alone, and Penstock's decoder on the files of --data-dir, if that is given.
 std::vector<LadderRung> loader_rungs(const RunConfig& base);
 
+/// The value of an option of a feeder, as typed; none: it is not typed.
+std::optional<std::string> value_of(const ComponentText& feeder, std::string_view option);
+bool is_on(const ComponentText& feeder, std::string_view option);
+/// The text of the feeder with this value of the option; an empty value removes the option.
+std::string with_value(ComponentText feeder, std::string_view option, const std::string& value);
+
 /// Adds a rung that runs `base` with another feeder.
 LadderRung& add_rung(std::vector<LadderRung>& rungs, const RunConfig& base, std::string name,
                      std::string adds, std::string feeder);
 
 /// Why a rung without any run has no figures.
-extern const char* const kBudgetEnded;
+inline constexpr const char* kBudgetEnded =
+    "the ladder's budget ended before this rung; raise --ladder-budget";
 
 /// Resolves the rung's configuration, or says why there is none.
 void complete_rung(LadderRung& rung);

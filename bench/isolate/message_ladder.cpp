@@ -1,26 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/isolate/message_ladder.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "bench/config/flags.h"
 #include "bench/run/processes/child_process.h"
 #include "dataflow/error.h"
-#include "dataflow/machine/file_descriptor.h"
 #include "dataflow/net/zmq_endpoint.h"
 #include "dataflow/options.h"
 #include "feeders/feeder.h"
 #include "feeders/remote/wire/batch_message.h"
+#include "trainer/cluster/liveness/frame_socket.h"
 
 namespace penstock::isolate {
 namespace {
@@ -30,30 +26,13 @@ constexpr std::array<std::string_view, 8> kSetByTransport = {
     "endpoint",     "bind",        "producer",         "producers",
     "curve_secret", "curve_allow", "curve_server_key", "insecure"};
 
-std::optional<std::string> value_of(const ComponentText& feeder, std::string_view key) {
-  for (const auto& [name, value] : feeder.values) {
-    if (name == key) return value;
-  }
-  return std::nullopt;
-}
-
-bool is_on(const ComponentText& feeder, std::string_view key) {
-  const std::optional<std::string> value = value_of(feeder, key);
-  return value && *value != "false" && *value != "0";
-}
-
 /// A port of this machine that was free a moment ago.
-int free_port() {
-  const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  auto* const any = reinterpret_cast<sockaddr*>(&address);
-  if (!socket || bind(socket.get(), any, size) != 0 || getsockname(socket.get(), any, &size) != 0) {
+std::uint16_t free_port() {
+  try {
+    return liveness::FrameListener::tcp(/*loopback=*/true).port();
+  } catch (const Unavailable&) {
     throw ConfigError("the ladder found no free TCP port on 127.0.0.1");
   }
-  return ntohs(address.sin_port);
 }
 
 /// The kind of the feeder's first endpoint.

@@ -4,8 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <map>
+#include <set>
 
 #include "bench/analysis/cost.h"
 #include "bench/config/training_loop.h"
@@ -15,12 +16,9 @@
 #include "bench/record/report_text.h"
 #include "bench/statistics/paired.h"
 #include "bench/statistics/queue_replay.h"
-#include "dataflow/options.h"
 
 namespace penstock::isolate {
 namespace {
-
-constexpr std::array<std::int32_t, 6> kDepths = {1, 2, 4, 8, 16, 32};
 
 std::vector<double> steps_of(const Row& row) {
   std::vector<double> all;
@@ -37,24 +35,21 @@ std::size_t slots_of(const RunConfig& config) {
   return static_cast<std::size_t>(std::max(1, between / config.num_gpus));
 }
 
-/// Returns the rows of the coupled row's feeder without a trainer, by threads, ascending; one row
-/// for each number of threads, the first in the sweep.
-std::vector<const Row*> supplies_of(const Measurement& measurement) {
+/// By number of threads.
+using Supplies = std::map<std::int32_t, const Row*>;
+
+/// Returns the rows of the coupled row's feeder without a trainer; one row for each number of
+/// threads, the first in the sweep.
+Supplies supplies_of(const Measurement& measurement) {
   const RunConfig& coupled = measurement.coupled().config;
-  std::vector<const Row*> supplies;
+  Supplies supplies;
   for (const Row& row : measurement.sweep.rows) {
     RunConfig like = supply_config(coupled);
     like.feeder_threads = row.config.feeder_threads;
     like.num_batches = row.config.num_batches;
     like.num_warmup_batches = row.config.num_warmup_batches;
-    if (row.config == like && analysis::supply_of(row)) supplies.push_back(&row);
+    if (row.config == like && analysis::supply_of(row)) supplies.emplace(like.feeder_threads, &row);
   }
-  const auto threads = [](const Row* row) { return row->config.feeder_threads; };
-  std::stable_sort(supplies.begin(), supplies.end(),
-                   [&](const Row* a, const Row* b) { return threads(a) < threads(b); });
-  const auto repeated = std::unique(supplies.begin(), supplies.end(),
-                                    [&](auto* a, auto* b) { return threads(a) == threads(b); });
-  supplies.erase(repeated, supplies.end());
   return supplies;
 }
 
@@ -68,22 +63,18 @@ class Predictor {
         seed_(plan.config.seed),
         supplies_(supplies_of(found.measurement)),
         consumer_ms_(steps_of(found.measurement.ceiling())) {
-    for (const Row* row : supplies_) {
-      if (row->config.feeder_threads != config().feeder_threads) continue;
-      producer_ms_ = steps_of(*row);
-      supply_ = analysis::supply_of(*row);
+    if (const auto present = supplies_.find(config().feeder_threads); present != supplies_.end()) {
+      producer_ms_ = steps_of(*present->second);
+      supply_ = analysis::supply_of(*present->second);
     }
     if (producer_ms_.empty() || consumer_ms_.empty() || !(now_ > 0)) return;
-    replayed_ = replay(producer_ms_, slots_of(config()));
-    explained_ = now_ / replayed_;
-    scale_ = std::min(explained_, 1.0);
+    explained_ = now_ / replay(producer_ms_, slots_of(config()));
   }
 
-  bool can_predict() const { return scale_ > 0; }
+  bool can_predict() const { return explained_ > 0; }
   double unexplained_share() const { return can_predict() ? 1 - explained_ : 0; }
   const RunConfig& config() const { return coupled_.config; }
-  /// Unconsumed rows by threads, ascending.
-  const std::vector<const Row*>& supplies() const { return supplies_; }
+  const Supplies& supplies() const { return supplies_; }
   double now() const { return now_; }
   double demand() const { return demand_; }
   const std::optional<statistics::Estimate>& supply() const { return supply_; }
@@ -99,21 +90,21 @@ class Predictor {
   }
 
  private:
-  double scaled(double rate) const { return std::min(demand_, rate * scale_); }
+  double scaled(double rate) const { return std::min(demand_, rate * std::min(explained_, 1.0)); }
   double replay(const std::vector<double>& producer_ms, std::size_t slots) const {
-    const statistics::Replay result =
+    const double ms =
         statistics::replay_queue(producer_ms, consumer_ms_, {.slots = slots, .seed = seed_});
-    return result.ms_per_batch > 0 ? 1e3 * images_ / result.ms_per_batch : demand_;
+    return ms > 0 ? 1e3 * images_ / ms : demand_;
   }
 
   const Row& coupled_;
   const double images_, now_, demand_;
   const std::uint64_t seed_;
-  const std::vector<const Row*> supplies_;
+  const Supplies supplies_;  // unconsumed rows
   const std::vector<double> consumer_ms_;
   std::vector<double> producer_ms_;
   std::optional<statistics::Estimate> supply_;
-  double replayed_ = 0, explained_ = 0, scale_ = 0;
+  double explained_ = 0;  // the share of the replayed rate that was measured
 };
 
 /// Work that more workers of a user's loader share.
@@ -304,8 +295,7 @@ class RecommendationList {
     if (!decodes_here() || !predictor_.can_predict()) return;
     const Row* best = nullptr;
     double best_rate = 0;
-    for (const Row* row : predictor_.supplies()) {
-      const std::int32_t threads = row->config.feeder_threads;
+    for (const auto& [threads, row] : predictor_.supplies()) {
       if (threads == predictor_.config().feeder_threads || threads > plan_.cores) continue;
       const double rate = predictor_.with_supply(*row);
       if (rate <= kWorthwhile * best_rate) continue;
@@ -413,8 +403,7 @@ class RecommendationList {
   void add_calmer_feeding() {
     if (!decodes_here()) return;
     const double current = predictor_.config().feeder_threads;
-    for (const Row* row : predictor_.supplies()) {
-      const std::int32_t threads = row->config.feeder_threads;
+    for (const auto& [threads, row] : predictor_.supplies()) {
       const std::optional<statistics::Estimate> supply = analysis::supply_of(*row);
       if (threads >= current || !supply) continue;
       const double share = threads / current;
@@ -445,11 +434,8 @@ class RecommendationList {
 std::vector<Prediction> predict_depths(const Predictor& predictor) {
   std::vector<Prediction> depths;
   if (!predictor.can_predict() || has_loader(predictor.config())) return depths;
-  std::vector<std::int32_t> slots(kDepths.begin(), kDepths.end());
-  slots.push_back(predictor.config().prefetch);
-  std::sort(slots.begin(), slots.end());
-  slots.erase(std::unique(slots.begin(), slots.end()), slots.end());
-  for (const std::int32_t prefetch : slots) {
+  for (const std::int32_t prefetch :
+       std::set<std::int32_t>{1, 2, 4, 8, 16, 32, predictor.config().prefetch}) {
     const bool as_measured = prefetch == predictor.config().prefetch;
     depths.push_back({as_measured ? "" : fmt::format("--prefetch {}", prefetch),
                       predictor.with_depth(prefetch)});
@@ -476,12 +462,9 @@ Predictions predict(const Isolation& found, const IsolatePlan& plan) {
   const Predictor predictor(found, plan);
   predictions.unexplained_share = predictor.unexplained_share();
   if (plan.threads_matter) {
-    for (const Row* row : predictor.supplies()) {
-      const std::vector<double> rates = analysis::supply_rates(*row);
-      if (!rates.empty()) {
-        predictions.supply_curve.push_back(
-            {static_cast<double>(row->config.feeder_threads), rates});
-      }
+    for (const auto& [threads, row] : predictor.supplies()) {
+      predictions.supply_curve.push_back(
+          {static_cast<double>(threads), analysis::supply_rates(*row)});
     }
   }
   if (!predictions.supply_curve.empty()) {

@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "bench/isolate/delivery.h"
 #include "bench/record/sweep_result.h"
 #include "bench/statistics/estimate.h"
 #include "bench/statistics/scaling_law.h"

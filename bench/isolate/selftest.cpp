@@ -9,7 +9,6 @@
 
 #include "bench/analysis/cost.h"
 #include "bench/isolate/isolation_json.h"
-#include "bench/isolate/verdict.h"
 #include "bench/record/report_text.h"
 #include "bench/record/result_json.h"
 #include "bench/statistics/distributions.h"
@@ -36,31 +35,28 @@ std::vector<statistics::Pair> draw_group(std::vector<statistics::Pair> pairs, Ra
   return pairs;
 }
 
-/// Is there a difference, beyond the margin or at all?
-struct Alarm {
-  bool beyond_margin = false, at_all = false;
-};
-Alarm alarm_of(std::span<const statistics::Pair> group, double margin) {
+/// Counts a difference beyond the margin, and a difference at all.
+void count_alarm(std::span<const statistics::Pair> group, double margin, std::size_t& beyond_margin,
+                 std::size_t& at_all) {
   const statistics::Verdict verdict = statistics::judge(group, margin);
   const statistics::Estimate ratio = statistics::paired_ratio(group);
-  return {verdict == statistics::Verdict::slower || verdict == statistics::Verdict::faster,
-          ratio.low > 1 || ratio.high < 1};
+  if (verdict == statistics::Verdict::slower || verdict == statistics::Verdict::faster)
+    ++beyond_margin;
+  if (ratio.low > 1 || ratio.high < 1) ++at_all;
 }
 
 void count_alarms(const std::vector<statistics::Pair>& pairs, double margin, std::uint64_t seed,
                   SelftestFinding& finding) {
   constexpr std::size_t kGroup = SelftestFinding::kGroup;
   for (std::size_t begin = 0; begin + kGroup <= pairs.size(); begin += kGroup) {
-    const Alarm alarm = alarm_of(std::span(pairs).subspan(begin, kGroup), margin);
     ++finding.groups;
-    finding.alarms += alarm.beyond_margin ? 1 : 0;
-    finding.without_margin += alarm.at_all ? 1 : 0;
+    count_alarm(std::span(pairs).subspan(begin, kGroup), margin, finding.alarms,
+                finding.without_margin);
   }
   Random random(seed, pairs.size());
   for (std::size_t group = 0; group < SelftestFinding::kDrawn; ++group) {
-    const Alarm alarm = alarm_of(draw_group(pairs, random), margin);
-    finding.drawn_alarms += alarm.beyond_margin ? 1 : 0;
-    finding.drawn_without_margin += alarm.at_all ? 1 : 0;
+    count_alarm(draw_group(pairs, random), margin, finding.drawn_alarms,
+                finding.drawn_without_margin);
   }
 }
 
@@ -147,8 +143,6 @@ std::vector<SelftestCase> selftest_cases() {
 }
 
 void judge_selftest(Selftest& test, const std::vector<SelftestCase>& cases) {
-  test.findings.clear();
-  test.warnings.clear();
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const Row& a = test.sweep.rows[2 * i];
     const Row& b = test.sweep.rows[2 * i + 1];

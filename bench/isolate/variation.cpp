@@ -9,7 +9,6 @@
 #include <cctype>
 #include <utility>
 
-#include "bench/analysis/cost.h"
 #include "bench/record/report_text.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
@@ -179,22 +178,16 @@ std::vector<Setting> settings_of(std::string_view text, const RunConfig& present
 }
 
 bool is_present(const Setting& setting, const RunResult& run, const RunResult& present) {
-  constexpr std::string_view kBetween = ", ";
-  const std::string& changes = setting.change;
-  for (std::size_t begin = 0; begin < changes.size();) {
-    const std::size_t end = std::min(changes.find(kBetween, begin), changes.size());
-    const std::string name =
-        fmt::format("loader_{}", changes.substr(begin, changes.find('=', begin) - begin));
-    const auto now = fact_of(present, name);
-    if (!now || fact_of(run, name) != now) return false;
-    begin = end + kBetween.size();
-  }
-  return !changes.empty();
+  const auto is_as_now = [&](const SettingChange& change) {
+    const auto now = fact_of(present, "loader_" + change.name);
+    return now && fact_of(run, "loader_" + change.name) == now;
+  };
+  return !setting.changes.empty() && std::ranges::all_of(setting.changes, is_as_now);
 }
 
 VariationFinding find_variation(const SweepResult& sweep, std::span<const Setting> settings,
-                                const VariedRates& rates, double margin) {
-  const double now_img_per_s = rates.now;
+                                const analysis::InputCostFinding& present) {
+  const double now_img_per_s = present.coupled_img_per_s.value;
   VariationFinding found;
   double highest = 0;
   for (const Setting& setting : settings) {
@@ -203,14 +196,16 @@ VariationFinding find_variation(const SweepResult& sweep, std::span<const Settin
                            .img_per_s = {},
                            .unavailable = setting.unavailable};
     if (setting.row && settings.front().row) {
-      const Row &present = sweep.rows[*settings.front().row], &row = sweep.rows[*setting.row];
-      const std::vector<analysis::BlockPair> blocks = analysis::pair_blocks(present, row);
+      const Row& row = sweep.rows[*setting.row];
+      const std::vector<analysis::BlockPair> blocks =
+          analysis::pair_blocks(sweep.rows[*settings.front().row], row);
       found.blocks = std::max(found.blocks, blocks.size());
       if (blocks.empty()) {
         finding.unavailable = row.reason.empty() ? "no run ended well" : row.reason;
       } else {
         const statistics::Estimate times = statistics::paired_ratio(analysis::step_pairs(blocks));
-        finding.img_per_s = within(analysis::rate_of(times, now_img_per_s / 1e3), rates.most);
+        finding.img_per_s =
+            within(analysis::rate_of(times, now_img_per_s / 1e3), present.ceiling_img_per_s.value);
         highest = std::max(highest, finding.img_per_s->value);
       }
     }
@@ -218,7 +213,7 @@ VariationFinding find_variation(const SweepResult& sweep, std::span<const Settin
   }
   for (std::size_t i = 0; i < found.settings.size() && !found.best; ++i) {
     const auto& rate = found.settings[i].img_per_s;
-    if (rate && rate->value >= (1 - margin) * highest) found.best = i;
+    if (rate && rate->value >= (1 - present.margin) * highest) found.best = i;
   }
   // A setting that may be no faster than the present one is no winner.
   if (found.best.value_or(0) != 0 && found.settings.front().img_per_s) {
@@ -231,11 +226,11 @@ VariationFinding find_variation(const SweepResult& sweep, std::span<const Settin
 
 std::optional<Recommendation> recommendation_of(const VariationFinding& found,
                                                 std::span<const Setting> settings,
-                                                double now_img_per_s, double margin) {
+                                                const analysis::InputCostFinding& present) {
   if (!found.best || *found.best == 0) return std::nullopt;
   const SettingFinding& best = found.settings[*found.best];
-  const double gain = best.img_per_s->value / now_img_per_s;
-  if (gain < 1 + margin) return std::nullopt;
+  const double gain = best.img_per_s->value / present.coupled_img_per_s.value;
+  if (gain < 1 + present.margin) return std::nullopt;
   return Recommendation{.text = fmt::format("{}: {:.0f} img/s, {:.2f} times as many as now.",
                                             best.change, best.img_per_s->value, gain),
                         .change = best.change,

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/analysis/cost.h"
 #include "bench/isolate/predictions.h"
 #include "bench/record/sweep_result.h"
 #include "bench/statistics/estimate.h"
@@ -57,21 +58,15 @@ struct VariationFinding {
 /// Whether the loader reports the settings that `setting` changes as it does in the present run.
 bool is_present(const Setting& setting, const RunResult& run, const RunResult& present);
 
-/// In img/s.
-struct VariedRates {
-  double now = 0;   ///< the present rate
-  double most = 0;  ///< what the devices train of batches that cost nothing
-};
-
-/// Rates follow from pairs of runs in the same blocks and from the present rate. Another setting is
-/// best only if it is surely faster than the present one.
+/// Rates follow from pairs of runs in the same blocks and from the present rate, which `present`
+/// has. Another setting is best only if it is surely faster than the present one.
 VariationFinding find_variation(const SweepResult& sweep, std::span<const Setting> settings,
-                                const VariedRates& rates, double margin);
+                                const analysis::InputCostFinding& present);
 
 /// The best setting as a recommendation; none: the present setting is as good.
 std::optional<Recommendation> recommendation_of(const VariationFinding& found,
                                                 std::span<const Setting> settings,
-                                                double now_img_per_s, double margin);
+                                                const analysis::InputCostFinding& present);
 
 /// "Of 6 settings, num_workers=4 is best: 2,310 img/s (2,280 to 2,340). num_workers=8 is as fast."
 std::string sentence_of(const VariationFinding& found, double margin);

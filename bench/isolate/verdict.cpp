@@ -206,13 +206,6 @@ std::string cores_sentence(const Predictions& predictions, double ceiling_img_pe
   return text + ".";
 }
 
-double longest_window_s(const Row& row) {
-  double longest = 0;
-  for (const RunResult* run : analysis::usable_runs(row))
-    longest = std::max(longest, run->window_s);
-  return longest;
-}
-
 /// Samples that wait for a processor need no cheaper code.
 std::string processor_sentence(const Isolation& found, const IsolatePlan& plan) {
   const LoaderWaits& waits = found.waits;
@@ -258,7 +251,8 @@ std::string loader_sentence(const Isolation& found) {
       text += fmt::format(", {:.0f} MB in each worker process", *worker / kMb);
     }
     const auto growth = mean_fact(coupled, "child_growth_bytes_per_min");
-    if (growth && *growth > kMb && longest_window_s(coupled) >= kMinute_s) {
+    const auto is_long = [](const RunResult* run) { return run->window_s >= kMinute_s; };
+    if (growth && *growth > kMb && std::ranges::any_of(analysis::usable_runs(coupled), is_long)) {
       text += fmt::format(", and grew by {:.0f} MB a minute", *growth / kMb);
     }
     text += ".";

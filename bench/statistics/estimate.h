@@ -3,9 +3,12 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <string_view>
 
 namespace penstock::statistics {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// A value and its confidence interval (95 % unless stated otherwise). Bounds are infinite if there
 /// is too little data; they are never NaN. The interval has zero width only if all measurements are

@@ -2,15 +2,12 @@
 #include "bench/statistics/input_cost.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "dataflow/error.h"
 
 namespace penstock::statistics {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// 100 (1 - 1 / ratio), for a ratio of step times.
 double percent_of(double ratio) { return ratio > 0 ? 100 * (1 - 1 / ratio) : -kInfinity; }

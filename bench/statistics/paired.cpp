@@ -1,31 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/statistics/paired.h"
 
-#include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "bench/statistics/distributions.h"
+#include "bench/statistics/series.h"
 #include "dataflow/error.h"
 
 namespace penstock::statistics {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 struct Moments {
   double mean = 0, deviation = 0;  ///< of a sample: n - 1
 };
-/// Uses differences from the first value: exact if all values are equal.
 Moments moments_of(std::span<const double> values) {
-  if (values.empty()) return {};
   const auto count = static_cast<double>(values.size());
-  double sum = 0, squares = 0;
-  for (const double value : values) sum += value - values.front();
-  const double mean = values.front() + sum / count;
-  for (const double value : values) squares += (value - mean) * (value - mean);
-  return {mean, count < 2 ? 0 : std::sqrt(squares / (count - 1))};
+  return {mean(values), count < 2 ? 0 : std::sqrt(squares_about_mean(values) / (count - 1))};
 }
 
 /// Half the width of the interval of a mean of `count` values.
@@ -57,8 +48,7 @@ Estimate paired_ratio(std::span<const Pair> pairs, double confidence) {
 
 Estimate mean_of_blocks(std::span<const double> values, double confidence) {
   PENSTOCK_ASSERT(confidence > 0 && confidence < 1);
-  PENSTOCK_ASSERT(
-      std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); }));
+  check_finite(values);
   const Moments moments = moments_of(values);
   const double half = reach(moments.deviation, values.size(), confidence);
   return {moments.mean, moments.mean - half, moments.mean + half, values.size()};
@@ -68,10 +58,13 @@ Verdict judge(std::span<const Pair> pairs, double margin, double confidence) {
   PENSTOCK_ASSERT(margin >= 0 && std::isfinite(margin));
   constexpr std::size_t kLeastPairs = 3;
   if (pairs.size() < kLeastPairs) return Verdict::undecided;
-  const Estimate difference = paired_ratio(pairs, confidence);
+  return verdict_of(paired_ratio(pairs, confidence), paired_ratio(pairs, 2 * confidence - 1),
+                    margin);
+}
+
+Verdict verdict_of(const Estimate& difference, const Estimate& equivalence, double margin) {
   if (difference.low > 1 && difference.value > 1 + margin) return Verdict::slower;
   if (difference.high < 1 && difference.value < 1 / (1 + margin)) return Verdict::faster;
-  const Estimate equivalence = paired_ratio(pairs, 2 * confidence - 1);
   const bool within = equivalence.low >= 1 / (1 + margin) && equivalence.high <= 1 + margin;
   return within ? Verdict::equal : Verdict::undecided;
 }

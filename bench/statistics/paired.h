@@ -30,6 +30,8 @@ Estimate mean_of_blocks(std::span<const double> values, double confidence = 0.95
 /// The levels hold for one look at a fixed number of pairs, and nearly so if the interval's width
 /// stopped the measurement. They do not hold if a verdict stopped it.
 Verdict judge(std::span<const Pair> pairs, double margin, double confidence = 0.95);
+/// The rules of judge, for the ratio's interval (`difference`) and that with twice the risk.
+Verdict verdict_of(const Estimate& difference, const Estimate& equivalence, double margin);
 
 /// How many more pairs would probably narrow the ratio's 95 % interval to a factor of
 /// 1 + `half_width` (0.01: 1 %) on either side, with the present spread; 0: it is narrow enough.

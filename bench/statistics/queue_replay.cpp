@@ -44,12 +44,9 @@ class Draws {
   std::size_t run_, left_ = 0, at_ = 0;
 };
 
-/// A share of a time, in per cent; 0 if the time is 0.
-double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
-
 }  // namespace
 
-Replay replay_queue(std::span<const double> producer_ms, std::span<const double> consumer_ms,
+double replay_queue(std::span<const double> producer_ms, std::span<const double> consumer_ms,
                     const ReplayPlan& plan) {
   PENSTOCK_ASSERT(!producer_ms.empty() && !consumer_ms.empty() && plan.slots > 0);
   for (const auto times : {producer_ms, consumer_ms}) {
@@ -60,24 +57,15 @@ Replay replay_queue(std::span<const double> producer_ms, std::span<const double>
                                                // taken; a ring
   const std::size_t batches = std::max<std::size_t>(plan.batches, 2);
   const std::size_t warm_up = std::max<std::size_t>(batches / 10, 1);
-  double published = 0, done = 0, published_before = 0, done_before = 0, starved = 0, blocked = 0;
+  double published = 0, done = 0, done_before = 0;
   for (std::size_t batch = 0; batch < batches; ++batch) {
-    if (batch == warm_up) {
-      published_before = published;
-      done_before = done;
-      starved = blocked = 0;
-    }
+    if (batch == warm_up) done_before = done;
     double& slot = taken[batch % plan.slots];
-    const double produced = published + produce.next();
-    published = std::max(produced, slot);
-    blocked += published - produced;
+    published = std::max(published + produce.next(), slot);
     slot = std::max(published, done);
-    starved += slot - done;
     done = slot + consume.next();
   }
-  const double elapsed = done - done_before;
-  return {elapsed / static_cast<double>(batches - warm_up), percent(starved, elapsed),
-          percent(blocked, published - published_before)};
+  return (done - done_before) / static_cast<double>(batches - warm_up);
 }
 
 }  // namespace penstock::statistics

@@ -7,8 +7,6 @@
 #include <cstdint>
 #include <span>
 
-#include "bench/statistics/estimate.h"
-
 namespace penstock::statistics {
 
 struct ReplayPlan {
@@ -19,17 +17,13 @@ struct ReplayPlan {
   std::size_t batches = 20000;
   std::uint64_t seed = 1;
 };
-struct Replay {
-  double ms_per_batch = 0;     ///< in steady state
-  double starved_percent = 0;  ///< of the consumer's time
-  double blocked_percent = 0;  ///< of the producer's time: back-pressure
-};
+/// Returns the ms per batch in steady state.
 /// `producer_ms`: times between batches of a producer that is never blocked. `consumer_ms`: times
 /// between batches of a consumer that is never starved. Both hold at least one value, all at least
 /// 0. The replay draws runs of consecutive values with replacement, using the seed, which keeps
 /// their autocorrelation. The first tenth is warm-up. Every number of slots uses the same draws, so
 /// replays differ by the slots only. Correlation between producer and consumer is lost.
-Replay replay_queue(std::span<const double> producer_ms, std::span<const double> consumer_ms,
+double replay_queue(std::span<const double> producer_ms, std::span<const double> consumer_ms,
                     const ReplayPlan& plan);
 
 }  // namespace penstock::statistics

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <set>
 
 #include "bench/statistics/distributions.h"
 #include "dataflow/error.h"
@@ -13,8 +14,6 @@
 
 namespace penstock::statistics {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Thread-seconds per image, n / X(n), are linear in 1 / lambda, sigma / lambda, kappa / lambda.
 using Three = std::array<double, 3>;
@@ -122,11 +121,12 @@ class RelativeSquares {
   Three right_{}, scale_{};
 };
 
-std::size_t distinct_threads(std::span<const Sample> samples) {
-  std::vector<double> threads;
-  for (const Sample& sample : samples) threads.push_back(sample.threads);
-  std::sort(threads.begin(), threads.end());
-  return static_cast<std::size_t>(std::unique(threads.begin(), threads.end()) - threads.begin());
+/// The different thread counts of samples or points.
+template <typename Each>
+std::set<double> thread_counts(std::span<const Each> all) {
+  std::set<double> threads;
+  for (const Each& each : all) threads.insert(each.threads);
+  return threads;
 }
 
 /// A convex problem in three unknowns with one bound each. The solution is the best least-squares
@@ -135,7 +135,7 @@ std::size_t distinct_threads(std::span<const Sample> samples) {
 ScalingLaw fit(std::span<const Sample> samples) {
   PENSTOCK_ASSERT(!samples.empty());
   const RelativeSquares squares(samples);
-  const std::size_t distinct = distinct_threads(samples);
+  const std::size_t distinct = thread_counts(samples).size();
   double most = 0;
   for (const Sample& sample : samples) most = std::max(most, sample.threads / sample.seconds);
   const Three bounds{1 / most, 0, 0};
@@ -291,14 +291,9 @@ ThreadsNeeded threads_needed(std::span<const ScalingPoint> points, double demand
   PENSTOCK_ASSERT(demand > 0 && std::isfinite(demand));
   const Resampled band(points, seed, resamples);
   ThreadsNeeded needed;
-  for (const ScalingPoint& point : points) {
-    needed.measured_to = std::max(needed.measured_to, point.threads);
-  }
-  std::vector<double> counts;
-  for (const ScalingPoint& point : points) counts.push_back(point.threads);
-  std::sort(counts.begin(), counts.end());
-  needed.thread_counts =
-      static_cast<std::size_t>(std::unique(counts.begin(), counts.end()) - counts.begin());
+  const std::set<double> counts = thread_counts(points);
+  needed.measured_to = *counts.rbegin();
+  needed.thread_counts = counts.size();
   const bool enough_counts = needed.thread_counts >= kThreadCountsForLaw;
   constexpr double kRounding = 1e-9;
   const double threads = threads_for(band.law(), demand);

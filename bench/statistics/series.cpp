@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "bench/statistics/distributions.h"
 #include "dataflow/error.h"
@@ -14,19 +13,6 @@ namespace {
 
 /// With fewer batches or blocks, their spread is poorly known.
 constexpr std::size_t kLeastBatches = 6;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-void check_finite(std::span<const double> values) {
-  PENSTOCK_ASSERT(
-      std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); }));
-}
-
-double squares_about_mean(std::span<const double> values) {
-  const double middle = mean(values);
-  double squares = 0;
-  for (const double value : values) squares += (value - middle) * (value - middle);
-  return squares;
-}
 
 /// Means of consecutive batches of `size`. An incomplete batch is left out at the beginning.
 std::vector<double> batch_means(std::span<const double> series, std::size_t size) {
@@ -127,6 +113,18 @@ void find_drift(std::span<const double> rest, WarmUp& warm_up) {
 }
 
 }  // namespace
+
+void check_finite(std::span<const double> values) {
+  PENSTOCK_ASSERT(
+      std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); }));
+}
+
+double squares_about_mean(std::span<const double> values) {
+  const double middle = mean(values);
+  double squares = 0;
+  for (const double value : values) squares += (value - middle) * (value - middle);
+  return squares;
+}
 
 double mean(std::span<const double> values) {
   if (values.empty()) return 0;

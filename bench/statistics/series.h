@@ -25,6 +25,10 @@ struct WarmUp {
 };
 /// 0 for no values. Sums differences from the first value, so it is exact for a constant series.
 double mean(std::span<const double> values);
+/// The sum of squared differences from the mean.
+double squares_about_mean(std::span<const double> values);
+/// Breaks an invariant if a value is infinite or no number.
+void check_finite(std::span<const double> values);
 
 /// MSER-5 (White 1997; Franklin and White 2008): the truncation that minimises the standard error
 /// of the mean of batches of five. It removes at most half of the series and keeps five batches. It

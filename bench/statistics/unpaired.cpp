@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "bench/statistics/distributions.h"
+#include "bench/statistics/paired.h"
 
 namespace penstock::statistics {
 namespace {
@@ -45,7 +45,7 @@ Estimate unpaired_ratio(std::span<const double> a, std::span<const double> b, do
   const double difference = after.mean - before.mean;
   Estimate ratio{.value = std::exp(difference), .samples = std::min(a.size(), b.size())};
   if (ratio.samples < 2) {
-    ratio.high = std::numeric_limits<double>::infinity();
+    ratio.high = kInfinity;
     return ratio;
   }
   const double error = std::sqrt(before.variance + after.variance);
@@ -58,11 +58,7 @@ Estimate unpaired_ratio(std::span<const double> a, std::span<const double> b, do
 
 Verdict judge_unpaired(std::span<const double> a, std::span<const double> b, double margin) {
   if (std::min(a.size(), b.size()) < 3) return Verdict::undecided;
-  const Estimate wide = unpaired_ratio(a, b, 0.95), narrow = unpaired_ratio(a, b, 0.90);
-  if (wide.low > 1 && wide.value > 1 + margin) return Verdict::slower;
-  if (wide.high < 1 && wide.value < 1 / (1 + margin)) return Verdict::faster;
-  if (narrow.low >= 1 / (1 + margin) && narrow.high <= 1 + margin) return Verdict::equal;
-  return Verdict::undecided;
+  return verdict_of(unpaired_ratio(a, b, 0.95), unpaired_ratio(a, b, 0.90), margin);
 }
 
 std::size_t values_needed(std::span<const double> a, std::span<const double> b, double half_width) {

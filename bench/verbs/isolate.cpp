@@ -2,7 +2,6 @@
 // penstock isolate: finds what one feeder costs one trainer, where, and what would help. Prints the
 // answer, and writes files to a folder.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -15,7 +14,6 @@
 #include "bench/config/training_loop.h"
 #include "bench/config/unused_flags.h"
 #include "bench/dataset/default_dataset.h"
-#include "bench/document/terminal.h"
 #include "bench/isolate/isolate_progress.h"
 #include "bench/isolate/isolation_json.h"
 #include "bench/isolate/isolation_report.h"
@@ -217,14 +215,13 @@ int isolate(const Arguments& arguments, const Invocation& invocation) {
   SteadyClock clock;
   const ResultFolder folder(arguments.out);
   const auto meter = [&] { return isolate::read_noise(clock.now(), isolate::own_cpu_seconds()); };
-  isolate::Isolator isolator(arguments.plan, runs_in_children(options), meter, clock);
   isolate::Isolation found;
   bool saved = false;
   {
-    isolate::IsolateProgress progress(
-        folder, document::is_terminal(STDERR_FILENO) && !arguments.verbose, arguments.verbose);
+    isolate::IsolateProgress progress(folder, arguments.verbose);
     options.on_progress = [&](const Progress& now) { progress.running(now); };
-    found = isolator.run(progress, invocation.stop);
+    found = isolate::isolate(arguments.plan, runs_in_children(options), meter, clock, progress,
+                             invocation.stop);
     saved = progress.saved();
   }
   saved = write_files(found, folder) && saved;

@@ -2,14 +2,12 @@
 // penstock selftest: compares A with A on this machine; how often a false difference is reported,
 // and how small a difference could be detected.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "bench/cli.h"
 #include "bench/config/flags.h"
-#include "bench/document/terminal.h"
 #include "bench/isolate/isolate_progress.h"
 #include "bench/isolate/noise.h"
 #include "bench/isolate/selftest.h"
@@ -87,8 +85,7 @@ int selftest(const Arguments& arguments, const Invocation& invocation) {
   test.margin = arguments.margin;
   bool saved = false;
   {
-    isolate::IsolateProgress progress(
-        folder, document::is_terminal(STDERR_FILENO) && !arguments.verbose, arguments.verbose);
+    isolate::IsolateProgress progress(folder, arguments.verbose);
     options.on_progress = [&](const Progress& now) { progress.running(now); };
     progress.phase_begins("block", to_seconds(arguments.budget));
     isolate::NoiseReading before;

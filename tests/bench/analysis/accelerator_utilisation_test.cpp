@@ -27,9 +27,7 @@ TEST(AcceleratorUtilisation, HiddenInputIsAHundredPercentByEitherFormula) {
 TEST(AcceleratorUtilisation, DlioDropsTheFirstStepFromBothSums) {
   const std::vector<double> steps{100, 50, 60, 50}, compute{40, 40, 41, 39};
   EXPECT_DOUBLE_EQ(au_percent_dlio(steps, compute), 100 * 120.0 / 160);
-  EXPECT_DOUBLE_EQ(au_percent_dlio(steps, compute, 0), 100 * 160.0 / 260);
-  EXPECT_DOUBLE_EQ(au_percent_dlio(steps, compute, 3), 78);
-  EXPECT_EQ(au_percent_dlio(steps, compute, 4), 0);
+  EXPECT_EQ(au_percent_dlio(std::span(steps).first(1), std::span(compute).first(1)), 0);
 }
 
 TEST(AcceleratorUtilisation, OversleepRaisesDliosFigureOfADeviceThatWaits) {

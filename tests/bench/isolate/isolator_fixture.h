@@ -14,6 +14,8 @@
 
 namespace penstock {
 
+/// A step takes 10 ms on the device. A batch takes 40 ms of one thread of the feeder, so 20 ms of
+/// the two that it has.
 class IsolatorTest : public testing::Test {
  protected:
   IsolatorTest() {
@@ -37,7 +39,7 @@ class IsolatorTest : public testing::Test {
       return result;
     };
     const auto meter = [this] { return look(); };
-    return isolate::Isolator(plan_, run, meter, clock_).run(listener_, stop_.get_token());
+    return isolate::isolate(plan_, run, meter, clock_, listener_, stop_.get_token());
   }
 
   /// Other processes use `foreign_` per cent of the processors between any two readings.
@@ -62,6 +64,13 @@ class IsolatorTest : public testing::Test {
   std::function<void(RunResult&)> change_;
   std::vector<RunConfig> ran_;
 };
+
+/// The stage to blame; one without a name if there is none.
+inline analysis::StageFinding blamed(const isolate::Isolation& found) {
+  const analysis::Diagnosis& diagnosis = found.diagnosis;
+  return diagnosis.bottleneck ? diagnosis.stages.at(*diagnosis.bottleneck)
+                              : analysis::StageFinding{};
+}
 
 inline bool covers(const statistics::Estimate& estimate, double truth) {
   return estimate.low <= truth && truth <= estimate.high;

@@ -34,7 +34,7 @@ class KnownAnswers : public testing::Test {
       return result;
     };
     const auto meter = [] { return isolate::NoiseReading{}; };
-    return isolate::Isolator(plan, run, meter, clock_).run(listener_, {});
+    return isolate::isolate(plan, run, meter, clock_, listener_, {});
   }
 
   RunConfig config_;

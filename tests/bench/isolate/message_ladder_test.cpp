@@ -23,13 +23,10 @@ class MessageLadderTest : public testing::Test {
   }
   /// An option of the rung for the transport; empty if it has none.
   static std::string option(const isolate::LadderRung& rung, std::string_view name) {
-    for (const auto& [key, value] : parse_component(rung.config.fake_location).values) {
-      if (key == name) return value;
-    }
-    return "";
+    return isolate::value_of(parse_component(rung.config.fake_location), name).value_or("");
   }
   static bool serves(const isolate::LadderRung& rung, std::string_view text) {
-    return option(rung, "producer").find(text) != std::string::npos;
+    return says(option(rung, "producer"), text);
   }
 };
 

@@ -98,14 +98,30 @@ std::map<std::string, std::string> reports_of(const SweepResult& sweep) {
   return reports;
 }
 
+void expect_said(const std::map<std::string, std::string>& reports, const std::string& text) {
+  for (const char* name : {"table", "markdown", "html"}) {
+    EXPECT_TRUE(says(reports.at(name), text)) << name;
+  }
+}
+
+void expect_json(const nlohmann::json& json, const statistics::Estimate& estimate) {
+  EXPECT_EQ(json["median"], estimate.value);
+  EXPECT_EQ(json["low"], estimate.low);
+  EXPECT_EQ(json["high"], estimate.high);
+}
+
+/// Of a cost, in per cent.
+void expect_ordered(const statistics::Estimate& percent) {
+  EXPECT_LE(0, percent.low);
+  EXPECT_LE(percent.low, percent.value);
+  EXPECT_LE(percent.value, percent.high);
+  EXPECT_LE(percent.high, 100);
+}
+
 void expect_reports_agree(const SweepResult& sweep) {
   const std::map<std::string, std::string> reports = reports_of(sweep);
   const nlohmann::json json = nlohmann::json::parse(to_json(sweep).dump());
-  for (const std::string& sentence : report::answer_of(sweep)) {
-    for (const char* name : {"table", "markdown", "html"}) {
-      EXPECT_TRUE(says(reports.at(name), seen(sentence))) << name << " does not say: " << sentence;
-    }
-  }
+  for (const std::string& sentence : report::answer_of(sweep)) expect_said(reports, seen(sentence));
   for (std::size_t index = 0; index < sweep.rows.size(); ++index) {
     const Row& row = sweep.rows[index];
     if (row.is_ceiling) continue;
@@ -116,15 +132,9 @@ void expect_reports_agree(const SweepResult& sweep) {
       EXPECT_TRUE(says(text, seen(sentence))) << name << " does not say: " << sentence;
     }
     const statistics::Estimate& percent = row.input_cost->percent;
-    const nlohmann::json& cost = json["runs"][index]["input_cost"];
-    EXPECT_EQ(cost["percent"]["median"], percent.value);
-    EXPECT_EQ(cost["percent"]["low"], percent.low);
-    EXPECT_EQ(cost["percent"]["high"], percent.high);
+    expect_json(json["runs"][index]["input_cost"]["percent"], percent);
     if (row.input_cost->verdict == statistics::Verdict::faster) continue;
-    for (const char* name : {"table", "markdown", "html"}) {
-      EXPECT_TRUE(says(reports.at(name), format_estimate(percent, 1)))
-          << name << " lacks " << format_estimate(percent, 1);
-    }
+    expect_said(reports, format_estimate(percent, 1));
     EXPECT_TRUE(says(reports.at("html"), fmt::format(": {:.1f} % (", percent.value)))
         << "the figure lacks " << percent.value;
   }
@@ -135,10 +145,7 @@ void expect_supported(const SweepResult& sweep, std::size_t rounds, int& false_a
   for (std::size_t feeder = 0; feeder < kFeeders.size(); ++feeder) {
     const statistics::CostEstimate& cost = *sweep.rows[feeder + 1].input_cost;
     const double truth = kFeeders[feeder].truth;
-    EXPECT_LE(0, cost.percent.low);
-    EXPECT_LE(cost.percent.low, cost.percent.value);
-    EXPECT_LE(cost.percent.value, cost.percent.high);
-    EXPECT_LE(cost.percent.high, 100);
+    expect_ordered(cost.percent);
     EXPECT_EQ(cost.percent.is_spread,
               rounds < statistics::kRoundsForInterval || cost.percent.is_spread);
     const auto [low, high] = std::minmax_element(cost.rounds.begin(), cost.rounds.end());
@@ -387,7 +394,6 @@ class IsolateStatements : public IsolatorTest {
     plan_.budget = seed % 2 == 0 ? 45s : 12s;
     machine_.noise = 0.005;
     machine_.drift = 0;
-    machine_.device_ms = 10;
     machine_.feeder_ms = seed % 4 == 0 ? 12 : 50;  // 6 ms with two threads, or 25
     const double noise = 0.5 * static_cast<double>(seed) / kTries;
     change_ = [noise](RunResult& result) {
@@ -420,15 +426,11 @@ class IsolateStatements : public IsolatorTest {
       EXPECT_TRUE(
           says(isolated.page, report::fixed_text(rate.value, report::decimals_of(rate, 0))));
       EXPECT_EQ(said["value"], rate.value);
-      EXPECT_EQ(json["runs"][index]["img_per_s"]["median"], rate.value);
-      EXPECT_EQ(json["runs"][index]["img_per_s"]["low"], rate.low);
-      EXPECT_EQ(json["runs"][index]["img_per_s"]["high"], rate.high);
+      expect_json(json["runs"][index]["img_per_s"], rate);
       const std::string cell = row.repetitions.size() == 1
                                    ? format_fixed(rate.value, 1) + " (once)"
                                    : format_spread({rate.value, rate.low, rate.high}, 1);
-      for (const char* name : {"table", "markdown", "html"}) {
-        EXPECT_TRUE(says(reports.at(name), cell)) << name << " lacks " << cell;
-      }
+      expect_said(reports, cell);
     };
     const nlohmann::json& cost = isolated.json["cost"];
     expect_rate(found.measurement.ceiling_row, "ceiling", found.cost->ceiling_img_per_s,
@@ -441,16 +443,13 @@ class IsolateStatements : public IsolatorTest {
     }
     const statistics::Estimate& percent = found.cost->percent;
     const nlohmann::json& of_row = json["runs"][found.measurement.coupled_row]["input_cost"];
-    EXPECT_EQ(of_row["percent"]["median"], percent.value);
-    EXPECT_EQ(of_row["percent"]["low"], percent.low);
-    EXPECT_EQ(of_row["percent"]["high"], percent.high);
+    expect_json(of_row["percent"], percent);
     EXPECT_EQ(of_row["verdict"], cost["verdict"]);
     EXPECT_EQ(of_row["ms_per_step"], found.cost->ms_per_step.value);
     EXPECT_EQ(of_row["img_per_s_lost"], found.cost->img_per_s_lost.value);
     if (found.cost->verdict == statistics::Verdict::faster) return;
+    expect_said(reports, format_estimate(percent, 1));
     for (const char* name : {"table", "markdown", "html"}) {
-      EXPECT_TRUE(says(reports.at(name), format_estimate(percent, 1)))
-          << name << " lacks " << format_estimate(percent, 1);
       EXPECT_FALSE(says(reports.at(name), "which its cost counts")) << "a second rate";
     }
   }
@@ -499,10 +498,7 @@ class IsolateStatements : public IsolatorTest {
   void expect_supported(const isolate::Isolation& found) {
     const statistics::CostEstimate& cost = *found.cost;
     ++verdicts_[cost.verdict];
-    EXPECT_LE(0, cost.percent.low);
-    EXPECT_LE(cost.percent.low, cost.percent.value);
-    EXPECT_LE(cost.percent.value, cost.percent.high);
-    EXPECT_LE(cost.percent.high, 100);
+    expect_ordered(cost.percent);
     const bool keeps_up = machine_.feeder_ms < 20;
     if (cost.unbounded_percent >= 0 && cost.rounds.size() % 2 == 1) {
       EXPECT_NEAR(found.cost->ceiling_img_per_s.value - found.cost->coupled_img_per_s.value,
@@ -523,16 +519,16 @@ class IsolateStatements : public IsolatorTest {
     }
   }
 
-  /// If the feeder costs something, this field of the stage to blame is `blamed`.
-  void expect_all_tries_supported(std::string analysis::StageFinding::*field, const char* blamed) {
+  /// If the feeder costs something, this field of the stage to blame is `expected`.
+  void expect_all_tries_supported(std::string analysis::StageFinding::*field,
+                                  const char* expected) {
     for (std::uint64_t seed = 0; seed < kTries; ++seed) {
       SCOPED_TRACE(fmt::format("seed {}", seed));
       isolate::Isolation found = isolate_try(seed);
       expect_agreement(found);
       expect_supported(found);
       if (found.cost->verdict != statistics::Verdict::slower) continue;
-      ASSERT_TRUE(found.diagnosis.bottleneck);
-      EXPECT_EQ(found.diagnosis.stages[*found.diagnosis.bottleneck].*field, blamed);
+      EXPECT_EQ(blamed(found).*field, expected);
     }
     for (const auto verdict : {statistics::Verdict::slower, statistics::Verdict::equal,
                                statistics::Verdict::undecided}) {

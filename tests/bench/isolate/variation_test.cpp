@@ -4,8 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "dataflow/error.h"
 #include "dataflow/random.h"
 #include "tests/bench/isolate/isolator_fixture.h"
@@ -79,7 +77,6 @@ TEST(Settings, WrongTextsAreRefusedWithWhatToType) {
 
 TEST_F(IsolatorTest, VaryFindsTheFirstSettingThatIsFastEnoughAndTriesItAgain) {
   machine_.device_ms = 12;
-  machine_.feeder_ms = 40;  // by one thread
   plan_.settings = isolate::settings_of("feeder_threads=1,2,4,8", plan_.config);
   const isolate::Isolation& found = isolate();
   ASSERT_TRUE(found.variation);
@@ -96,7 +93,6 @@ TEST_F(IsolatorTest, VaryFindsTheFirstSettingThatIsFastEnoughAndTriesItAgain) {
 
 TEST_F(IsolatorTest, VarySaysThatNothingIsFaster) {
   machine_.device_ms = 12;
-  machine_.feeder_ms = 40;
   plan_.settings = isolate::settings_of("feeder_threads=1", plan_.config);
   const isolate::Isolation& found = isolate();
   EXPECT_TRUE(mentions(found.verdict, "None of 1 settings is faster than the present one: "));
@@ -106,7 +102,6 @@ TEST_F(IsolatorTest, VarySaysThatNothingIsFaster) {
 
 TEST_F(IsolatorTest, VaryNamesASettingThatFails) {
   machine_.device_ms = 12;
-  machine_.feeder_ms = 40;
   change_ = [](RunResult& result) {
     if (result.config.feeder_threads != 4 || result.config.model == "null") return;
     result.img_per_s = 0;

@@ -22,14 +22,6 @@ TEST(Distributions, QuantilesOfStudentsTEqualSciPy) {
   }
 }
 
-TEST(Distributions, QuantilesOfStudentsTAreThePublishedOnes) {
-  // Table 26.10 of Abramowitz and Stegun (1964).
-  EXPECT_NEAR(statistics::student_t_quantile(0.975, 1), 12.706, 5e-4);
-  EXPECT_NEAR(statistics::student_t_quantile(0.975, 4), 2.776, 5e-4);
-  EXPECT_NEAR(statistics::student_t_quantile(0.95, 10), 1.812, 5e-4);
-  EXPECT_NEAR(statistics::student_t_quantile(0.975, kInfinity), 1.960, 5e-4);
-}
-
 TEST(Distributions, StudentsTOfOneAndTwoDegreesHasClosedForms) {
   for (const double t : {-300.0, -2.0, -0.1, 0.0, 0.7, 5.0}) {
     EXPECT_NEAR(statistics::student_t_cdf(t, 1), 0.5 + std::atan(t) / M_PI, 1e-14);

@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "bench/statistics/distributions.h"
 #include "dataflow/random.h"
@@ -145,35 +144,26 @@ TEST(Series, AConstantSeriesHasAnIntervalWithoutWidth) {
 
 TEST(Series, TheBootstrapOfAMeanIsNearTheIntervalOfAMean) {
   const auto times = make_times(300, 2, kNone);
-  const auto mean = [](std::span<const double> values) {
-    double sum = 0;
-    for (const double value : values) sum += value;
-    return sum / static_cast<double>(values.size());
-  };
-  const statistics::Estimate drawn = statistics::bootstrap_series(times, mean, 3, 1);
+  const statistics::Estimate drawn = statistics::bootstrap_series(times, statistics::mean, 3, 1);
   EXPECT_EQ(drawn.samples, 100);
   // Uniform noise of +-2 has a variance of 4/3.
   EXPECT_NEAR(drawn.half_width(), 1.96 * std::sqrt(4.0 / 3 / 300), 0.02);
   EXPECT_NEAR((drawn.low + drawn.high) / 2, drawn.value, 0.02);
-  EXPECT_EQ(statistics::bootstrap_series(times, mean, 3, 1), drawn);
-  EXPECT_NE(statistics::bootstrap_series(times, mean, 3, 2), drawn);
+  EXPECT_EQ(statistics::bootstrap_series(times, statistics::mean, 3, 1), drawn);
+  EXPECT_NE(statistics::bootstrap_series(times, statistics::mean, 3, 2), drawn);
 }
 
 /// By Student's t of eight values; plain percentiles of the draws would be 23 % narrower.
 TEST(Series, TheBootstrapOfFewValuesIsAsWideAsTheirInterval) {
-  const auto mean = [](std::span<const double> values) {
-    return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-  };
   constexpr int kSeries = 50, kValues = 8;
   double widths = 0;
   for (std::uint64_t seed = 1; seed <= kSeries; ++seed) {
     const auto times = make_times(kValues, 2, kNone, seed);
-    const double middle_of = mean(times);
-    double squares = 0;
-    for (const double time : times) squares += (time - middle_of) * (time - middle_of);
+    const double squares = statistics::squares_about_mean(times);
     const double expected = statistics::student_t_quantile(0.975, kValues - 1) *
                             std::sqrt(squares / (kValues - 1) / kValues);
-    widths += statistics::bootstrap_series(times, mean, 1, seed).half_width() / expected / kSeries;
+    widths += statistics::bootstrap_series(times, statistics::mean, 1, seed).half_width() /
+              expected / kSeries;
   }
   EXPECT_NEAR(widths, 1, 0.08);
 }
