@@ -44,7 +44,7 @@ NAMES = {
 HEADER_OF = {name: header for header, names in NAMES.items() for name in names.split()}
 # Headers that, by the standard, also declare names of another header, or that are declared where the type is.
 ALSO = {"thread": {"stop_token"}, "string": {"string_view", "initializer_list"}, "vector": {"initializer_list"},
-        "functional": set(), "filesystem": {"string", "system_error"}, "charconv": {"system_error"}, "memory": set(), "fstream": {"string"}, "sstream": {"string"},
+        "filesystem": {"string", "system_error"}, "charconv": {"system_error"}, "fstream": {"string"}, "sstream": {"string"},
         "map": {"utility", "initializer_list"}, "unordered_map": {"utility"}, "tuple": {"utility"},
         "system_error": {"string", "stdexcept"}, "stdexcept": {"string", "exception"}}
 

@@ -122,8 +122,6 @@ class Turns {
   std::string unit_;
 };
 
-std::string percent_text(double ratio) { return fmt::format("{:+.1f} %", 100 * (ratio - 1)); }
-
 }  // namespace
 
 std::optional<Speed> speed_of(std::string_view output, double seconds, const Metric& metric) {
@@ -202,9 +200,9 @@ Comparison compare_in_turns(const TurnsPlan& plan, const std::stop_token& stop,
     }
     longest = std::max(longest, turns.now() - now);
     const auto spent = std::chrono::round<std::chrono::seconds>(turns.now() - begin);
-    told(fmt::format("pair {}: base {:.4g}, head {:.4g} {}/s ({}); {} s so far", pairs.size(),
-                     1 / pairs.back().a, 1 / pairs.back().b, turns.unit(),
-                     percent_text(pairs.back().a / pairs.back().b), spent.count()));
+    told(fmt::format("pair {}: base {:.4g}, head {:.4g} {}/s ({:+.1f} %); {} s so far",
+                     pairs.size(), 1 / pairs.back().a, 1 / pairs.back().b, turns.unit(),
+                     100 * (pairs.back().a / pairs.back().b - 1), spent.count()));
     if (plan.pairs == 0 && suffice(pairs, plan.margin)) break;
   }
   Comparison comparison = comparison_of(plan, pairs, turns.unit());

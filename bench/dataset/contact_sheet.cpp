@@ -205,43 +205,38 @@ class PngFile {
         [](png_structp, png_const_charp) {});
     if (png_ == nullptr) fail("no memory");
     const auto wide = static_cast<png_uint_32>(width), high = static_cast<png_uint_32>(height);
-    if (!write_header(wide, high)) fail(reason_);
+    write([&] {
+      info_ = png_create_info_struct(png_);
+      png_set_write_fn(
+          png_, this,
+          [](png_structp png, png_bytep data, std::size_t size) {
+            std::string& content = static_cast<PngFile*>(png_get_io_ptr(png))->content_;
+            content.append(reinterpret_cast<const char*>(data), size);
+          },
+          nullptr);
+      png_set_user_limits(png_, wide, high);
+      png_set_IHDR(png_, info_, wide, high, 8, PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE,
+                   PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+      png_write_info(png_, info_);
+    });
   }
   void add(const Photo& lines) {
-    if (!write_lines(lines)) fail(reason_);
+    write([&] {
+      for (std::int32_t y = 0; y < lines.height; ++y) png_write_row(png_, lines.line(y));
+    });
   }
   void end() {
-    if (!write_end()) fail(reason_);
+    write([&] { png_write_end(png_, nullptr); });
     out_.write(content_);
     out_.commit();
   }
 
  private:
-  bool write_header(png_uint_32 width, png_uint_32 height) {
-    if (setjmp(back_) != 0) return false;
-    info_ = png_create_info_struct(png_);
-    png_set_write_fn(
-        png_, this,
-        [](png_structp png, png_bytep data, std::size_t size) {
-          std::string& content = static_cast<PngFile*>(png_get_io_ptr(png))->content_;
-          content.append(reinterpret_cast<const char*>(data), size);
-        },
-        nullptr);
-    png_set_user_limits(png_, width, height);
-    png_set_IHDR(png_, info_, width, height, 8, PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE,
-                 PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
-    png_write_info(png_, info_);
-    return true;
-  }
-  bool write_lines(const Photo& lines) {
-    if (setjmp(back_) != 0) return false;
-    for (std::int32_t y = 0; y < lines.height; ++y) png_write_row(png_, lines.line(y));
-    return true;
-  }
-  bool write_end() {
-    if (setjmp(back_) != 0) return false;
-    png_write_end(png_, nullptr);
-    return true;
+  /// Errors jump out of `call`, which must create no object with a destructor.
+  template <typename Call>
+  void write(const Call& call) {
+    if (setjmp(back_) != 0) fail(reason_);
+    call();
   }
   [[noreturn]] void fail(const char* reason) const {
     throw ConfigError("cannot write {}: {}; choose another path with --contact-sheet", path_,

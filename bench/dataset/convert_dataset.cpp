@@ -44,57 +44,40 @@ std::uint64_t digest(std::int32_t label, std::span<const std::byte> image) {
   return std::uint64_t{label_and_size} << 32 | values::crc32c(image);
 }
 
-/// The content of a sample for writers, unchanged; pixels are interleaved.
-class AsItLies {
- public:
-  std::span<const std::byte> operator()(const Sample& sample) {
+/// Converts a sample to the bytes to write; they are valid until the next call.
+using Form = std::function<std::span<const std::byte>(const Sample&)>;
+
+/// The content of a sample, unchanged; pixels are interleaved.
+Form as_it_lies() {
+  return [pixels = std::vector<std::byte>()](
+             const Sample& sample) mutable -> std::span<const std::byte> {
     const PixelLayout& layout = sample.layout;
     const std::span<const std::byte> content = sample.content();
     if (layout.empty() || !layout.planar || layout.bytes() != content.size()) return content;
-    pixels_.resize(content.size());
+    pixels.resize(content.size());
     const auto channels = static_cast<std::size_t>(layout.channels);
     const std::size_t plane = content.size() / channels;
     for (std::size_t i = 0; i < plane; ++i) {
-      for (std::size_t c = 0; c < channels; ++c) {
-        pixels_[channels * i + c] = content[c * plane + i];
-      }
+      for (std::size_t c = 0; c < channels; ++c) pixels[channels * i + c] = content[c * plane + i];
     }
-    return pixels_;
-  }
-
- private:
-  std::vector<std::byte> pixels_;
-};
+    return pixels;
+  };
+}
 
 /// The centre of an image, in pixels.
-class Centre {
- public:
-  Centre(SampleKind kind, std::int32_t size)
-      : size_(size), pixels_(3 * static_cast<std::size_t>(size) * static_cast<std::size_t>(size)) {
-    const std::string_view name = kind == SampleKind::pixels ? "raw" : "jpeg";
-    const DecoderEntry& entry = find_entry(decoder_table(), name);
-    decoder_ = entry.make(
-        Options(name, entry.options, {std::string(name), {{"crop", "center"}, {"flip", "false"}}}));
-  }
-  std::span<const std::byte> operator()(const Sample& sample) {
+Form centre_of(SampleKind kind, std::int32_t size) {
+  const std::string_view name = kind == SampleKind::pixels ? "raw" : "jpeg";
+  const DecoderEntry& entry = find_entry(decoder_table(), name);
+  const std::shared_ptr<Decoder> decoder = entry.make(
+      Options(name, entry.options, {std::string(name), {{"crop", "center"}, {"flip", "false"}}}));
+  const ImageShape shape{.height = size, .width = size, .channels = 3};
+  return [=, pixels = std::vector<std::byte>(shape.elements())](
+             const Sample& sample) mutable -> std::span<const std::byte> {
     Random random(0, 0, sample.index);
-    decoder_->decode(sample,
-                     {pixels_.data(),
-                      {.height = size_, .width = size_, .channels = 3},
-                      DType::u8,
-                      3 * std::ptrdiff_t{size_}},
-                     random);
-    return pixels_;
-  }
-
- private:
-  const std::int32_t size_;
-  std::vector<std::byte> pixels_;
-  std::unique_ptr<Decoder> decoder_;
-};
-
-/// Converts a sample to the bytes to write; they are valid until the next call.
-using Form = std::function<std::span<const std::byte>(const Sample&)>;
+    decoder->decode(sample, {pixels.data(), shape, DType::u8, 3 * std::ptrdiff_t{size}}, random);
+    return pixels;
+  };
+}
 
 /// The result of one pass over a source.
 struct Pass {
@@ -202,8 +185,7 @@ class Conversion {
   void choose_form(const Source& source) {
     if (to_.image_size > 0) {
       image_size_ = order_.image_size > 0 ? order_.image_size : to_.image_size;
-      const auto centre = std::make_shared<Centre>(source.facts().kind, image_size_);
-      form_ = [centre](const Sample& sample) { return (*centre)(sample); };
+      form_ = centre_of(source.facts().kind, image_size_);
       return;
     }
     if (order_.image_size > 0) {
@@ -219,10 +201,6 @@ class Conversion {
           order_.directory, to_.name);
     }
     form_ = as_it_lies();
-  }
-  static Form as_it_lies() {
-    const auto form = std::make_shared<AsItLies>();
-    return [form](const Sample& sample) { return (*form)(sample); };
   }
 
   std::unique_ptr<Source> open() const {

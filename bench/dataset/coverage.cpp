@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <utility>
 
 #include "bench/record/json_field.h"
 #include "dataflow/entry.h"
@@ -22,6 +21,7 @@ constexpr std::int64_t kMostSamples = std::int64_t{1} << 32, kMostRanks = 65536;
 struct Merged {
   std::vector<std::uint8_t> times;  // by sample, at most 2
   std::set<std::int32_t> over;      // ranks that have seen their whole share
+  std::uint64_t twice = 0;          // samples that one process saw again
 };
 
 int digit_of(char c) {
@@ -29,12 +29,9 @@ int digit_of(char c) {
   return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/// Adds what one process saw in an epoch; returns how many samples.
+/// Adds what one process saw in an epoch, a digit for each four samples; returns how many samples.
 std::uint64_t add_seen(const JsonField& field, std::vector<std::uint8_t>& times) {
   const std::string digits = field.text();
-  if (digits.size() != (times.size() + 3) / 4) {
-    field.refuse(fmt::format("{} hexadecimal digits", (times.size() + 3) / 4));
-  }
   std::uint64_t count = 0;
   for (std::size_t i = 0; i < digits.size(); ++i) {
     const int value = digit_of(digits[i]);
@@ -72,6 +69,7 @@ EpochCoverage summary_of(std::uint64_t epoch, const Merged& merged, std::int32_t
   for (const std::uint8_t times : merged.times) {
     ++(times == 0 ? result.missing : times == 1 ? result.once : result.more);
   }
+  result.more = std::max(result.more, merged.twice);
   // A rank without a file says nothing about what it will still see.
   result.is_over = std::ssize(merged.over) == ranks;
   if (result.missing > 0) result.missing_samples = ranges_of(merged.times);
@@ -97,20 +95,17 @@ bool Coverage::is_exact() const {
 Coverage merge_coverage(const std::vector<CoverageText>& files) {
   Coverage coverage;
   std::map<std::uint64_t, Merged> epochs;
-  std::map<std::uint64_t, std::uint64_t> twice;
   std::set<std::int32_t> present;
-  bool first = true;
   for (const CoverageText& file : files) {
     const nlohmann::ordered_json json = parsed(file);
     const JsonField field(json, file.name);
     if (field.at("schema").integer() != 1) field.at("schema").refuse("1");
     const auto samples = static_cast<std::uint64_t>(field.at("samples").integer(1, kMostSamples));
     const auto ranks = static_cast<std::int32_t>(field.at("ranks").integer(1, kMostRanks));
-    if (first) {
+    if (present.empty()) {
       coverage.samples = samples;
       coverage.ranks = ranks;
     }
-    first = false;
     if (samples != coverage.samples) {
       field.at("samples").refuse(fmt::format("{}, as in the first file", coverage.samples));
     }
@@ -129,16 +124,14 @@ Coverage merge_coverage(const std::vector<CoverageText>& files) {
       Merged& merged = epochs[number];
       merged.times.resize(samples);
       if (add_seen(each.at("seen"), merged.times) >= share) merged.over.insert(rank);
-      twice[number] += each.at("twice").unsigned_integer();
+      merged.twice += each.at("twice").unsigned_integer();
     }
   }
   for (std::int32_t rank = 0; rank < coverage.ranks; ++rank) {
     if (!present.contains(rank)) coverage.absent.push_back(rank);
   }
   for (const auto& [number, merged] : epochs) {
-    EpochCoverage epoch = summary_of(number, merged, coverage.ranks);
-    epoch.more = std::max(epoch.more, twice[number]);
-    coverage.epochs.push_back(std::move(epoch));
+    coverage.epochs.push_back(summary_of(number, merged, coverage.ranks));
   }
   return coverage;
 }

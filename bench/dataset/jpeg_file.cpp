@@ -206,16 +206,12 @@ std::string name_of(J_COLOR_SPACE space) {
 JpegHeader header_of(Reader& reader, const std::string& name) {
   const std::span<const std::byte> front = reader.front();
   if (const std::optional<ImageSize> size = png::size_of(front)) {
-    return {.width = size->width,
-            .height = size->height,
-            .components = 3,
-            .colour_space = "PNG",
-            .subsampling = "none"};
+    return {
+        .width = size->width, .height = size->height, .colour_space = "PNG", .subsampling = "none"};
   }
   if (!reader.read_header()) unreadable(name, reader.error);
   return {.width = static_cast<std::int32_t>(reader.codec.image_width),
           .height = static_cast<std::int32_t>(reader.codec.image_height),
-          .components = reader.codec.num_components,
           .colour_space = name_of(reader.codec.jpeg_color_space),
           .subsampling = subsampling_of(reader.codec),
           .progressive = reader.codec.progressive_mode != FALSE};
@@ -238,16 +234,14 @@ Photo read_png(const std::string& path, ImageSize size) {
 
 }  // namespace
 
-void JpegBytes::Free::operator()(unsigned char* data) const noexcept { std::free(data); }
-
-JpegBytes encode_jpeg(const Photo& photo, std::int32_t quality) {
+std::vector<std::byte> encode_jpeg(const Photo& photo, std::int32_t quality) {
   Encoder encoder;
   if (!encoder.encode(photo, quality)) {
     throw DataError("cannot encode an image of {}x{} as a JPEG: {}", photo.width, photo.height,
                     encoder.error.text);
   }
-  JpegBytes result(std::exchange(encoder.buffer, nullptr), encoder.size);
-  return result;
+  const auto bytes = std::as_bytes(std::span(encoder.buffer, encoder.size));
+  return {bytes.begin(), bytes.end()};
 }
 
 JpegHeader read_jpeg_header(const std::string& path) {

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // JPEG files for the data set tools: encoding, reading headers, and thumbnails. PNG files can be
-// read too. Training images use
-// dataflow's decoder instead. Thread-safe.
+// read too. Training images use dataflow's decoder instead. Thread-safe.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,27 +24,11 @@ struct Photo {
   }
 };
 
-/// A buffer that is released with free().
-class JpegBytes {
- public:
-  JpegBytes(unsigned char* data, std::size_t size) : data_(data), size_(size) {}
-  std::span<const std::byte> bytes() const noexcept {
-    return std::as_bytes(std::span(data_.get(), size_));
-  }
-
- private:
-  struct Free {
-    void operator()(unsigned char* data) const noexcept;
-  };
-  std::unique_ptr<unsigned char, Free> data_;
-  std::size_t size_;
-};
-
 /// Encodes a baseline JPEG: YCbCr 4:2:0, quality 1 to 100, the Huffman tables of the standard.
-JpegBytes encode_jpeg(const Photo& photo, std::int32_t quality);
+std::vector<std::byte> encode_jpeg(const Photo& photo, std::int32_t quality);
 
 struct JpegHeader {
-  std::int32_t width = 0, height = 0, components = 0;
+  std::int32_t width = 0, height = 0;
   std::string colour_space;  ///< as stored: "YCbCr", "grayscale", "CMYK", "YCCK", "RGB", "unknown";
                              ///< "PNG" for all of that format
   std::string subsampling;   ///< "4:2:0", "4:2:2", "4:4:4", "4:4:0", "4:1:1", "none", or factors

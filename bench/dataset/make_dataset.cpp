@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <condition_variable>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -20,7 +19,6 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <system_error>
-#include <thread>
 #include <vector>
 
 #include "bench/dataset/default_dataset.h"
@@ -32,6 +30,7 @@
 #include "dataflow/error.h"
 #include "dataflow/machine/file_descriptor.h"
 #include "dataflow/machine/input_file.h"
+#include "dataflow/machine/workers.h"
 
 namespace penstock::dataset {
 namespace {
@@ -44,6 +43,7 @@ constexpr std::string_view kDescription = "dataset.json";
 constexpr std::string_view kGenerator = "penstock synthetic photographs";
 constexpr std::string_view kStagingPrefix = ".making-";
 constexpr std::int64_t kMostThreads = 256;
+constexpr std::chrono::milliseconds kBetweenReports{250};
 /// One photograph takes 0.014 s of CPU time on one core of an AMD EPYC (November 2026); half as
 /// much again for slower or busier machines.
 constexpr double kSecondsPerImage = 0.02;
@@ -194,8 +194,11 @@ class Staging {
 /// Draws, encodes and writes all images on several threads.
 class Painters {
  public:
-  Painters(const MakeDataset& order, const fs::path& into)
-      : order_(order), into_(into), total_(order.parameters.images + order.parameters.val_images) {
+  Painters(const MakeDataset& order, const fs::path& into, const std::stop_token& stop)
+      : order_(order),
+        into_(into),
+        stop_(stop),
+        total_(order.parameters.images + order.parameters.val_images) {
     for (const std::string_view split : kSplits) {
       for (std::int32_t i = 0; i < order.parameters.classes; ++i) {
         make_folder(into / split / texture_name(static_cast<std::size_t>(i)));
@@ -204,41 +207,29 @@ class Painters {
   }
 
   /// Returns false if stopped. Rethrows the first exception of a thread.
-  bool run(const std::stop_token& stop) {
+  bool run() {
     const auto count = std::clamp<std::int64_t>(order_.threads, 1, std::min(total_, kMostThreads));
-    {
-      std::vector<std::jthread> threads;
-      running_ = count;
-      try {
-        for (std::int64_t i = 0; i < count; ++i) threads.emplace_back([this, stop] { work(stop); });
-      } catch (const std::system_error&) {
-        failed_ = true;  // ends the threads that did start
-        throw;
-      }
-      watch();
-    }
+    run_workers(static_cast<std::int32_t>(count), [this](std::int32_t worker) { work(worker); });
     if (failure_) std::rethrow_exception(failure_);
-    return !stop.stop_requested();
+    return !stop_.stop_requested();
   }
 
   std::int64_t bytes() const noexcept { return bytes_; }
 
  private:
-  void work(const std::stop_token& stop) {
-    try {
-      for (std::int64_t i = next_++; i < total_ && !stop.stop_requested() && !failed_;
-           i = next_++) {
-        paint(i);
-        ++done_;
-      }
-    } catch (...) {
-      failed_ = true;
-      const std::lock_guard lock(mutex_);
-      if (!failure_) failure_ = std::current_exception();
+  /// Worker 0 is the calling thread, which reports progress.
+  void work(std::int32_t worker) noexcept try {
+    auto due = std::chrono::steady_clock::now() + kBetweenReports;
+    for (std::int64_t i = next_++; i < total_ && !stop_.stop_requested() && !failed_; i = next_++) {
+      paint(i);
+      ++done_;
+      if (worker != 0 || !order_.on_progress || std::chrono::steady_clock::now() < due) continue;
+      order_.on_progress(done_, total_);
+      due = std::chrono::steady_clock::now() + kBetweenReports;
     }
+  } catch (...) {
     const std::lock_guard lock(mutex_);
-    --running_;
-    finished_.notify_all();
+    if (!failed_.exchange(true)) failure_ = std::current_exception();
   }
 
   void paint(std::int64_t number) {
@@ -249,34 +240,20 @@ class Painters {
     const std::string name(texture_name(static_cast<std::size_t>(label)));
     const Photo photo =
         synthetic_photo(label, parameters.seed, split, static_cast<std::uint64_t>(index));
-    const JpegBytes jpeg = encode_jpeg(photo, parameters.quality);
+    const std::vector<std::byte> jpeg = encode_jpeg(photo, parameters.quality);
     const std::string file = fmt::format("{}_{:06}.JPEG", name, index);
-    write_file(into_ / kSplits[split] / name / file, jpeg.bytes());
-    bytes_ += static_cast<std::int64_t>(jpeg.bytes().size());
-  }
-
-  /// Reports progress until all threads have ended.
-  void watch() {
-    std::unique_lock lock(mutex_);
-    const auto ended = [&] { return running_ == 0; };
-    while (!finished_.wait_for(lock, std::chrono::milliseconds(250), ended)) {
-      if (!order_.on_progress) continue;
-      lock.unlock();
-      order_.on_progress(done_, total_);
-      lock.lock();
-    }
+    write_file(into_ / kSplits[split] / name / file, jpeg);
+    bytes_ += static_cast<std::int64_t>(jpeg.size());
   }
 
   const MakeDataset& order_;
   const fs::path into_;
+  const std::stop_token stop_;
   const std::int64_t total_;
   std::atomic<std::int64_t> next_{0}, done_{0}, bytes_{0};
   std::atomic<bool> failed_{false};
   std::mutex mutex_;
-  // All members below are under mutex_ until the threads have ended.
-  std::condition_variable finished_;
-  std::int64_t running_ = 0;
-  std::exception_ptr failure_;
+  std::exception_ptr failure_;  // under mutex_ until the threads have ended
 };
 
 /// A folder of images in `directory` that this program did not make; empty: there is none.
@@ -336,11 +313,11 @@ MadeDataset make_dataset(const MakeDataset& order, const std::stop_token& stop) 
   Json description = description_of(order.parameters);
   if (is_already_there(order, description)) return {MadeDataset::Outcome::already_there};
   const Staging staging(directory);
-  Painters painters(order, staging.path());
+  Painters painters(order, staging.path(), stop);
   if (order.on_progress) {
     order.on_progress(0, order.parameters.images + order.parameters.val_images);
   }
-  if (!painters.run(stop)) return {MadeDataset::Outcome::stopped};
+  if (!painters.run()) return {MadeDataset::Outcome::stopped};
 
   const FileDescriptor guard = lock(directory);
   // Another process may have been faster.

@@ -19,13 +19,10 @@ struct Size {
 /// Sizes as in ImageNet: most images are 500 wide, three in four are landscape, and few are much
 /// larger.
 Size draw_size(Random& random) {
-  const auto long_side_500 = [&](double low, double high) {
-    return static_cast<std::int32_t>(std::lround(random.uniform(low, high)));
-  };
+  const auto whole = [](double pixels) { return static_cast<std::int32_t>(std::lround(pixels)); };
   const auto scaled = [&](double low, double high) {
     const double scale = random.uniform(low, high);
-    return Size{static_cast<std::int32_t>(std::lround(500 * scale)),
-                static_cast<std::int32_t>(std::lround(375 * scale))};
+    return Size{whole(500 * scale), whole(375 * scale)};
   };
   Size size;
   const std::uint64_t percent = random.below(100);
@@ -34,7 +31,7 @@ Size draw_size(Random& random) {
   } else if (percent < 70) {
     size = {500, random.below(2) == 0 ? 333 : 334};
   } else if (percent < 86) {
-    size = {500, long_side_500(280, 500)};
+    size = {500, whole(random.uniform(280, 500))};
   } else if (percent < 94) {
     size = scaled(0.45, 0.95);
   } else if (percent < 98) {

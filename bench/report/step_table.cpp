@@ -85,10 +85,8 @@ std::string_view mode_of(const RunConfig& config) {
 
 /// The data set's name in tf_cnn_benchmarks, by the feeder's source or its files.
 std::string dataset_of(const RunConfig& config, const FeederEntry& feeder) {
-  const bool has_source = std::ranges::any_of(
-      feeder.options, [](const OptionSpec& option) { return option.name == "source"; });
   const SourceEntry* entry = nullptr;
-  if (feeder.reads_files && has_source) {
+  if (feeder.reads_files && std::ranges::count(feeder.options, "source", &OptionSpec::name) > 0) {
     const Options options = options_of(config.fake_location, feeder.options);
     const ComponentText source = datasets::source_text(options.text("source"), config.data_dir);
     entry = match_entry(source_table(), source.name);
@@ -98,8 +96,7 @@ std::string dataset_of(const RunConfig& config, const FeederEntry& feeder) {
 
 /// Whether devices add gradients themselves, not the host.
 bool adds_on_devices(const RunConfig& config, const BackendEntry& backend) {
-  const bool has_choice = std::ranges::any_of(
-      backend.options, [](const OptionSpec& option) { return option.name == "exchange"; });
+  const bool has_choice = std::ranges::count(backend.options, "exchange", &OptionSpec::name) > 0;
   return backend.exchanges_gradients &&
          !(has_choice && options_of(config.device, backend.options).text("exchange") == "host");
 }

@@ -15,32 +15,18 @@
 #include "bench/cli.h"
 #include "bench/config/training_loop.h"
 #include "bench/config/training_rules.h"
-#include "bench/serve/served_source.h"
+#include "dataflow/datasets/detect_source.h"
+#include "dataflow/error.h"
 #include "dataflow/host_device.h"
 #include "dataflow/machine/memory_limit.h"
+#include "dataflow/options.h"
+#include "dataflow/source.h"
+#include "feeders/image_decoding.h"
+#include "feeders/image_source.h"
 #include "feeders/remote/send/frame_memory.h"
 
 namespace penstock::serve {
 namespace {
-
-/// Prints to standard error. If it is a pipe whose reader has gone, serving continues.
-template <typename... Arguments>
-void say(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-  std::fputs(fmt::format(format, std::forward<Arguments>(arguments)...).c_str(), stderr);
-}
-
-DataPlan data_plan(const ServeConfig& config, const BatchSpec& spec, const std::stop_token& stop) {
-  DataPlan plan;
-  plan.directory = config.run.data_dir;
-  plan.rank = config.group.rank;
-  plan.ranks = config.group.ranks;
-  plan.epochs = config.epochs;
-  plan.order = config.run.order == "strict" ? Order::strict : Order::relaxed;
-  plan.seed = config.run.seed;
-  plan.classes = spec.classes;
-  plan.stop = stop;
-  return plan;
-}
 
 /// Besides the batches waiting in the socket, one is being filled and one is being sent.
 std::size_t batches_in_memory(const ServeConfig& config) {
@@ -51,15 +37,16 @@ std::size_t batches_in_memory(const ServeConfig& config) {
 struct ServeContext {
   explicit ServeContext(const ServeConfig& config)
       : name(config.group.name()),
-        reports{.refused = {},
-                .say = [this](const std::string& text) { say("{}: {}\n", name, text); },
-                .left =
-                    [this, ends = config.ends_with_consumer](const std::string& peer,
-                                                             std::int64_t others) {
-                      say("{}: the consumer, {}, left after {} batches; {} connected\n", name, peer,
-                          probe.counter("batches_sent").value(), others);
-                      if (ends && others == 0) ended.request_stop();
-                    }} {}
+        reports{
+            .refused = {},
+            .say = [this](const std::string& text) { fmt::print(stderr, "{}: {}\n", name, text); },
+            .left =
+                [this, ends = config.ends_with_consumer](const std::string& peer,
+                                                         std::int64_t others) {
+                  fmt::print(stderr, "{}: the consumer, {}, left after {} batches; {} connected\n",
+                             name, peer, probe.counter("batches_sent").value(), others);
+                  if (ends && others == 0) ended.request_stop();
+                }} {}
 
   std::string name;
   std::stop_source ended;  // ends only this process
@@ -77,12 +64,14 @@ void send(const ServeConfig& config, std::unique_ptr<remote::BatchSupply> supply
   std::optional<remote::Sender> sender;
   if (config.benchmark) {
     const auto format = config.encoded ? remote::MessageFormat::framed : config.format;
-    say("{}: {} are encoded as {} and dropped{}\n", serving.name, what, to_string(format), memory);
+    fmt::print(stderr, "{}: {} are encoded as {} and dropped{}\n", serving.name, what,
+               to_string(format), memory);
   } else {
     sender.emplace(std::move(supply), net::parse_endpoint(config.endpoint), config.socket,
                    serving.clock, serving.probe, serving.reports);
-    say("{}: {} {} {}{}{}\n", serving.name, what, config.socket.bind ? "are served at" : "go to",
-        sender->address(), config.by_credit() ? " by credit" : "", memory);
+    fmt::print(stderr, "{}: {} {} {}{}{}\n", serving.name, what,
+               config.socket.bind ? "are served at" : "go to", sender->address(),
+               config.by_credit() ? " by credit" : "", memory);
   }
   const ServeProgress progress(serving.name, sample_unit(config.run), serving.probe, serving.clock);
   std::stop_source& ended = serving.ended;
@@ -106,20 +95,20 @@ void send(const ServeConfig& config, std::unique_ptr<remote::BatchSupply> supply
     ended.request_stop();
   }
   const ServeTotals totals = progress.totals();
-  say("{}: {}\n", config.group.name(),
-      describe(totals, {.paced = config.plan.img_per_s > 0,
-                        .dropped = config.benchmark,
-                        .unit = sample_unit(config.run)}));
+  fmt::print(stderr, "{}: {}\n", config.group.name(),
+             describe(totals, {.paced = config.plan.img_per_s > 0,
+                               .dropped = config.benchmark,
+                               .unit = sample_unit(config.run)}));
   config.group.report(totals);
   if (failure) std::rethrow_exception(failure);
   if (sender && sender->refused() > 0) {
-    say("{}: refused {} connections\n", config.group.name(), sender->refused());
+    fmt::print(stderr, "{}: refused {} connections\n", config.group.name(), sender->refused());
   }
   if (const auto ahead = sender ? sender->clock() : std::nullopt; ahead && !config.encoded) {
-    say("{}: the consumer's clock is {:.0f} us ahead, within {:.0f} us\n", serving.name,
-        1e-3 * ahead->offset_ns, 1e-3 * ahead->bound_ns);
+    fmt::print(stderr, "{}: the consumer's clock is {:.0f} us ahead, within {:.0f} us\n",
+               serving.name, 1e-3 * ahead->offset_ns, 1e-3 * ahead->bound_ns);
   }
-  for (const std::string& note : serving.probe.notes()) say("penstock: {}\n", note);
+  for (const std::string& note : serving.probe.notes()) fmt::print(stderr, "penstock: {}\n", note);
 }
 
 FeederContext feeder_context(const ServeConfig& config, const Runner::Components& components,
@@ -133,7 +122,14 @@ FeederContext feeder_context(const ServeConfig& config, const Runner::Components
       .device = device,
       .clock = serving.clock,
       .options = options,
-      .data = data_plan(config, spec, stop),
+      .data = {.directory = config.run.data_dir,
+               .rank = config.group.rank,
+               .ranks = config.group.ranks,
+               .epochs = config.epochs,
+               .order = config.run.order == "strict" ? Order::strict : Order::relaxed,
+               .seed = config.run.seed,
+               .classes = spec.classes,
+               .stop = stop},
       .probe = serving.probe,
       .on_bad_sample = parse_bad_sample_policy(config.run.on_bad_sample),
       .timeout = std::chrono::round<Nanoseconds>(std::chrono::duration<double>(config.run.timeout)),
@@ -197,6 +193,32 @@ void serve_pixels(const ServeConfig& config, const Runner::Components& component
       fmt::format("; {} batches ({:.0f} MB) of {}memory", slots,
                   1e-6 * static_cast<double>(slots * spec.bytes()), shared ? "shared " : ""),
       [&](const std::stop_token& ended) { run_to_end(*feeder, ring, ended); }, stop);
+}
+
+/// The source that the feeder, with the options in `context`, would decode. Throws ConfigError,
+/// with what to use instead, for feeders and sources of pixels, and for decoding options.
+std::unique_ptr<Source> make_served_source(const FeederEntry& feeder,
+                                           const FeederContext& context) {
+  static constexpr auto kDecodingOptions = joined_options(kJpegOptions, kDecodePoolOptions);
+  if (!feeder.decodes_samples) {
+    throw ConfigError(
+        "--encoded sends image files, and --fake-location {} makes pixels; expected queue, such as "
+        "queue:source=tfrecord; or leave --encoded out",
+        feeder.name);
+  }
+  for (const OptionSpec& option : kDecodingOptions) {
+    if (!context.options.given(option.name)) continue;
+    throw ConfigError(
+        "--encoded sends image files as they are, and option '{0}' is about decoding them; give it "
+        "to the consumer, as zmq-consume:encoded=true,{0}={1}",
+        option.name, context.options.text(option.name));
+  }
+  std::unique_ptr<Source> source = make_image_source(context);
+  if (source->facts().kind == SampleKind::encoded) return source;
+  throw ConfigError(
+      "--encoded sends image files, and the source '{}' gives pixels; expected one of encoded "
+      "images, such as tfrecord; or leave --encoded out",
+      datasets::source_text(context.options.text("source"), context.data.directory).name);
 }
 
 void serve_encoded(const ServeConfig& config, const Runner::Components& components,

@@ -161,11 +161,9 @@ int serve_processes(const std::vector<std::string>& command, const ServeGroup& g
         const std::lock_guard lock(mutex);
         if (end.stop_requested()) return;
         code = exit.signal != 0 ? kLost : exit.code;
-        std::fputs(fmt::format("penstock serve: {} {}; ending the others\n", producer.name,
-                               exit.signal != 0 ? fmt::format("was ended by signal {}", exit.signal)
-                                                : fmt::format("exited with code {}", exit.code))
-                       .c_str(),
-                   stderr);
+        fmt::print(stderr, "penstock serve: {} {}; ending the others\n", producer.name,
+                   exit.signal != 0 ? fmt::format("was ended by signal {}", exit.signal)
+                                    : fmt::format("exited with code {}", exit.code));
         end.request_stop();
       });
     };
@@ -182,12 +180,9 @@ int serve_processes(const std::vector<std::string>& command, const ServeGroup& g
   }
   if (!totals.empty()) {
     group.report(sum_of(totals));
-    std::fputs(
-        fmt::format("penstock serve: {} of {} processes in all {}\n", totals.size(),
-                    producers.size(),
-                    describe(sum_of(totals), {share.img_per_s > 0, share.dropped, share.unit}))
-            .c_str(),
-        stderr);
+    fmt::print(stderr, "penstock serve: {} of {} processes in all {}\n", totals.size(),
+               producers.size(),
+               describe(sum_of(totals), {share.img_per_s > 0, share.dropped, share.unit}));
   }
   return code;
 }

@@ -94,10 +94,9 @@ void ServeProgress::run(const std::stop_token& stop) const {
     clock_.sleep_until(due, stop);
     if (stop.stop_requested()) return;
     const std::int64_t images = images_.value();
-    const std::string line = fmt::format("{}: {} batches, {:.1f} {}/s{}\n", name_, batches_.value(),
-                                         static_cast<double>(images - before) / to_seconds(kPeriod),
-                                         unit_, images == before ? ", waiting for a consumer" : "");
-    std::fputs(line.c_str(), stderr);
+    fmt::print(stderr, "{}: {} batches, {:.1f} {}/s{}\n", name_, batches_.value(),
+               static_cast<double>(images - before) / to_seconds(kPeriod), unit_,
+               images == before ? ", waiting for a consumer" : "");
     before = images;
   }
 }

@@ -26,8 +26,8 @@ constexpr std::size_t kMaxSocketPath = 108;
 std::string excerpt(std::string_view text) {
   constexpr std::size_t kLongest = 80;
   std::string result(text.substr(0, kLongest));
-  std::replace_if(
-      result.begin(), result.end(), [](char c) { return c < ' ' || c > '~'; }, ' ');
+  std::ranges::replace_if(
+      result, [](char c) { return c < ' ' || c > '~'; }, ' ');
   return text.size() > kLongest ? result + "..." : result;
 }
 
@@ -42,10 +42,11 @@ RunResult failed(const RunConfig& config, int exit_code, std::string reason) {
 
 /// How the process of `result` ended, and what it said after the notes, which the result has too.
 std::string end_of(const ChildExit& exit, const RunResult& result) {
-  ChildExit end;
-  end.cause = exit.cause;
-  end.code = exit.code;
-  end.signal = exit.signal;
+  ChildExit end{.cause = exit.cause,
+                .code = exit.code,
+                .signal = exit.signal,
+                .output = {},
+                .last_words = {}};
   const std::string said = exit.last_words + "\n";
   std::size_t errors = 0;
   for (const std::string& note : result.notes) {
@@ -64,11 +65,12 @@ struct Connection {
   std::string served = "host";  ///< the producer's feeder: `host` (pixels) or `queue` (image files)
 };
 
-/// A feeder may lack the option "encoded".
+bool has_option(const FeederEntry& feeder, std::string_view name) {
+  return std::ranges::count(feeder.options, name, &OptionSpec::name) > 0;
+}
+
 bool takes_image_files(const FeederEntry& feeder, const Options& options) {
-  const bool knows = std::ranges::any_of(
-      feeder.options, [](const OptionSpec& option) { return option.name == "encoded"; });
-  return knows && options.flag("encoded");
+  return has_option(feeder, "encoded") && options.flag("encoded");
 }
 
 Connection make_connection(const FeederEntry& feeder, const Options& options,
@@ -131,14 +133,10 @@ ChildCommand serve_command(const RunConfig& config, const Connection& connection
 /// Flags for a producer that sends in the form that these options expect; none if the feeder has no
 /// such options.
 std::vector<std::string> sender_flags(const FeederEntry& feeder, const Options& options) {
-  const auto has = [&](std::string_view name) {
-    return std::any_of(feeder.options.begin(), feeder.options.end(),
-                       [&](const OptionSpec& option) { return option.name == name; });
-  };
-  if (has("credit") && options.integer("credit") != 0) {
+  if (has_option(feeder, "credit") && options.integer("credit") != 0) {
     return {options.flag("shared_memory") ? "--shared-memory" : "--credit"};
   }
-  if (takes_image_files(feeder, options) || !has("format")) return {};
+  if (takes_image_files(feeder, options) || !has_option(feeder, "format")) return {};
   // Framed messages carry their sending time, so they are the default.
   const std::string& format = options.text("format");
   return {"--format=" + (format == "auto" ? std::string("framed") : format)};

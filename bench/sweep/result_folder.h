@@ -36,8 +36,7 @@ FolderLock lock_results(const std::filesystem::path& folder);
 
 class ResultFolder {
  public:
-  /// Creates the folder if necessary, and locks it. Throws ConfigError if this fails or another
-  /// process holds the lock.
+  /// Creates and locks the folder, as lock_results() does.
   explicit ResultFolder(std::filesystem::path path);
 
   /// Writes the file of every report, and the figures of the page as SVG into figures/. Throws

@@ -106,7 +106,7 @@ bool shares_host(const cluster::Processes& processes) {
 void refuse_too_large(const Arguments& arguments, const Environment& environment) {
   const std::vector<std::size_t>& buckets = arguments.plan.buckets;
   const std::size_t elements = std::accumulate(buckets.begin(), buckets.end(), std::size_t{0});
-  const std::size_t largest = *std::max_element(buckets.begin(), buckets.end());
+  const std::size_t largest = std::ranges::max(buckets);
   const double bytes =
       static_cast<double>((elements + largest) * sizeof(float)) * arguments.plan.ranks;
   const double most = kMostMemory * static_cast<double>(environment.memory_bytes);
@@ -193,10 +193,9 @@ scaling::ExchangeReport measure(const Arguments& arguments, const Invocation& in
   }
   report.times =
       scaling::measure_exchanges(arguments.plan, ways, clock, invocation.stop, processes);
-  report.stopped =
-      std::any_of(report.times.begin(), report.times.end(), [&](const scaling::WayTimes& times) {
-        return times.seconds.size() < static_cast<std::size_t>(arguments.plan.iterations);
-      });
+  report.stopped = std::ranges::any_of(report.times, [&](const scaling::WayTimes& times) {
+    return std::ssize(times.seconds) < arguments.plan.iterations;
+  });
   return report;
 }
 

@@ -18,6 +18,7 @@
 #include "bench/scaling/launch/hosts.h"
 #include "bench/scaling/launch/mpirun.h"
 #include "bench/scaling/launch/run_ranks.h"
+#include "bench/verbs/user_command.h"
 #include "dataflow/entry.h"
 #include "dataflow/error.h"
 #include "dataflow/options.h"
@@ -55,15 +56,14 @@ std::vector<Flag> launch_flags(Arguments& arguments) {
   const auto set_ranks = [&](const std::string& text) {
     const std::int64_t ranks = parse_integer(text, "-np");
     if (ranks < 1 || ranks > kMostRanks) {
-      throw ConfigError(
-          fmt::format("-np is {}; expected a whole number from 1 to {}", text, kMostRanks));
+      throw ConfigError("-np is {}; expected a whole number from 1 to {}", text, kMostRanks);
     }
     arguments.ranks = static_cast<std::int32_t>(ranks);
   };
   const auto set_grace = [&](const std::string& text) {
     arguments.grace = parse_duration(text, "--grace");
     if (arguments.grace >= std::chrono::seconds(1)) return;
-    throw ConfigError(fmt::format("--grace is {}; expected a second or more", text));
+    throw ConfigError("--grace is {}; expected a second or more", text);
   };
   return {flag("np", "ranks to start; default: one per slot of --hosts", "", set_ranks, "n_ranks"),
           flag.text("hosts",
@@ -86,11 +86,11 @@ std::vector<std::string> rank_words(const Invocation& invocation, std::vector<st
         "`penstock run`");
   }
   const std::string& verb = words.front();
-  if (std::find(kVerbs.begin(), kVerbs.end(), verb) == kVerbs.end()) {
+  if (std::ranges::count(kVerbs, verb) == 0) {
     throw ConfigError(
-        fmt::format("launch cannot start '{}': ranks do {} together; expected "
-                    "`penstock launch -np 4 -- run ...`",
-                    verb, join(std::vector<std::string>(kVerbs.begin(), kVerbs.end()), " or ")));
+        "launch cannot start '{}': ranks do {} together; expected `penstock launch -np 4 -- run "
+        "...`",
+        verb, fmt::join(kVerbs, " or "));
   }
   const auto typed = [&](std::string_view name) { return is_typed(name, words); };
   const bool says_update =
@@ -126,12 +126,6 @@ scaling::MpirunPlan plan_of(const Arguments& arguments, const std::stop_token& s
   return plan;
 }
 
-std::string command_of(const std::vector<std::string>& words) {
-  std::vector<std::string> quoted;
-  for (const std::string& word : words) quoted.push_back(shell_word(word));
-  return join(quoted, " ");
-}
-
 /// Not through stdio, whose buffer would delay lines.
 void pass_on(std::string_view text) {
   while (!text.empty()) {
@@ -164,7 +158,10 @@ int run(const Invocation& invocation) {
   const std::vector<std::string> program = rank_words(invocation, {rest.begin(), rest.end()});
   const scaling::MpirunPlan plan = plan_of(arguments, invocation.stop);
   std::vector<std::string> words = scaling::mpirun_words(plan);
-  const std::string command = command_of(words) + " " + command_of(program);
+  std::vector<std::string> quoted;
+  for (const std::string& word : words) quoted.push_back(shell_word(word));
+  for (const std::string& word : program) quoted.push_back(shell_word(word));
+  const std::string command = join(quoted, " ");
   if (arguments.print) {
     fmt::print("{}\n", command);
     return 0;
@@ -182,7 +179,7 @@ int run(const Invocation& invocation) {
                                              .show_stderr = true,
                                              .on_output = pass_on},
                                             program, invocation.stop);
-  return exit.signal != 0 ? 128 + exit.signal : exit.code;
+  return exit_code_of(exit);
 }
 
 }  // namespace

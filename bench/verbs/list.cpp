@@ -99,9 +99,7 @@ void check_kind(const Arguments& arguments) {
   std::vector<std::string> kinds;
   for_each_component_table([&](const auto& table) { kinds.push_back(word_of_kind(table.kind)); });
   kinds.push_back(word_of_kind(kRefused));
-  if (arguments.kind.empty() || std::ranges::any_of(kinds, [&](const std::string& kind) {
-        return kind == canonical_name(arguments.kind);
-      })) {
+  if (arguments.kind.empty() || std::ranges::count(kinds, canonical_name(arguments.kind)) > 0) {
     return;
   }
   throw ConfigError("unknown kind '{}'; expected one of {}", arguments.kind, join(kinds));

@@ -103,12 +103,11 @@ std::vector<const scaling::ExchangeModel*> find_exchanges(const std::string& tex
   std::istringstream pieces(text);
   for (std::string piece; std::getline(pieces, piece, ',');) {
     const auto model =
-        std::find_if(scaling::exchange_models().begin(), scaling::exchange_models().end(),
-                     [&](const scaling::ExchangeModel& each) { return each.name == piece; });
+        std::ranges::find(scaling::exchange_models(), piece, &scaling::ExchangeModel::name);
     if (model == scaling::exchange_models().end()) {
       throw ConfigError("--exchange has '{}'; expected some of {}", piece, join(names));
     }
-    if (std::find(found.begin(), found.end(), &*model) == found.end()) found.push_back(&*model);
+    if (std::ranges::count(found, &*model) == 0) found.push_back(&*model);
   }
   if (found.empty()) throw ConfigError("--exchange names none of {}", join(names));
   PENSTOCK_ASSERT(found.size() <= kMostExchanges);

@@ -94,9 +94,7 @@ std::vector<scaling::Host> hosts_of(const Arguments& arguments) {
                        std::filesystem::is_regular_file(arguments.hosts, error);
   std::vector<scaling::Host> hosts = is_file ? scaling::read_host_file(arguments.hosts)
                                              : scaling::parse_host_list(arguments.hosts);
-  const bool unsaid =
-      std::any_of(hosts.begin(), hosts.end(), [](const scaling::Host& h) { return h.slots == 0; });
-  if (unsaid && arguments.per_host == 0) {
+  if (arguments.per_host == 0 && std::ranges::count(hosts, 0, &scaling::Host::slots) > 0) {
     throw ConfigError("how many ranks does a machine of {} take? Expected -g N (--gpu-per-machine)",
                       arguments.hosts);
   }

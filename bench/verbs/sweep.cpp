@@ -41,16 +41,42 @@
 namespace penstock {
 namespace {
 
+std::string outcome(const RunResult& result) {
+  std::string text = fmt::format("{:.1f} {}", result.img_per_s, rate_unit(result.config));
+  if (result.status == Status::ok) return text;
+  if (result.img_per_s == 0) text.clear();
+  return fmt::format("{}{}{}: {}", text, text.empty() ? "" : ", ", to_string(result.status),
+                     result.reason);
+}
+
 class SweepProgress final : public SweepListener {
  public:
   /// `single_line`: standard error is a terminal, and nothing else writes to it.
   SweepProgress(const ResultFolder& folder, bool single_line)
       : folder_(folder), line_(stderr, single_line) {}
 
-  void rests(double busy_percent) override;
-  void run_begins(const SweepMoment& moment) override;
-  void run_ended(const SweepMoment& moment, const RunResult& result) override;
-  void results_changed(const SweepResult& sweep) override;
+  void rests(double busy_percent) override {
+    const std::string text = fmt::format(
+        "waiting until the machine is at rest: other programs use {:.0f} % of its processors",
+        busy_percent);
+    if (!std::exchange(rests_, true) || line_.single()) line_.end(text, false);
+  }
+  void run_begins(const SweepMoment& moment) override {
+    where_ = fmt::format("[{}/{}] round {}: {}", moment.run + 1, moment.runs, moment.round + 1,
+                         label_of(*sweep_, moment.row));
+    // Before the first run has ended, only the budget is known.
+    line_.begin(where_, moment.run == 0 ? "at most " : "about ", moment.left_s);
+  }
+  void run_ended(const SweepMoment& moment, const RunResult& result) override {
+    line_.end(
+        fmt::format("{}: {}; about {} left", where_, outcome(result), duration_text(moment.left_s)),
+        result.status != Status::ok);
+  }
+  void results_changed(const SweepResult& sweep) override {
+    sweep_ = &sweep;
+    saver_.save([&] { folder_.write(sweep); },
+                [this](const std::string& text) { line_.print(text); });
+  }
   /// Shows the progress of the current run, a few times a second. Not while another member is
   /// called.
   void running(const Progress& progress) { line_.running(progress); }
@@ -70,51 +96,9 @@ class SweepProgress final : public SweepListener {
   bool rests_ = false;
 };
 
-std::string outcome(const RunResult& result) {
-  std::string text = fmt::format("{:.1f} {}", result.img_per_s, rate_unit(result.config));
-  if (result.status == Status::ok) return text;
-  if (result.img_per_s == 0) text.clear();
-  return fmt::format("{}{}{}: {}", text, text.empty() ? "" : ", ", to_string(result.status),
-                     result.reason);
-}
-
-void SweepProgress::rests(double busy_percent) {
-  const std::string text = fmt::format(
-      "waiting until the machine is at rest: other programs use {:.0f} % of its processors",
-      busy_percent);
-  if (!std::exchange(rests_, true) || line_.single()) line_.end(text, false);
-}
-
-void SweepProgress::run_begins(const SweepMoment& moment) {
-  where_ = fmt::format("[{}/{}] round {}: {}", moment.run + 1, moment.runs, moment.round + 1,
-                       label_of(*sweep_, moment.row));
-  // Before the first run has ended, only the budget is known.
-  line_.begin(where_, moment.run == 0 ? "at most " : "about ", moment.left_s);
-}
-
-void SweepProgress::run_ended(const SweepMoment& moment, const RunResult& result) {
-  line_.end(
-      fmt::format("{}: {}; about {} left", where_, outcome(result), duration_text(moment.left_s)),
-      result.status != Status::ok);
-}
-
-void SweepProgress::results_changed(const SweepResult& sweep) {
-  sweep_ = &sweep;
-  saver_.save([&] { folder_.write(sweep); },
-              [this](const std::string& text) { line_.print(text); });
-}
-
 /// The shortest timeout of a configuration's first run, for small budgets.
 constexpr Nanoseconds kMinRunTimeout = std::chrono::minutes(1);
 constexpr std::string_view kDefaultFeeders = "gpu,host,cpu,queue,queue:engine=libjpeg,zmq-consume";
-
-/// The defaults of a sweep that differ from a single run: windows long enough for input costs.
-RunConfig sweep_defaults() {
-  RunConfig config;
-  config.device = kAutoDevice;
-  config.extend_window = true;
-  return config;
-}
 
 struct Arguments {
   Sweep axes;
@@ -133,9 +117,7 @@ constexpr FlagGroup flag{"Sweep"};
 std::vector<Flag> sweep_flags(RunConfig& base, Arguments& arguments) {
   std::vector<Flag> flags = run_flags(base);
   for (Flag& run_flag : flags) {
-    const std::span<const ConfigKey> keys = config_keys();
-    const bool is_key = std::any_of(
-        keys.begin(), keys.end(), [&](const ConfigKey& key) { return key.name == run_flag.name; });
+    const bool is_key = std::ranges::count(config_keys(), run_flag.name, &ConfigKey::name) > 0;
     if (!is_key) continue;  // all runs start from the same value
     run_flag.set = [&arguments, name = run_flag.name](const std::string& text) {
       arguments.axes.set(name, text);
@@ -171,9 +153,8 @@ std::vector<Flag> sweep_flags(RunConfig& base, Arguments& arguments) {
 
 int exit_code(const SweepResult& sweep, bool saved) {
   if (!saved || has_failures(sweep)) return 6;
-  const bool ran = std::any_of(sweep.rows.begin(), sweep.rows.end(),
-                               [](const Row& row) { return row.status != Status::skipped; });
-  return ran ? 0 : 3;
+  return std::ranges::count(sweep.rows, Status::skipped, &Row::status) < std::ssize(sweep.rows) ? 0
+                                                                                                : 3;
 }
 
 /// The program as typed in this folder: its path below the folder, otherwise its name.
@@ -251,7 +232,9 @@ int sweep(Arguments arguments, const Invocation& invocation) {
 }
 
 int run(const Invocation& invocation) {
-  RunConfig base = sweep_defaults();
+  RunConfig base;
+  base.device = kAutoDevice;
+  base.extend_window = true;  // so that windows are long enough for input costs
   Arguments arguments;
   arguments.plan.repeat_outlier = true;
   apply_like_of(base, invocation.arguments);

@@ -3,21 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
 
-#include "bench/run/processes/child_process.h"
-#include "bench/sweep/child_run.h"
 #include "bench/sweep/private_folder.h"
+#include "tests/support/text_files.h"
 #include "tests/support/thrown_by.h"
+#include "tests/support/words.h"
 
 namespace penstock {
 namespace {
-
-using namespace std::chrono_literals;
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::istringstream in(text);
@@ -29,11 +26,10 @@ std::vector<std::string> lines_of(const std::string& text) {
 class CommandLineProgram : public testing::Test {
  protected:
   /// Runs a shell command in a separate folder; $penstock is the program.
-  ChildExit shell(const std::string& command, const char* interpreter = "/bin/bash") const {
-    const std::string in_folder =
-        "cd '" + folder_.path().native() + "'; penstock='" + PENSTOCK_PROGRAM + "'; " + command;
-    ChildProcess child({.arguments = {interpreter, "-c", in_folder}, .timeout = 50s});
-    return child.wait();
+  ChildExit shell(const std::string& command) const {
+    return exit_of(
+        {"/bin/bash", "-c",
+         "cd '" + folder_.path().native() + "'; penstock='" PENSTOCK_PROGRAM "'; " + command});
   }
   std::string output_of(const std::string& command) const {
     const ChildExit exit = shell(command);
@@ -41,7 +37,7 @@ class CommandLineProgram : public testing::Test {
     return exit.output;
   }
   void write(const std::string& name, const std::string& text) const {
-    std::ofstream(folder_.path() / name) << text;
+    write_text(folder_.path() / name, text);
   }
   /// The verbs of `penstock`, followed by their subcommands if they have any.
   std::vector<std::string> verbs() const {

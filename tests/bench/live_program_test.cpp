@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "bench/run/processes/child_process.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/thrown_by.h"
+#include "tests/support/words.h"
 
 namespace penstock {
 namespace {
@@ -26,7 +26,7 @@ struct Shown {
 
 /// The program's output on a terminal of kColumns. Its standard output goes to `output` if that is
 /// not null.
-Shown on_terminal(std::vector<std::string> words, const char* output, const char* no_colour,
+Shown on_terminal(Words words, const char* output, const char* no_colour,
                   const char* kind = "xterm") {
   words.insert(words.begin(), PENSTOCK_PROGRAM);
   std::vector<char*> arguments;
@@ -57,13 +57,10 @@ Shown on_terminal(std::vector<std::string> words, const char* output, const char
   return shown;
 }
 
-const std::vector<std::string> kShort = {"--fake-location=cpu",    "--model=null",
-                                         "--batch-size=2",         "--num-batches=20",
-                                         "--num-warmup-batches=1", "--num-gpus=1"};
-
-std::vector<std::string> with(std::vector<std::string> words) {
-  words.insert(words.end(), kShort.begin(), kShort.end());
-  return words;
+/// `words`, with a short run.
+Words with(const Words& words) {
+  return joined(words, {"--fake-location=cpu", "--model=null", "--batch-size=2", "--num-batches=20",
+                        "--num-warmup-batches=1", "--num-gpus=1"});
 }
 
 /// The longest line that was overwritten, or may have been. Lines that stay, such as those of

@@ -12,18 +12,14 @@
 namespace penstock {
 namespace {
 
-using namespace std::chrono_literals;
-
 class Mpirun : public MpirunFixture {
  protected:
   /// The command of a rank: a short training without computation, marked so that it can be found.
   Words rank(const Words& more) const {
-    Words words =
-        joined({PENSTOCK_PROGRAM, "run", "--variable-update=horovod", "--fake-location=host",
-                "--model=trivial", "--batch-size=4", "--num-warmup-batches=2"},
-               more);
-    words.push_back("--cache-dir=" + folder_.path().native());
-    return words;
+    return joined({PENSTOCK_PROGRAM, "run", "--variable-update=horovod", "--fake-location=host",
+                   "--model=trivial", "--batch-size=4", "--num-warmup-batches=2",
+                   "--cache-dir=" + folder_.path().native()},
+                  more);
   }
   static Words mpirun(int ranks, const Words& program) {
     return joined({"mpirun", "-np", std::to_string(ranks)}, program);
@@ -130,13 +126,11 @@ TEST_F(Mpirun, RanksTogetherSeeEverySampleOnce) {
       rank({"--device=emulated:img_per_s=400", "--fake-location=queue:crop=full,coverage=" + seen,
             "--data-dir=" + (data / "train").native(), "--classes=4", "--num-batches=10"}));
   ASSERT_EQ(exit.code, 0) << exit.last_words;
-  ChildProcess coverage(
-      {.arguments = {PENSTOCK_PROGRAM, "dataset", "coverage", seen + ".0", seen + ".1"},
-       .timeout = 50s});
-  EXPECT_EQ(coverage.wait().code, 0) << coverage.wait().output;
-  EXPECT_TRUE(says(coverage.wait().output, "each of the 20 samples was seen exactly once"))
-      << coverage.wait().output;
-  EXPECT_TRUE(says(coverage.wait().output, "      1         20          0          0\n"));
+  const ChildExit coverage =
+      penstock::exit_of({PENSTOCK_PROGRAM, "dataset", "coverage", seen + ".0", seen + ".1"});
+  EXPECT_EQ(coverage.code, 0) << coverage.output;
+  EXPECT_TRUE(says(coverage.output, "each of the 20 samples was seen exactly once"));
+  EXPECT_TRUE(says(coverage.output, "      1         20          0          0\n"));
 }
 
 TEST_F(Mpirun, PrintsOneTableAndALineForEachRank) {
@@ -151,11 +145,8 @@ TEST_F(Mpirun, PrintsOneTableAndALineForEachRank) {
 
 TEST_F(Mpirun, RanksWithOtherFlagsAreNamedBeforeAnythingIsMeasured) {
   if (launcher_is_open_mpi_5()) GTEST_SKIP() << "mpirun of Open MPI 5.0 crashes if it gets a ':'";
-  Words words = mpirun(1, rank_of(rank({"--num-batches=5"})));
-  const Words other = rank_of(rank({"--num-batches=6"}));
-  words.insert(words.end(), {":", "-np", "1"});
-  words.insert(words.end(), other.begin(), other.end());
-  start(words);
+  start(joined(joined(mpirun(1, rank_of(rank({"--num-batches=5"}))), {":", "-np", "1"}),
+               rank_of(rank({"--num-batches=6"}))));
   const bool returned = await_end();
   EXPECT_TRUE(!returned || exit_.code == 2) << exit_.code;
   EXPECT_FALSE(lines_with("--num-batches=6").empty());
@@ -194,23 +185,20 @@ TEST_F(Mpirun, StepsStayWhereAllAreKilledAtOnce) {
   ASSERT_TRUE(await_text(steps(), "\"step\":5"));
   for (int tries = 0; tries < 3; ++tries) {
     for (const auto& [rank, process] : ranks())
-      kill(process, SIGSTOP);  // no rank sees another one
-                               // end
+      kill(process, SIGSTOP);  // no rank sees another one end
   }
   for (const auto& [rank, process] : ranks()) kill(process, SIGKILL);
   await_end();
   EXPECT_FALSE(std::filesystem::exists(result()));
-  ChildProcess report(
-      {.arguments = {PENSTOCK_PROGRAM, "report", steps().native(), "--format", "json"},
-       .timeout = 20s});
-  const ChildExit& shown = report.wait();
+  const ChildExit shown =
+      penstock::exit_of({PENSTOCK_PROGRAM, "report", steps().native(), "--format", "json"});
   ASSERT_EQ(shown.code, 0) << shown.last_words;
   const nlohmann::json sweep = nlohmann::json::parse(shown.output);
   EXPECT_EQ(sweep["runs"][0]["status"], "partial");
   EXPECT_GE(sweep["runs"][0]["repetitions"][0]["step_ms"].size(), 5U);
-  ChildProcess hint({.arguments = {PENSTOCK_PROGRAM, "report", result().native()}, .timeout = 20s});
-  EXPECT_EQ(hint.wait().code, 2);
-  EXPECT_TRUE(says(hint.wait().last_words, steps().native()));
+  const ChildExit hint = penstock::exit_of({PENSTOCK_PROGRAM, "report", result().native()});
+  EXPECT_EQ(hint.code, 2);
+  EXPECT_TRUE(says(hint.last_words, steps().native()));
 }
 
 }  // namespace

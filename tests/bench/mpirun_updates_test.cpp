@@ -40,12 +40,9 @@ class MpirunUpdates : public MpirunFixture {
     return Json::parse(exit.output, nullptr, false);
   }
   Json run(int processes, const std::string& update, const Words& more) const {
-    Words words = rank(update, more);
-    for (const char* const word : {"--device=cpu", "--compute-threads=1", "--json"}) {
-      words.emplace_back(word);
-    }
-    words.push_back(fmt::format("--num-batches={}", kSteps));
-    return finish(processes, words, update);
+    const Words words = joined(more, {"--device=cpu", "--compute-threads=1", "--json",
+                                      fmt::format("--num-batches={}", kSteps)});
+    return finish(processes, rank(update, words), update);
   }
   static void expect_trained(const Json& result, const std::string& update) {
     ASSERT_FALSE(result.is_discarded()) << update;
@@ -111,9 +108,8 @@ TEST_F(MpirunUpdates, AnEpochOfRealDataIsOneHoweverItsDevicesAreSplitOverProcess
                    "--compute-threads=1",
                    "--json"};
   const auto losses = [&](int processes, const std::string& devices) {
-    Words words = rank("replicated", data);
-    words.push_back("--num-gpus=" + devices);
-    const Json result = finish(processes, words, "replicated");
+    const Json result = finish(
+        processes, rank("replicated", joined(data, {"--num-gpus=" + devices})), "replicated");
     EXPECT_EQ(result["examples_per_epoch"], 40) << processes << " processes";
     return result["losses"].get<std::vector<double>>();
   };
@@ -135,13 +131,10 @@ class MpirunTraining : public MpirunUpdates {
   /// `processes` have batches of 4 together.
   Json train(int processes, const std::string& update, const std::string& name, int steps,
              const Words& more = {}) const {
-    Words words = rank(update, data());
-    for (const std::string& word :
-         {fmt::format("--batch-size={}", 4 / processes), fmt::format("--num-batches={}", steps),
-          "--train-dir=" + folder(name)}) {
-      words.push_back(word);
-    }
-    return finish(processes, joined(words, more), update);
+    const Words words =
+        joined(data(), {fmt::format("--batch-size={}", 4 / processes),
+                        fmt::format("--num-batches={}", steps), "--train-dir=" + folder(name)});
+    return finish(processes, rank(update, joined(words, more)), update);
   }
   Words data() const {
     return {"--fake-location=queue",
@@ -253,9 +246,8 @@ TEST_F(MpirunTraining, ACheckpointThatDoesNotFitEndsAllRanksByName) {
   train(2, "replicated", "a", 2);
   const std::string path = checkpoint_path(folder("a"), 2);
   const auto refused = [&](const std::string& why, const Words& more) {
-    Words words = rank("replicated", data());
-    words.push_back("--train-dir=" + folder("a"));
-    start(joined({"mpirun", "-np", "2"}, rank_of(joined(words, more))));
+    const Words words = joined(data(), {"--train-dir=" + folder("a")});
+    start(joined({"mpirun", "-np", "2"}, rank_of(rank("replicated", joined(words, more)))));
     await_end();
     EXPECT_FALSE(lines_with(why).empty()) << why;
     EXPECT_FALSE(lines_with(path).empty()) << why;

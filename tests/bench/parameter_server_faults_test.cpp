@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Servers and workers that do not fit, do not come, are lost, or lack keys.
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -99,13 +98,10 @@ TEST_F(ParameterServerProgram, FlagsThatContradictEachOtherAreRefused) {
 TEST_F(ParameterServerProgram, StrangersDoNotDisturb) {
   name_tasks(1, 1);
   ChildProcess& server = start("ps", 0);
-  sockaddr_in there{};
-  there.sin_family = AF_INET;
-  there.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  there.sin_port = htons(ports_[0].number());
+  const sockaddr_in there = loopback(ports_[0].number());
   ASSERT_TRUE(await_server(ports_[0]));
   const FileDescriptor stranger(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  ASSERT_EQ(connect(stranger.get(), reinterpret_cast<sockaddr*>(&there), sizeof there), 0);
+  ASSERT_EQ(connect(stranger.get(), reinterpret_cast<const sockaddr*>(&there), sizeof there), 0);
   const std::string words = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
   EXPECT_GT(write(stranger.get(), words.data(), words.size()), 0);
   const ChildExit& exit =
@@ -130,9 +126,7 @@ TEST_P(ParameterServerFault, EndsAllInTimeAndSavesWhatWasMeasured) {
   const Words more{"--variable-update=parameter_server", "--device=emulated:img_per_s=80",
                    "--num-batches=100000", "--display-every=1"};
   start("ps", 0);
-  Words first = more;
-  first.push_back("--out=" + out().native());
-  ChildCommand watched = child("worker", 0, first);
+  ChildCommand watched = child("worker", 0, joined(more, {"--out=" + out().native()}));
   std::promise<void> measures;
   std::once_flag once;
   watched.pipe_flag = "--progress-fd=";
@@ -197,11 +191,11 @@ class ParameterServerKeys : public ParameterServerProgram {
   }
   ChildProcess& start_worker(int task, const std::string& secret, const std::string& servers,
                              const Words& more = {}) {
-    Words words = joined(
-        {"--variable-update=parameter_server", "--device=emulated:img_per_s=400", "--num-batches=5",
-         "--curve-server-key=" + servers, "--curve-secret=" + file(secret + ".key_secret")},
-        more);
-    return start("worker", task, words);
+    return start("worker", task,
+                 joined({"--variable-update=parameter_server", "--device=emulated:img_per_s=400",
+                         "--num-batches=5", "--curve-server-key=" + servers,
+                         "--curve-secret=" + file(secret + ".key_secret")},
+                        more));
   }
   std::string both() const { return file("one.key") + "," + file("two.key"); }
 };

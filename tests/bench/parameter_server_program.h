@@ -27,7 +27,9 @@ using namespace std::chrono_literals;
 class ParameterServerProgram : public ::testing::Test {
  protected:
   void name_tasks(int servers, int workers) {
-    for (int i = 0; i < servers; ++i) ports_.emplace_back();
+    ps_hosts_.clear();
+    worker_hosts_.clear();
+    ports_ = std::vector<ReservedPort>(static_cast<std::size_t>(servers));
     for (const ReservedPort& port : ports_) add(ps_hosts_, port.number());
     for (int i = 0; i < workers; ++i) add(worker_hosts_, static_cast<std::uint16_t>(i + 1));
   }

@@ -37,19 +37,13 @@ TEST_F(ParameterServerProgram, TwoServersAndThreeWorkersGiveOneResultAndEndByThe
   for (const std::string update :
        {"parameter_server", "parameter_server:sync=tf", "distributed_replicated", "byteps"}) {
     SCOPED_TRACE(update);
-    ports_.clear();
-    ps_hosts_.clear();
-    worker_hosts_.clear();
     children_.clear();
     name_tasks(2, 3);
     const Words more{"--variable_update=" + update, "--device=emulated:img_per_s=400",
                      "--num-batches=20"};
     for (const int task : {0, 1}) start("ps", task);
     for (const int task : {1, 2}) start("worker", task, more);
-    Words first = more;
-    first.push_back("--json");
-    ChildProcess& worker = start("worker", 0, first);
-    const ChildExit& exit = worker.wait();
+    const ChildExit& exit = start("worker", 0, joined(more, {"--json"})).wait();
     ASSERT_EQ(exit.code, 0) << exit.last_words;
     for (const auto& child : children_) {
       EXPECT_EQ(child->wait().code, 0) << child->wait().last_words;
@@ -68,20 +62,18 @@ TEST_F(ParameterServerProgram, TwoServersAndThreeWorkersGiveOneResultAndEndByThe
 
 TEST_F(ParameterServerProgram, TheTableSaysWhetherWorkersWait) {
   name_tasks(1, 1);
-  for (const OptionSpec& option : find_entry(update_table(), "parameter_server").options) {
-    if (option.name != "sync") continue;
-    for (const OptionValue& value : option.values) {
-      children_.clear();
-      start("ps", 0);
-      const std::string name(value.name);
-      const ChildExit& exit = start("worker", 0,
-                                    {"--variable-update=parameter_server:sync=" + name,
-                                     "--num-batches=5", "--device=emulated:img_per_s=400"})
-                                  .wait();
-      EXPECT_EQ(exit.code, 0) << name << ": " << exit.last_words;
-      EXPECT_TRUE(says(exit.output, name == "false" ? "Sync:        False" : "Sync:        True"));
-      EXPECT_EQ(children_.front()->wait().code, 0) << name;
-    }
+  const auto& options = find_entry(update_table(), "parameter_server").options;
+  for (const OptionValue& value : std::ranges::find(options, "sync", &OptionSpec::name)->values) {
+    children_.clear();
+    start("ps", 0);
+    const std::string name(value.name);
+    const ChildExit& exit = start("worker", 0,
+                                  {"--variable-update=parameter_server:sync=" + name,
+                                   "--num-batches=5", "--device=emulated:img_per_s=400"})
+                                .wait();
+    EXPECT_EQ(exit.code, 0) << name << ": " << exit.last_words;
+    EXPECT_TRUE(says(exit.output, name == "false" ? "Sync:        False" : "Sync:        True"));
+    EXPECT_EQ(children_.front()->wait().code, 0) << name;
   }
 }
 
@@ -96,18 +88,15 @@ TEST_F(ParameterServerProgram, WorkersThatDoNotWaitCountWhileAllTrain) {
                            "        time.sleep(float(os.environ['PACE']))\n"
                            "        yield pixels, [0, 1, 2, 3]\n";
   const auto worker = [&](int task, const char* pace, const Words& more) {
-    Words words{"env", std::string("PACE=") + pace};
-    const Words known = command("worker", task);
     const Words training{"--loader=" + loader + ":make",
                          "--model=trivial",
                          "--variable-update=parameter_server:sync=false",
                          "--device=emulated:img_per_s=4000",
                          "--num-warmup-batches=2",
                          "--num-batches=20"};
-    for (const Words* part : {&known, &training, &more}) {
-      words.insert(words.end(), part->begin(), part->end());
-    }
-    return ChildCommand{.arguments = words, .timeout = 50s};
+    return ChildCommand{.arguments = joined(joined(command("worker", task), training), more),
+                        .timeout = 50s,
+                        .environment = {std::string("PACE=") + pace}};
   };
   start("ps", 0);
   start(worker(1, ".08", {}));
@@ -132,9 +121,7 @@ TEST_F(ParameterServerProgram, SaysTheRuleAndCountsStaleness) {
                    "--num-batches=10"};
   start("ps", 0);
   start("worker", 1, more);
-  Words first = more;
-  first.push_back("--json");
-  const ChildExit& exit = start("worker", 0, first).wait();
+  const ChildExit& exit = start("worker", 0, joined(more, {"--json"})).wait();
   ASSERT_EQ(exit.code, 0) << exit.last_words;
   EXPECT_TRUE(says(exit.last_words, "applies each worker's gradients on arrival"));
   const nlohmann::json measured = nlohmann::json::parse(exit.output);
@@ -161,17 +148,14 @@ TEST_F(ParameterServerProgram, AnEpochOfRealDataIsOneHoweverManyWorkersShareIt) 
                    "--num-warmup-batches=0",
                    "--num-epochs=1.2",
                    "--piecewise-learning-rate-schedule=0.02;0.5;0.2;1;0",
-                   "--json"};
-  Words alone = joined({PENSTOCK_PROGRAM, "run", "--num-gpus=2"}, data);
-  alone.emplace_back("--batch-size=2");
-  const ChildExit& one = start(ChildCommand{.arguments = alone, .timeout = 50s}).wait();
+                   "--json",
+                   "--batch-size=2"};
+  const ChildExit one = exit_of(joined({PENSTOCK_PROGRAM, "run", "--num-gpus=2"}, data));
   ASSERT_EQ(one.code, 0) << one.last_words;
   name_tasks(1, 2);
-  Words worker = data;
-  worker.emplace_back("--batch-size=2");
   start("ps", 0);
-  start("worker", 1, worker);
-  const ChildExit& exit = start("worker", 0, worker).wait();
+  start("worker", 1, data);
+  const ChildExit& exit = start("worker", 0, data).wait();
   ASSERT_EQ(exit.code, 0) << exit.last_words;
   const nlohmann::json result = nlohmann::json::parse(exit.output);
   EXPECT_EQ(result["examples_per_epoch"], 40);
@@ -217,14 +201,11 @@ class ParameterServerTraining : public ParameterServerProgram,
   }
   /// The result of worker 0.
   nlohmann::json train(const std::string& name, int steps, const Words& more = {}) {
-    ports_.clear();
-    ps_hosts_.clear();
-    worker_hosts_.clear();
     children_.clear();
     name_tasks(2, GetParam().workers);
-    Words words = data(name, steps);
-    words.push_back(std::string("--variable-update=") + GetParam().update);
-    words.insert(words.end(), more.begin(), more.end());
+    Words words =
+        joined(data(name, steps), {std::string("--variable-update=") + GetParam().update});
+    words = joined(words, more);
     for (const int task : {0, 1}) start("ps", task);
     for (int task = GetParam().workers - 1; task > 0; --task) start("worker", task, words);
     const ChildExit& exit = start("worker", 0, words).wait();
@@ -253,10 +234,7 @@ TEST_P(ParameterServerTraining, ResumedEqualsUninterruptedAndEvaluatesAsOneProce
   ASSERT_EQ(whole["evaluations"].size(), 1U);
   EXPECT_EQ(whole["evaluations"][0]["images"], 12);
   if (std::string(GetParam().update).ends_with("staged=true")) return;  // evaluates older weights
-  Words alone{PENSTOCK_PROGRAM, "run", "--eval"};
-  const Words same = data("whole", 7);
-  alone.insert(alone.end(), same.begin(), same.end());
-  const ChildExit& exit = start(ChildCommand{.arguments = alone, .timeout = 50s}).wait();
+  const ChildExit exit = exit_of(joined({PENSTOCK_PROGRAM, "run", "--eval"}, data("whole", 7)));
   ASSERT_EQ(exit.code, 0) << exit.last_words;
   const nlohmann::json evaluated = nlohmann::json::parse(exit.output);
   EXPECT_EQ(evaluated["evaluations"][0]["step"], 7);
@@ -299,9 +277,6 @@ TEST_F(ParameterServerProgram, AnEvaluationMayTakeLongerThanTheTimeout) {
 TEST_F(ParameterServerProgram, TheFirstLossHasTheDecaysShareAlsoWhereWeightsAreStaged) {
   if (match_entry(backend_table(), "cpu") == nullptr) GTEST_SKIP() << "built without oneDNN";
   const auto first_loss = [&](const std::string& update) {
-    ports_.clear();
-    ps_hosts_.clear();
-    worker_hosts_.clear();
     name_tasks(1, 1);
     start("ps", 0);
     const ChildExit& exit = start("worker", 0,

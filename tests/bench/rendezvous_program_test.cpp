@@ -11,7 +11,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -19,6 +18,7 @@
 #include "tests/support/patience.h"
 #include "tests/support/reserved_port.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/text_files.h"
 #include "tests/support/thrown_by.h"
 #include "tests/support/words.h"
 #include "trainer/cluster/tcp/rendezvous.h"
@@ -37,9 +37,9 @@ class Rendezvous : public ::testing::Test {
                   more);
   }
   static Words emulated(const Words& more) {
-    Words words = joined(
-        {"--device=emulated:img_per_s=400", "--num-batches=10", "--variable-update=horovod"}, more);
-    return penstock(words);
+    return penstock(
+        joined({"--device=emulated:img_per_s=400", "--num-batches=10", "--variable-update=horovod"},
+               more));
   }
   /// What torchrun says, if its store had the port below this test's.
   Words torchrun(int rank, int ranks) const {
@@ -58,7 +58,9 @@ class Rendezvous : public ::testing::Test {
     children_.push_back(std::make_unique<ChildProcess>(
         ChildCommand{.arguments = words, .timeout = 60s, .environment = environment}));
   }
+  /// In place of the processes that were started before.
   void start_all(int ranks, const Words& words) {
+    children_.clear();
     for (int rank = 0; rank < ranks; ++rank) start(words, torchrun(rank, ranks));
   }
   const ChildExit& exit_of(int rank) { return children_[rank]->wait(); }
@@ -75,9 +77,7 @@ class Rendezvous : public ::testing::Test {
   /// Waits until rank 0 has measured some steps.
   bool await_steps() const {
     return await([&] {
-      std::ostringstream text;
-      text << std::ifstream(folder_.path() / "result.steps.jsonl").rdbuf();
-      return text.view().find("\"step\":5") != std::string_view::npos;
+      return read_text(folder_ / "result.steps.jsonl").find("\"step\":5") != std::string::npos;
     });
   }
 
@@ -116,7 +116,6 @@ TEST_F(Rendezvous, ASpecOfAlgorithmsGoesOverTcpAndUpdatesTrain) {
         joined({"--device=cpu", "--model=trivial_cifar10", "--image-size=8", "--num-batches=5",
                 "--compute-threads=1", "--fake-location=cpu", "--json"},
                more);
-    children_.clear();
     start_all(2, penstock(words));
     expect_codes({0, 0});
     EXPECT_EQ(Json::parse(exit_of(0).output)["losses"].size(), 5U) << more[0];
@@ -142,16 +141,13 @@ TEST_F(Rendezvous, FilesOfARunAreOfRank0OrOfEachRank) {
   start_all(2, emulated({"--trace-file=" + folder + "/one.json"}));
   expect_codes({0, 0});
   EXPECT_TRUE(says(exit_of(0).last_words, "one.json gets the steps of rank 0 only"));
-  children_.clear();
   start_all(2, emulated({"--trace-file=" + folder + "/each{rank}.json",
                          "--out=" + folder + "/result{rank}.json"}));
   expect_codes({0, 0});
   for (const char* const name : {"one", "each0", "each1", "result0", "result1"}) {
-    std::ifstream file(folder + "/" + name + ".json");
-    EXPECT_FALSE(Json::parse(file, nullptr, false).is_discarded()) << name;
+    EXPECT_TRUE(Json::accept(read_text(folder + "/" + name + ".json"))) << name;
   }
-  std::ifstream of_rank_1(folder + "/result1.json");
-  const Json own = Json::parse(of_rank_1);
+  const Json own = Json::parse(read_text(folder + "/result1.json"));
   EXPECT_EQ(own["images_per_step"], 8) << "the figures of rank 1 alone";
   EXPECT_NEAR(own["rate"].get<double>() / own["sustained_rate"].get<double>(), 1, 0.2);
 }
@@ -195,7 +191,6 @@ TEST_F(Rendezvous, ADelayInOneRanksLoaderIsFoundWithItsSize) {
                 "--variable-update=horovod",
                 "--out=" + (folder_.path() / "result{rank}.json").native(),
                 loader_with_delay(folder_, delay_ms)};
-    children_.clear();
     start_all(3, words);
     expect_codes({0, 0, 0});
     const Json result = Json::parse(exit_of(0).output);
@@ -250,22 +245,17 @@ TEST_F(Rendezvous, ARankThatFailsOrIsStoppedEndsAll) {
   const Words endless{"--device=emulated:img_per_s=400", "--variable-update=horovod",
                       "--num-batches=1000000"};
   start(penstock(endless), torchrun(0, 2));
-  Words failing = endless;
-  failing.push_back("--momentum=0.5");
-  start(penstock(failing), torchrun(1, 2));
+  start(penstock(joined(endless, {"--momentum=0.5"})), torchrun(1, 2));
   expect_codes({2, 2});
   EXPECT_TRUE(says(exit_of(0).last_words, "ranks were started differently"));
 
-  children_.clear();
-  Words written = endless;
-  written.push_back("--out=" + (folder_.path() / "result.json").native());
-  start_all(2, penstock(written));
+  const std::string out = (folder_ / "result.json").native();
+  start_all(2, penstock(joined(endless, {"--out=" + out})));
   ASSERT_TRUE(await_steps());
   children_[1]->send(SIGINT);
   expect_codes({130, 130});
   EXPECT_TRUE(says(exit_of(0).last_words, "rank 0 ends, because rank 1 has ended"));
-  std::ifstream saved(folder_.path() / "result.json");
-  const Json result = Json::parse(saved, nullptr, false);
+  const Json result = Json::parse(read_text(out), nullptr, false);
   ASSERT_FALSE(result.is_discarded());
   EXPECT_EQ(result["status"], "partial");
   EXPECT_GE(result["step_ms"].size(), 5U);
@@ -298,21 +288,18 @@ TEST_F(Rendezvous, OneSignalEndsARankThatWaitsForTheFirstExchange) {
 }
 
 TEST_F(Rendezvous, SeveralProcessesThatCannotMeetEndBeforeTheyStart) {
-  struct Case {
-    Words variables;
-    std::string said;
-  };
-  for (const Case& each : {Case{{"PMI_RANK=0", "PMI_SIZE=2"},
-                                "PMI_RANK says that this is rank 0 of 2 processes that mpiexec "
-                                "started, and nothing says where they meet"},
-                           Case{{"RANK=1", "WORLD_SIZE=2"}, "RANK says that this is rank 1 of 2"},
-                           Case{{"JOB_COMPLETION_INDEX=0"},
-                                "JOB_COMPLETION_INDEX says that this is rank 0 of several"},
-                           Case{{"FLUX_TASK_RANK=1", "FLUX_JOB_SIZE=2"}, "FLUX_TASK_RANK"}}) {
-    const ChildExit exit = exit_of(emulated({}), each.variables);
+  const std::pair<Words, std::string> cases[] = {
+      {{"PMI_RANK=0", "PMI_SIZE=2"},
+       "PMI_RANK says that this is rank 0 of 2 processes that mpiexec started, and nothing says "
+       "where they meet"},
+      {{"RANK=1", "WORLD_SIZE=2"}, "RANK says that this is rank 1 of 2"},
+      {{"JOB_COMPLETION_INDEX=0"}, "JOB_COMPLETION_INDEX says that this is rank 0 of several"},
+      {{"FLUX_TASK_RANK=1", "FLUX_JOB_SIZE=2"}, "FLUX_TASK_RANK"}};
+  for (const auto& [variables, said] : cases) {
+    const ChildExit exit = exit_of(emulated({}), variables);
     EXPECT_EQ(exit.code, 2);
     EXPECT_EQ(exit.output, "");
-    EXPECT_TRUE(says(exit.last_words, each.said));
+    EXPECT_TRUE(says(exit.last_words, said));
     EXPECT_TRUE(says(exit.last_words, "--rendezvous HOST:PORT"));
     EXPECT_TRUE(says(exit.last_words, "--alone"));
     for (const char* const verb : {"sweep", "isolate", "selftest"}) {

@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 from harness import (CPU, EMULATED, JPEGS, LIMIT_S, SHORT, SOURCE, TRAIN, TRIVIAL_BYTES, Skipped, expect, expect_losses,
-                     expect_near, expect_said, feature, free_ports, named, received, sent)
+                     expect_near, expect_said, feature, free_ports, named, received, sent, zeromq)
 
 SERVED = "--model lenet --classes 4 --batch-size 8"
 CONSUME = f"--timeout 3s {CPU} --fake-location zmq-consume:endpoint="
@@ -176,10 +176,7 @@ def two_endpoints_feed_one_run(penstock):
 
 @feature(13, "--hwm")
 def high_water_marks_bound_what_waits(penstock):
-    try:
-        import zmq
-    except ImportError:
-        raise Skipped("a consumer that does not read needs python3-zmq") from None
+    zmq = zeromq()
     consumer = zmq.Context.instance().socket(zmq.PULL)
     consumer.set_hwm(4)
     consumer.bind(f"ipc://{penstock.folder}/stalled")

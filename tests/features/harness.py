@@ -99,12 +99,17 @@ class Penstock:
         return result, "".join(said)
 
 
-def received(penstock, words):
-    """The frames of the first message that `penstock serve` sends."""
+def zeromq():
     try:
         import zmq
+        return zmq
     except ImportError:
         raise Skipped("needs python3-zmq") from None
+
+
+def received(penstock, words):
+    """The frames of the first message that `penstock serve` sends."""
+    zmq = zeromq()
     with zmq.Context() as context, context.socket(zmq.PULL) as consumer:
         consumer.bind(f"ipc://{penstock.folder}/received")
         consumer.rcvtimeo = 1000 * LIMIT_S
@@ -118,10 +123,7 @@ def received(penstock, words):
 
 def sent(penstock, message, words):
     """What a command prints to stdout and stderr that consumes this message again and again."""
-    try:
-        import zmq
-    except ImportError:
-        raise Skipped("needs python3-zmq") from None
+    zmq = zeromq()
     with zmq.Context() as context, context.socket(zmq.PUSH) as producer:
         producer.connect(f"ipc://{penstock.folder}/sent")
         producer.linger = 0

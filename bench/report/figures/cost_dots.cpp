@@ -51,7 +51,7 @@ std::vector<LegendEntry> legend_of(const std::vector<CostDot>& dots) {
   std::vector<LegendEntry> entries{{"starvation", "the cost in the table"},
                                    {"starvation faint", "each round"}};
   const auto any = [&](bool is_spread) {
-    return std::any_of(dots.begin(), dots.end(), [is_spread](const CostDot& dot) {
+    return std::ranges::any_of(dots, [is_spread](const CostDot& dot) {
       return dot.percent.is_spread == is_spread && dot.percent.low < dot.percent.high;
     });
   };

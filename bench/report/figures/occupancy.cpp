@@ -80,9 +80,7 @@ std::string queue_occupancy_figure(const std::vector<QueueTrack>& tracks, double
   for (const QueueTrack& track : tracks) {
     description += fmt::format("{}: {}. ", track.name, summary_of(track));
   }
-  const bool recorded = std::any_of(tracks.begin(), tracks.end(),
-                                    [](const QueueTrack& track) { return !track.filled.empty(); });
-  if (!recorded) {
+  if (std::ranges::all_of(tracks, [](const QueueTrack& track) { return track.filled.empty(); })) {
     return sentence_figure(size, kQueuesTitle, "How full the rings were was not recorded.");
   }
   Svg svg(size, std::string(kQueuesTitle), description);

@@ -36,8 +36,7 @@ std::string number_text(double value, int significant) {
 }
 
 std::string quantity_text(double value, std::string_view unit, int significant) {
-  const std::string number = number_text(value, significant);
-  return unit.empty() ? number : fmt::format("{} {}", number, unit);
+  return fmt::format("{} {}", number_text(value, significant), unit);
 }
 
 std::string interval_text(const statistics::Estimate& estimate, int decimals) {

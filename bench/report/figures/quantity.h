@@ -19,7 +19,7 @@ std::string fixed_text(double value, int decimals);
 /// Decimals that show `significant` digits of `largest`.
 int decimals_for(double largest, int significant = 3);
 
-/// "27.6 ms"; without a unit, only the number.
+/// "27.6 ms".
 std::string quantity_text(double value, std::string_view unit, int significant = 3);
 
 /// Decimals that show two digits of the half-width, but at most three digits of the largest of

@@ -19,24 +19,12 @@ constexpr double kPlot = 260, kPlus = 5, kGap = 26;
 struct Look {
   std::string_view line, swatch;
 };
+/// In the order of CurveLook.
+constexpr Look kLooks[] = {{"curve curve-1", "device"},   {"curve curve-2", "starvation"},
+                           {"curve curve-3", "gain"},     {"curve curve-4", "interference"},
+                           {"curve curve-5", "transfer"}, {"curve curve-ideal", "residual"}};
 
-Look look_of(CurveLook look) {
-  switch (look) {
-    case CurveLook::first:
-      return {"curve curve-1", "device"};
-    case CurveLook::second:
-      return {"curve curve-2", "starvation"};
-    case CurveLook::third:
-      return {"curve curve-3", "gain"};
-    case CurveLook::fourth:
-      return {"curve curve-4", "interference"};
-    case CurveLook::fifth:
-      return {"curve curve-5", "transfer"};
-    case CurveLook::ideal:
-      break;
-  }
-  return {"curve curve-ideal", "residual"};
-}
+const Look& look_of(CurveLook look) { return kLooks[static_cast<std::size_t>(look)]; }
 
 bool usable(const CurvePoint& point) {
   return std::isfinite(point.ranks) && point.ranks > 0 && std::isfinite(point.value);
@@ -115,9 +103,8 @@ void draw_curve(Svg& svg, const Plot& plot, const ScalingCurves& data, const Cur
 }  // namespace
 
 std::string scaling_curves_figure(const ScalingCurves& data, const FigureSize& size) {
-  const bool any = std::any_of(data.curves.begin(), data.curves.end(), [](const Curve& curve) {
-    return std::any_of(curve.points.begin(), curve.points.end(), usable);
-  });
+  const bool any = std::ranges::any_of(
+      data.curves, [](const Curve& curve) { return std::ranges::any_of(curve.points, usable); });
   if (!any) return sentence_figure(size, data.title, "Nothing was measured.");
   Svg svg(size, data.title, data.description);
   svg.text({0, 14}, shortened(data.title, size.width, Svg::kText), "strong");

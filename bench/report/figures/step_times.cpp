@@ -66,7 +66,7 @@ std::vector<Column> columns_of(const StepSeries& times, std::size_t stride) {
 double limit_of(const StepSeries& times) {
   std::vector<double> sorted;
   for (const double step : times.step_ms) sorted.push_back(std::isfinite(step) ? step : 0);
-  std::sort(sorted.begin(), sorted.end());
+  std::ranges::sort(sorted);
   const double most = sorted.back();
   const double usual = sorted[(sorted.size() - 1) * 98 / 100];
   const double floor = times.ceiling_ms.value_or(0);
@@ -120,8 +120,7 @@ void draw_histogram(Svg& svg, const StepSeries& times, const Scale& y, double le
     const double bin = (step - y.low()) / (y.high() - y.low()) * kBins;
     ++counts[static_cast<std::size_t>(std::min(bin, kBins - 1))];
   }
-  const std::size_t most =
-      std::max<std::size_t>(*std::max_element(counts.begin(), counts.end()), 1);
+  const std::size_t most = std::max<std::size_t>(std::ranges::max(counts), 1);
   const double height = kPlot / kBins;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     if (counts[i] == 0) continue;
@@ -137,15 +136,14 @@ void draw_histogram(Svg& svg, const StepSeries& times, const Scale& y, double le
 
 std::string summary_of(const StepSeries& times, double limit) {
   std::vector<double> sorted = times.step_ms;
-  std::sort(sorted.begin(), sorted.end());
+  std::ranges::sort(sorted);
   const auto share = [&](std::size_t percent) {
     return sorted[(sorted.size() - 1) * percent / 100];
   };
   std::string text = fmt::format("{} steps: median {}, 95 % within {}, longest {}.", sorted.size(),
                                  quantity_text(share(50), "ms"), quantity_text(share(95), "ms"),
                                  quantity_text(sorted.back(), "ms"));
-  const auto above =
-      std::count_if(sorted.begin(), sorted.end(), [limit](double step) { return step > limit; });
+  const auto above = std::ranges::count_if(sorted, [&](double step) { return step > limit; });
   if (above > 0) {
     text += fmt::format(" {} above {} (triangles).", above, quantity_text(limit, "ms"));
   }
@@ -154,7 +152,7 @@ std::string summary_of(const StepSeries& times, double limit) {
 
 std::vector<LegendEntry> legend_of(const StepSeries& times) {
   const auto any = [](const std::vector<double>& values) {
-    return std::any_of(values.begin(), values.end(), [](double value) { return value > 0; });
+    return std::ranges::any_of(values, [](double value) { return value > 0; });
   };
   if (!has_causes(times) && times.idle_ms.empty()) return {{"residual", "the whole step"}};
   std::vector<LegendEntry> entries{{"device", "computing"}};
@@ -168,8 +166,8 @@ std::vector<LegendEntry> legend_of(const StepSeries& times) {
 }  // namespace
 
 std::string step_times_figure(const StepSeries& times, const FigureSize& size) {
-  const bool known = std::any_of(times.step_ms.begin(), times.step_ms.end(),
-                                 [](double step) { return std::isfinite(step) && step > 0; });
+  const bool known = std::ranges::any_of(
+      times.step_ms, [](double step) { return std::isfinite(step) && step > 0; });
   if (!known) return sentence_figure(size, kTitle, "No step of this window was timed.");
   const double limit = limit_of(times);
   const std::string summary = summary_of(times, limit);

@@ -47,7 +47,7 @@ void draw_bar(Svg& svg, const SupplyBar& bar, const Scale& x, double top) {
 
 std::vector<LegendEntry> legend_of(const std::vector<SupplyBar>& bars) {
   std::vector<LegendEntry> entries{{"device", "supplied"}};
-  const auto any = [&](const auto& holds) { return std::any_of(bars.begin(), bars.end(), holds); };
+  const auto any = [&](const auto& holds) { return std::ranges::any_of(bars, holds); };
   const auto value = [](const SupplyBar& bar) { return bar.supply_img_per_s.value; };
   if (any([&](const auto& bar) { return value(bar) < 0.999 * bar.demand_img_per_s; })) {
     entries.push_back({"starvation", "missing"});
@@ -65,15 +65,14 @@ std::string supply_bars_figure(const std::vector<SupplyBar>& all, const FigureSi
   std::vector<SupplyBar> bars = all;
   std::erase_if(bars, [](const SupplyBar& bar) { return !has_rates(bar); });
   if (bars.empty()) return sentence_figure(size, kTitle, "No feeder was measured with a ceiling.");
-  double most = 0;
-  bool cut = false;
+  double most = 0, largest = 0;
   std::string description;
   for (const SupplyBar& bar : bars) {
     const double supply = bar.supply_img_per_s.value, limit = kMostTimes * bar.demand_img_per_s;
     most = std::max({most, bar.demand_img_per_s, std::min(supply, limit)});
+    largest = std::max(largest, supply);
     description += fmt::format("{}: {}. ", bar.label, value_text(bar));
   }
-  for (const SupplyBar& bar : bars) cut = cut || bar.supply_img_per_s.value > 1.03 * most;
   const Scale x(0, 1.03 * most, 0.5, size.width - 0.5);
   Svg svg(size, std::string(kTitle), description);
   double y = 0;
@@ -86,7 +85,7 @@ std::string supply_bars_figure(const std::vector<SupplyBar>& all, const FigureSi
     y += kHead + kBar + kGap;
   }
   y -= kGap - 6;
-  horizontal_axis(svg, x, y, y, {cut ? "img/s; torn bars are longer" : "img/s"});
+  horizontal_axis(svg, x, y, y, {largest > 1.03 * most ? "img/s; torn bars are longer" : "img/s"});
   return std::move(svg).finish(legend(svg, 0, y + kAxisHeight, size.width, legend_of(bars)) + 4);
 }
 

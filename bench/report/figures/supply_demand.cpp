@@ -24,8 +24,7 @@ constexpr double kTop = 30, kPlot = 240;
 
 bool usable(const statistics::ScalingPoint& point) {
   return !point.img_per_s.empty() && std::isfinite(point.threads) &&
-         std::all_of(point.img_per_s.begin(), point.img_per_s.end(),
-                     [](double rate) { return std::isfinite(rate); });
+         std::ranges::all_of(point.img_per_s, [](double rate) { return std::isfinite(rate); });
 }
 
 double measured_to(const SupplyDemand& data) {
@@ -44,8 +43,7 @@ Plot plot_of(const SupplyDemand& data, double width) {
   double threads = measured_to(data) + 0.5;
   double rate = std::isfinite(data.demand_img_per_s) ? data.demand_img_per_s : 0;
   for (const statistics::ScalingPoint& point : data.measured) {
-    if (!usable(point)) continue;
-    rate = std::max(rate, *std::max_element(point.img_per_s.begin(), point.img_per_s.end()));
+    if (usable(point)) rate = std::max(rate, std::ranges::max(point.img_per_s));
   }
   for (const LawPoint& point : data.law) {
     threads = std::max(threads, point.threads);
@@ -89,12 +87,12 @@ void draw_law(Svg& svg, const Plot& plot, const std::vector<LawPoint>& law) {
 void draw_points(Svg& svg, const Plot& plot, const std::vector<statistics::ScalingPoint>& points) {
   for (const statistics::ScalingPoint& point : points) {
     if (!usable(point)) continue;
-    const auto [low, high] = std::minmax_element(point.img_per_s.begin(), point.img_per_s.end());
+    const auto [low, high] = std::ranges::minmax(point.img_per_s);
     const double x = plot.x(point.threads), mean = statistics::mean(point.img_per_s);
-    svg.line({x, plot.y(*low)}, {x, plot.y(*high)}, "whisker");
+    svg.line({x, plot.y(low)}, {x, plot.y(high)}, "whisker");
     svg.circle({x, plot.y(mean)}, 4.5, "ink",
                fmt::format("{} threads: {} img/s ({} to {})", number_text(point.threads, 2),
-                           number_text(mean), number_text(*low), number_text(*high)));
+                           number_text(mean), number_text(low), number_text(high)));
   }
 }
 
@@ -161,8 +159,7 @@ std::string needed_text(const statistics::ThreadsNeeded& needed) {
 }
 
 std::string supply_demand_figure(const SupplyDemand& data, const FigureSize& size) {
-  const bool measured = std::any_of(data.measured.begin(), data.measured.end(), usable);
-  if (!measured) {
+  if (std::ranges::none_of(data.measured, usable)) {
     return sentence_figure(size, kTitle,
                            "The supply with other numbers of cores was not measured.");
   }

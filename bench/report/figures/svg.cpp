@@ -30,10 +30,8 @@ std::string attribute(std::string_view name, std::string_view value) {
   return value.empty() ? "" : fmt::format(R"( {}="{}")", name, escaped(value));
 }
 
-constexpr std::string_view anchor_name(Anchor anchor) {
-  if (anchor == Anchor::start) return "";
-  return anchor == Anchor::middle ? "middle" : "end";
-}
+/// In the order of Anchor.
+constexpr std::string_view kAnchors[] = {"", "middle", "end"};
 
 }  // namespace
 
@@ -76,14 +74,6 @@ void Svg::points(std::string_view element, std::span<const Point> points,
   close(element, "");
 }
 
-void Svg::polyline(std::span<const Point> line, std::string_view classes) {
-  points("polyline", line, classes);
-}
-
-void Svg::polygon(std::span<const Point> corners, std::string_view classes) {
-  points("polygon", corners, classes);
-}
-
 void Svg::circle(Point centre, double radius, std::string_view classes, std::string_view title) {
   fmt::format_to(std::back_inserter(body_), R"(<circle cx="{}" cy="{}" r="{}"{})",
                  coordinate(centre.x), coordinate(centre.y), coordinate(radius),
@@ -104,7 +94,8 @@ void Svg::text(Point at, std::string_view text, std::string_view classes, Anchor
                  R"(<text x="{}" y="{}"{}{}>{}</text>)"
                  "\n",
                  coordinate(at.x), coordinate(at.y), attribute("class", classes),
-                 attribute("text-anchor", anchor_name(anchor)), escaped(text));
+                 attribute("text-anchor", kAnchors[static_cast<std::size_t>(anchor)]),
+                 escaped(text));
 }
 
 double Svg::paragraph(Point at, double width, std::string_view text, std::string_view classes) {

@@ -34,8 +34,12 @@ class Svg {
   /// `title` is the tooltip; empty: none. A box with negative sides is normalised.
   void box(Box box, std::string_view classes, std::string_view title = "");
   void line(Point from, Point to, std::string_view classes);
-  void polyline(std::span<const Point> points, std::string_view classes);
-  void polygon(std::span<const Point> points, std::string_view classes);
+  void polyline(std::span<const Point> line, std::string_view classes) {
+    points("polyline", line, classes);
+  }
+  void polygon(std::span<const Point> corners, std::string_view classes) {
+    points("polygon", corners, classes);
+  }
   void circle(Point centre, double radius, std::string_view classes, std::string_view title = "");
   /// Draws many small circles of the same class.
   void dots(std::span<const Point> centres, double radius, std::string_view classes);

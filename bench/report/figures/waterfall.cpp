@@ -75,10 +75,8 @@ std::pair<double, double> ends_of(const Waterfall& waterfall) {
   return {zoom ? least - 0.5 * (most - least) : std::min(least, 0.0), most + 0.03 * (most - least)};
 }
 
-std::string tooltip_of(const WaterfallBar& bar) { return bar.label + ": " + value_text(bar); }
-
 void draw_bar(Svg& svg, const WaterfallBar& bar, const Scale& x, double top) {
-  const std::string tooltip = tooltip_of(bar);
+  const std::string tooltip = bar.label + ": " + value_text(bar);
   const double low = std::max(x.low(), 0.0);
   if (bar.over_device) {
     svg.box({x(low), top, x(bar.from_ms) - x(low), kBar}, "device", tooltip);
@@ -104,7 +102,7 @@ void draw_tear(Svg& svg, const WaterfallBar& bar, const Scale& x, double top) {
 
 std::vector<LegendEntry> legend_of(const Waterfall& waterfall) {
   const auto any = [&](const auto& holds) {
-    return std::any_of(waterfall.bars.begin(), waterfall.bars.end(), [&](const WaterfallBar& bar) {
+    return std::ranges::any_of(waterfall.bars, [&](const WaterfallBar& bar) {
       return bar.added_ms.has_value() && holds(bar);
     });
   };
@@ -130,9 +128,8 @@ std::vector<LegendEntry> legend_of(const Waterfall& waterfall) {
 }  // namespace
 
 std::string waterfall_figure(const Waterfall& waterfall, const FigureSize& size) {
-  const bool measured =
-      std::any_of(waterfall.bars.begin(), waterfall.bars.end(),
-                  [](const WaterfallBar& bar) { return bar.added_ms.has_value(); });
+  const bool measured = std::ranges::any_of(
+      waterfall.bars, [](const WaterfallBar& bar) { return bar.added_ms.has_value(); });
   if (!measured) return sentence_figure(size, kTitle, "No feeder was measured with a ceiling.");
   const Layout layout = layout_of(waterfall, size.width);
   const auto [low, high] = ends_of(waterfall);

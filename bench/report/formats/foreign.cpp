@@ -27,8 +27,8 @@ using Json = nlohmann::ordered_json;
 /// Calls `print(result, out)` for every repetition with steps. If there are several, or if
 /// `always`, a line that begins with '#' names each. For a row without such a repetition, a '#'
 /// line gives the reason.
-void print_runs(const SweepResult& sweep, bool always, std::ostream& out,
-                void (*print)(const RunResult&, std::ostream&)) {
+template <auto print, bool always = true>
+void print_runs(const SweepResult& sweep, const document::TerminalStyle&, std::ostream& out) {
   const bool several = sweep.rows.size() > 1 || sweep.repetitions > 1;
   for (const Row& row : sweep.rows) {
     bool has_steps = false;
@@ -76,9 +76,9 @@ const FeederEntry* feeder_of(const RunConfig& config) {
 
 StepTableHeader header_of(const RunResult& result) {
   const FeederEntry* const feeder = feeder_of(result.config);
-  StepTableHeader header;
-  header.config = result.config;
-  header.synthetic = feeder == nullptr || (!feeder->reads_files && !feeder->needs_producer);
+  StepTableHeader header{
+      .config = result.config,
+      .synthetic = feeder == nullptr || (!feeder->reads_files && !feeder->needs_producer)};
   if (result.examples_per_epoch > 0) header.examples_per_epoch = result.examples_per_epoch;
   return header;
 }
@@ -222,29 +222,25 @@ void print_kungfu(const RunResult& result, std::ostream& out) {
 extern constinit const ReportEntry tf_cnn_benchmarks_report{
     .name = "tf_cnn_benchmarks",
     .summary = "each run as tf_cnn_benchmarks prints it",
-    .write = [](const SweepResult& sweep, const document::TerminalStyle&,
-                std::ostream& out) { print_runs(sweep, false, out, print_tf_cnn_benchmarks); },
+    .write = print_runs<print_tf_cnn_benchmarks, false>,
 };
 
 extern constinit const ReportEntry tensorpack_report{
     .name = "tensorpack",
     .summary = "each run as a tensorpack trainer logs it",
-    .write = [](const SweepResult& sweep, const document::TerminalStyle&,
-                std::ostream& out) { print_runs(sweep, true, out, print_tensorpack); },
+    .write = print_runs<print_tensorpack>,
 };
 
 extern constinit const ReportEntry horovod_report{
     .name = "horovod",
     .summary = "each run as Horovod's synthetic benchmarks print it",
-    .write = [](const SweepResult& sweep, const document::TerminalStyle&,
-                std::ostream& out) { print_runs(sweep, true, out, print_horovod); },
+    .write = print_runs<print_horovod>,
 };
 
 extern constinit const ReportEntry kungfu_report{
     .name = "kungfu",
     .summary = "each run as KungFu's system benchmark prints it",
-    .write = [](const SweepResult& sweep, const document::TerminalStyle&,
-                std::ostream& out) { print_runs(sweep, true, out, print_kungfu); },
+    .write = print_runs<print_kungfu>,
 };
 
 }  // namespace penstock::report

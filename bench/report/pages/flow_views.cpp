@@ -11,6 +11,7 @@
 #include "bench/record/report_text.h"
 #include "bench/report/figures/quantity.h"
 #include "bench/report/pages/run_views.h"
+#include "dataflow/entry.h"
 
 namespace penstock::report {
 namespace {
@@ -36,16 +37,13 @@ Curve curve_of(const FeederSupply& feeder, CurveLook look, double to) {
   return curve;
 }
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    text += i == 0 ? "" : i + 1 == names.size() ? " and " : ", ";
-    text += names[i];
-  }
-  return text;
-}
-
 }  // namespace
+
+std::string enumerated(std::vector<std::string> items) {
+  const std::string last = std::move(items.back());
+  items.pop_back();
+  return items.empty() ? last : fmt::format("{} and {}", join(items), last);
+}
 
 document::Figure pipeline_of(const Row& row, const std::vector<analysis::StageFinding>& stages,
                              std::optional<std::size_t> bottleneck, bool trainer_is_narrow,
@@ -129,7 +127,7 @@ document::Figure bottleneck_curve_of(std::vector<FeederSupply> feeders, double d
   if (!kept_up.empty()) {
     figure.caption +=
         fmt::format(" {} keep{} up with these devices; a larger number was not measured.",
-                    joined(kept_up), kept_up.size() == 1 ? "s" : "");
+                    enumerated(kept_up), kept_up.size() == 1 ? "s" : "");
   }
   figure.draw = drawn<scaling_curves_figure>(std::move(data));
   return figure;

@@ -16,6 +16,9 @@
 
 namespace penstock::report {
 
+/// "a", "a and b", "a, b and c". Needs at least one item.
+std::string enumerated(std::vector<std::string> items);
+
 /// The supply of a feeder.
 struct FeederSupply {
   std::string label;

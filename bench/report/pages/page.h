@@ -19,8 +19,7 @@ namespace penstock::report {
 void write_page(std::string_view title, const document::Document& document, std::ostream& out);
 
 /// Writes each figure into `folder`, for papers. Creates the folder if necessary, and removes the
-/// files of figures without data. Throws ConfigError if the folder cannot be created, and DataError
-/// if a file cannot be written.
+/// files of figures without data. Throws DataError if the folder or a file cannot be written.
 void write_figure_files(const std::vector<document::Figure>& figures,
                         const std::filesystem::path& folder);
 

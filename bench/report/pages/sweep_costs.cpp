@@ -12,6 +12,7 @@
 #include "bench/analysis/cost.h"
 #include "bench/record/report_text.h"
 #include "bench/report/figures/quantity.h"
+#include "bench/report/pages/flow_views.h"
 #include "dataflow/entry.h"
 #include "dataflow/options.h"
 #include "feeders/feeder.h"
@@ -28,7 +29,7 @@ std::string_view tone_of(statistics::Verdict verdict) {
 std::string number_word(std::int64_t number) {
   constexpr std::array<std::string_view, 9> kWords = {"One", "Two",   "Three", "Four", "Five",
                                                       "Six", "Seven", "Eight", "Nine"};
-  const bool has_word = number >= 1 && static_cast<std::size_t>(number) <= kWords.size();
+  const bool has_word = number >= 1 && number <= std::ssize(kWords);
   return has_word ? std::string(kWords[static_cast<std::size_t>(number - 1)])
                   : fmt::format("{}", number);
 }
@@ -83,19 +84,11 @@ std::vector<Limit> limits_of(const SweepResult& sweep) {
       limit.work = analysis::work_of_stage(stage);
       limit.on_cores = !is_outside(stage.role) && stage.role != StageRole::copies;
     }
-    auto same = std::find_if(limits.begin(), limits.end(),
-                             [&](const Limit& known) { return known.work == limit.work; });
+    auto same = std::ranges::find(limits, limit.work, &Limit::work);
     if (same == limits.end()) same = limits.insert(limits.end(), std::move(limit));
     same->rows.push_back(row);
   }
   return limits;
-}
-
-/// "a", "a and b", "a, b and c".
-std::string enumerated(std::vector<std::string> items) {
-  const std::string last = std::move(items.back());
-  items.pop_back();
-  return items.empty() ? last : fmt::format("{} and {}", join(items), last);
 }
 
 /// Adapts a clause with a capital letter to the middle of a sentence. Abbreviations such as JPEG
@@ -148,10 +141,8 @@ std::string free_sentence(const SweepResult& sweep, const std::vector<Limit>& li
     if (!all_known) continue;
     for (const analysis::StageFinding& stage : diagnosis->stages) {
       const std::string work = analysis::work_of_stage(stage);
-      const bool limits_others = std::any_of(
-          limits.begin(), limits.end(), [&](const Limit& limit) { return limit.work == work; });
-      all_known = all_known && !limits_others;
-      if (std::find(works.begin(), works.end(), work) == works.end()) works.push_back(work);
+      all_known = all_known && std::ranges::count(limits, work, &Limit::work) == 0;
+      if (std::ranges::count(works, work) == 0) works.push_back(work);
     }
   }
   if (labels.empty()) return "";
@@ -168,15 +159,12 @@ std::string free_sentence(const SweepResult& sweep, const std::vector<Limit>& li
 /// Names the rows that failed; empty if none did.
 std::string failed_sentence(const SweepResult& sweep) {
   std::vector<std::string> labels;
-  bool others = false;
   for (const Row& row : sweep.rows) {
-    const bool failed = row.status == Status::failed;
-    if (failed) labels.push_back(label_of(sweep, row));
-    others = others || !failed;
+    if (row.status == Status::failed) labels.push_back(label_of(sweep, row));
   }
   if (labels.empty()) return "";
   const bool one = labels.size() == 1;
-  if (!others) {
+  if (labels.size() == sweep.rows.size()) {
     return fmt::format("Nothing was measured: {} failed. The note{} below say{} why.",
                        enumerated(std::move(labels)), one ? "" : "s", one ? "s" : "");
   }

@@ -21,7 +21,9 @@ namespace penstock::report {
 namespace {
 
 struct SweepFigures {
-  document::Figure pipeline, supply, curve, cost, split, steps, queues, memory;
+  document::Figure pipeline{.file = "pipeline.svg"}, supply{.file = "supply.svg"},
+      curve{.file = "bottleneck.svg"}, cost, split, steps{.file = "steps.svg"},
+      queues{.file = "queues.svg"}, memory{.file = "memory.svg"};
   const Row* shown = nullptr;  ///< the row of `steps`, `queues` and `memory`
 };
 
@@ -51,9 +53,6 @@ FeederSupply supply_of(const SweepResult& sweep, const Row& row, double demand) 
 
 /// Adds the pipeline of the row that costs most, and the supplies of all rows of its trainer.
 void add_flow(const SweepResult& sweep, const Rows& rows, SweepFigures& figures) {
-  figures.pipeline.file = "pipeline.svg";
-  figures.supply.file = "supply.svg";
-  figures.curve.file = "bottleneck.svg";
   const Row* const worst = rows.empty() ? nullptr : rows.front();
   const Row* const ceiling = worst == nullptr ? nullptr : ceiling_of(sweep, *worst);
   if (ceiling == nullptr || !ceiling->img_per_s) return;
@@ -68,9 +67,9 @@ void add_flow(const SweepResult& sweep, const Rows& rows, SweepFigures& figures)
   for (const Row* row : rows) {
     if (!same_trainer(row->config, worst->config)) continue;
     supplies.push_back(supply_of(sweep, *row, demand));
-    if (row->input_cost->verdict == statistics::Verdict::slower) slower.push_back(supplies.back());
-    if (row->input_cost->verdict == statistics::Verdict::equal)
-      kept_up.push_back(supplies.back().label);
+    const statistics::Verdict verdict = row->input_cost->verdict;
+    if (verdict == statistics::Verdict::slower) slower.push_back(supplies.back());
+    if (verdict == statistics::Verdict::equal) kept_up.push_back(supplies.back().label);
   }
   figures.supply = supply_bars_of(
       supplies, demand, "What each feeder supplied to the devices: the rate that it kept up.");
@@ -91,9 +90,6 @@ SweepFigures figures_of(const SweepResult& sweep) {
   figures.cost = cost_figure(sweep, rows);
   add_flow(sweep, rows, figures);
   figures.split = split_of(sweep, rows);
-  figures.steps.file = "steps.svg";
-  figures.queues.file = "queues.svg";
-  figures.memory.file = "memory.svg";
   if (!rows.empty()) {
     figures.shown = rows.front();
   } else if (!sweep.rows.empty()) {

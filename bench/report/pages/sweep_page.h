@@ -15,7 +15,7 @@ void write_sweep_page(const SweepResult& sweep, const document::TerminalStyle& s
 
 /// Writes supply.svg, bottleneck.svg, cost.svg and split.svg to `folder`, and pipeline.svg,
 /// steps.svg and queues.svg for the row that costs most. Creates the folder if necessary, and
-/// removes files of figures without data. Throws ConfigError or DataError, with the path.
+/// removes files of figures without data. Throws DataError, with the path.
 void write_sweep_figures(const SweepResult& sweep, const std::filesystem::path& folder);
 
 }  // namespace penstock::report

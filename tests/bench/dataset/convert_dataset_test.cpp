@@ -11,8 +11,8 @@
 #include "bench/dataset/check_dataset.h"
 #include "bench/dataset/open_dataset.h"
 #include "dataflow/datasets/detect_source.h"
-#include "dataflow/decoder.h"
 #include "dataflow/error.h"
+#include "tests/dataflow/images/decoded_rows.h"
 #include "tests/support/jpeg_writer.h"
 #include "tests/support/npy_file.h"
 #include "tests/support/temp_folder.h"
@@ -105,24 +105,18 @@ TEST_F(ConvertDatasetTest, FormatsOfPixelsHoldTheCentreOfEachImage) {
     order_.shards = shards;
     EXPECT_EQ(convert(name).shards, shards);
     EXPECT_EQ(datasets::detect_source(order_.out), name);
-    const DecoderEntry& entry = find_entry(decoder_table(), "jpeg");
-    const auto decoder =
-        entry.make(Options("jpeg", entry.options, parse_component("jpeg:crop=center,flip=false")));
+    const auto decoder = make_decoder("jpeg:crop=center,flip=false");
     const auto images = dataset::open_dataset({.directory = order_.directory}),
                written = dataset::open_dataset({.directory = order_.out});
     ASSERT_EQ(written->facts().size, 11U);
-    const auto side = static_cast<std::size_t>(size);
-    std::vector<std::byte> expected(3 * side * side);
     for (Sample image, pixels; images->next(image) && written->next(pixels);) {
       images->load(image);
       written->load(pixels);
-      Random random(0, 0, 0);
-      decoder->decode(
-          image, {expected.data(), {size, size, 3}, DType::u8, 3 * std::ptrdiff_t{size}}, random);
+      const auto expected = decoded_row(*decoder, image, {size, size, 3}, Random(0));
       ASSERT_EQ(pixels.label, image.label);
       ASSERT_EQ(pixels.content().size(), expected.size());
       for (std::size_t i = 0; i < expected.size(); ++i) {
-        const std::size_t at = pixels.layout.planar ? i % 3 * side * side + i / 3 : i;
+        const std::size_t at = pixels.layout.planar ? i % 3 * (expected.size() / 3) + i / 3 : i;
         ASSERT_EQ(pixels.content()[at], expected[i]) << image.file << ", byte " << i;
       }
     }

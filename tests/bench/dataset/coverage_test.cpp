@@ -4,11 +4,11 @@
 
 #include <gtest/gtest.h>
 
-#include "bench/run/processes/child_process.h"
 #include "dataflow/error.h"
 #include "tests/support/coloured_images.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/thrown_by.h"
+#include "tests/support/words.h"
 
 namespace penstock {
 namespace {
@@ -81,20 +81,18 @@ class ShardCoverage : public testing::Test {
   ShardCoverage() { write_coloured_images(folder_, "data", 4, 10); }
 
   std::string path(const std::string& name) const { return (folder_.path() / name).native(); }
-  ChildCommand penstock(std::vector<std::string> words) const {
-    words.insert(words.begin(), PENSTOCK_PROGRAM);
-    return {.arguments = std::move(words), .timeout = 50s};
-  }
-  ChildExit exit_of(const std::vector<std::string>& words) const {
-    ChildProcess child(penstock(words));
-    return child.wait();
+  static ChildExit penstock(const Words& words) {
+    return exit_of(joined({PENSTOCK_PROGRAM}, words));
   }
   /// Serves more than two epochs of its 20 samples.
   ChildCommand serve(const std::string& shard) const {
-    return penstock({"serve", "--fake-location=queue:crop=full,coverage=" + path("seen.json"),
-                     "--data-dir=" + path("data"), "--shard=" + shard, "--batch-size=4",
-                     "--model=null", "--image-size=16", "--classes=4", "--num-batches=12",
-                     "--endpoint=ipc://" + path("socket" + shard.substr(0, 1)), "--timeout=30s"});
+    return {
+        .arguments = {PENSTOCK_PROGRAM, "serve",
+                      "--fake-location=queue:crop=full,coverage=" + path("seen.json"),
+                      "--data-dir=" + path("data"), "--shard=" + shard, "--batch-size=4",
+                      "--model=null", "--image-size=16", "--classes=4", "--num-batches=12",
+                      "--endpoint=ipc://" + path("socket" + shard.substr(0, 1)), "--timeout=30s"},
+        .timeout = 50s};
   }
 
   TempFolder folder_;
@@ -103,7 +101,7 @@ class ShardCoverage : public testing::Test {
 TEST_F(ShardCoverage, OfTwoShardsIsExactAndOneShardAloneIsReported) {
   {
     ChildProcess first(serve("0/2")), second(serve("1/2"));
-    const ChildExit consumer = exit_of(
+    const ChildExit consumer = penstock(
         {"run",
          "--fake-location=zmq-consume:endpoint=ipc://" + path("socket0") + "+ipc://" +
              path("socket1"),
@@ -113,11 +111,12 @@ TEST_F(ShardCoverage, OfTwoShardsIsExactAndOneShardAloneIsReported) {
     ASSERT_EQ(first.wait().code, 0) << first.wait().last_words;
     ASSERT_EQ(second.wait().code, 0) << second.wait().last_words;
   }
-  const ChildExit both = exit_of({"dataset", "coverage", path("seen.json.0"), path("seen.json.1")});
+  const ChildExit both =
+      penstock({"dataset", "coverage", path("seen.json.0"), path("seen.json.1")});
   EXPECT_EQ(both.code, 0) << both.last_words;
   EXPECT_TRUE(says(both.output, "      0         40          0          0\n")) << both.output;
   EXPECT_TRUE(says(both.output, "each of the 40 samples was seen exactly once"));
-  const ChildExit alone = exit_of({"dataset", "coverage", path("seen.json.0")});
+  const ChildExit alone = penstock({"dataset", "coverage", path("seen.json.0")});
   EXPECT_EQ(alone.code, 6);
   EXPECT_TRUE(says(alone.output, "rank 1 of 2 has no file here"));
   EXPECT_TRUE(says(alone.output, "        20          0         20")) << alone.output;

@@ -1,165 +1,101 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs `penstock dataset` as a user does: the built program in a separate process.
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <string>
-#include <utility>
-#include <vector>
 
+#include "tests/support/patience.h"
 #include "tests/support/temp_folder.h"
-#include "tests/support/text_files.h"
 #include "tests/support/thrown_by.h"
-
-extern char** environ;
+#include "tests/support/words.h"
 
 namespace penstock {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// A running program. Its stderr is read while it runs, its stdout at the end.
-class Program {
- public:
-  Program(const TempFolder& folder, std::vector<std::string> arguments)
-      : out_(folder / "stdout.txt") {
-    arguments.insert(arguments.begin(), PENSTOCK_PROGRAM);
-    std::vector<char*> argv;
-    argv.reserve(arguments.size() + 1);
-    for (std::string& argument : arguments) argv.push_back(argument.data());
-    argv.push_back(nullptr);
-    int ends[2] = {};
-    if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 1, out_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
-    const int error = posix_spawn(&process_, argv[0], &actions, nullptr, argv.data(), environ);
-    posix_spawn_file_actions_destroy(&actions);
-    close(ends[1]);
-    err_ = ends[0];
-    if (error != 0) throw std::runtime_error("cannot start " + arguments[0]);
-  }
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
-  ~Program() {
-    if (process_ > 0) {
-      kill(process_, SIGKILL);
-      waitpid(process_, nullptr, 0);
-    }
-    close(err_);
-  }
-
-  void send(int signal) const { kill(process_, signal); }
-  /// Reads stderr to the end of a line or of the stream.
-  void read_line() {
-    for (char c = 0; c != '\n' && read(err_, &c, 1) == 1;) errors += c;
-  }
-  int wait() {
-    for (char c = 0; read(err_, &c, 1) == 1;) errors += c;
-    int status = 0;
-    waitpid(std::exchange(process_, -1), &status, 0);
-    output = read_text(out_);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-  }
-
-  std::string output, errors;
-
- private:
-  fs::path out_;
-  pid_t process_ = -1;
-  int err_ = -1;
-};
+/// Runs `penstock dataset` to its end.
+ChildExit dataset(const Words& words) {
+  return exit_of(joined({PENSTOCK_PROGRAM, "dataset"}, words), std::chrono::seconds(100));
+}
 
 TEST(DatasetVerb, MakesOnceAndInspects) {
   const TempFolder folder;
   const std::string data = (folder / "data").string();
-  const std::vector<std::string> make{"dataset",      "make", "--data-dir", data, "--images=6",
-                                      "--val_images", "2",    "--classes",  "2"};
-  Program first(folder, make);
-  ASSERT_EQ(first.wait(), 0) << first.errors;
-  EXPECT_TRUE(says(first.output, data + ": 8 images of 2 classes")) << first.output;
-  EXPECT_TRUE(says(first.errors, "making 6 + 2 synthetic photographs")) << first.errors;
-  EXPECT_FALSE(says(first.errors, "\r")) << "rewrites lines of a file";
+  const Words make{"make", "--data-dir", data, "--images=6", "--val_images", "2", "--classes", "2"};
+  const ChildExit first = dataset(make);
+  ASSERT_EQ(first.code, 0) << first.last_words;
+  EXPECT_TRUE(says(first.output, data + ": 8 images of 2 classes"));
+  EXPECT_TRUE(says(first.last_words, "making 6 + 2 synthetic photographs"));
+  EXPECT_FALSE(says(first.last_words, "\r")) << "rewrites lines of a file";
 
-  Program second(folder, make);
-  ASSERT_EQ(second.wait(), 0) << second.errors;
-  EXPECT_TRUE(says(second.output, "already there")) << second.output;
-  EXPECT_EQ(second.errors, "");
+  const ChildExit second = dataset(make);
+  ASSERT_EQ(second.code, 0) << second.last_words;
+  EXPECT_TRUE(says(second.output, "already there"));
+  EXPECT_EQ(second.last_words, "");
 
   const std::string sheet = (folder / "sheet.png").string();
-  Program inspect(folder,
-                  {"dataset", "inspect", "--data-dir", data + "/train", "--contact-sheet", sheet});
-  ASSERT_EQ(inspect.wait(), 0) << inspect.errors;
-  EXPECT_TRUE(says(inspect.output, "6 images in 2 classes")) << inspect.output;
+  const ChildExit inspect =
+      dataset({"inspect", "--data-dir", data + "/train", "--contact-sheet", sheet});
+  ASSERT_EQ(inspect.code, 0) << inspect.last_words;
+  EXPECT_TRUE(says(inspect.output, "6 images in 2 classes"));
   EXPECT_GT(fs::file_size(sheet), 10'000U);
-  Program json(folder, {"dataset", "inspect", "--data-dir", data + "/val", "--json"});
-  ASSERT_EQ(json.wait(), 0) << json.errors;
+  const ChildExit json = dataset({"inspect", "--data-dir", data + "/val", "--json"});
+  ASSERT_EQ(json.code, 0) << json.last_words;
   EXPECT_EQ(json.output.front(), '{');
-  EXPECT_TRUE(says(json.output, "\"images\": 2")) << json.output;
+  EXPECT_TRUE(says(json.output, "\"images\": 2"));
 }
 
 TEST(DatasetVerb, InspectsPackedSets) {
   const TempFolder folder;
   const std::string data = (folder / "data").string(), packed = (folder / "packed").string();
-  Program make(folder, {"dataset", "make", "--data-dir", data, "--images=6", "--classes", "2"});
-  ASSERT_EQ(make.wait(), 0) << make.errors;
-  Program convert(folder, {"dataset", "convert", "--data-dir", data + "/train", "--to",
-                           "webdataset", "--out", packed});
-  ASSERT_EQ(convert.wait(), 0) << convert.errors;
+  ASSERT_EQ(dataset({"make", "--data-dir", data, "--images=6", "--classes", "2"}).code, 0);
+  const ChildExit convert =
+      dataset({"convert", "--data-dir", data + "/train", "--to", "webdataset", "--out", packed});
+  ASSERT_EQ(convert.code, 0) << convert.last_words;
   const std::string sheet = (folder / "sheet.png").string();
-  Program inspect(folder, {"dataset", "inspect", "--data-dir", packed, "--contact-sheet", sheet});
-  ASSERT_EQ(inspect.wait(), 0) << inspect.errors;
-  EXPECT_TRUE(says(inspect.output, "6 images in 2 classes")) << inspect.output;
-  EXPECT_TRUE(says(inspect.output, "webdataset")) << inspect.output;
+  const ChildExit inspect = dataset({"inspect", "--data-dir", packed, "--contact-sheet", sheet});
+  ASSERT_EQ(inspect.code, 0) << inspect.last_words;
+  EXPECT_TRUE(says(inspect.output, "6 images in 2 classes"));
+  EXPECT_TRUE(says(inspect.output, "webdataset"));
   EXPECT_GT(fs::file_size(sheet), 10'000U);
-  Program wrong(folder, {"dataset", "inspect", "--data-dir", packed, "--source", "tfrecord"});
-  EXPECT_EQ(wrong.wait(), 2);
-  EXPECT_TRUE(says(wrong.errors, "packed")) << wrong.errors;
+  const ChildExit wrong = dataset({"inspect", "--data-dir", packed, "--source", "tfrecord"});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_TRUE(says(wrong.last_words, "packed"));
 }
 
 TEST(DatasetVerb, WrongInputIsRefusedInOneSentence) {
-  struct Case {
-    std::vector<std::string> arguments;
-    int code;
-    std::string says;
-  };
   const TempFolder folder;
   const std::string data = (folder / "data").string();
-  const Case cases[] = {
-      {{"dataset"}, 2, "make, inspect, check, convert, index or coverage"},
-      {{"dataset", "mkae"}, 2, "did you mean 'make'?"},
-      {{"dataset", "convert"}, 2, "--to is not stated"},
-      {{"dataset", "convert", "--to", "tar"}, 2, "--out is not stated"},
-      {{"dataset", "convert", "--to", "webdatset", "--out", data}, 2, "did you mean 'webdataset'?"},
-      {{"dataset", "convert", "--to", "mds", "--out", data, "--data-dir", "/nowhere"},
-       2,
-       "/nowhere"},
-      {{"dataset", "convert", "--to", "mds", "--out", data, "--shards", "-1"}, 2, "--shards is -1"},
-      {{"dataset", "check", "--data-dir", data}, 2, data},
-      {{"dataset", "chekc"}, 2, "did you mean 'check'?"},
-      {{"dataset", "make", "--imgaes", "5"}, 2, "did you mean --images?"},
-      {{"dataset", "make", "--images=0", "--data-dir", data}, 2, "--images is 0"},
-      {{"dataset", "make", "--val-images=-3", "--data-dir", data}, 2, "--val-images is -3"},
-      {{"dataset", "make", "--classes=99", "--data-dir", data}, 2, "--classes is 99"},
-      {{"dataset", "make", "--quality=101", "--data-dir", data}, 2, "--quality is 101"},
-      {{"dataset", "make", "--threads=0", "--data-dir", data}, 2, "--threads is 0"},
-      {{"dataset", "make", "--images=many", "--data-dir", data}, 2, "--images is 'many'"},
-      {{"dataset", "make", "stray", "--data-dir", data}, 2, "stray"},
-      {{"dataset", "make", "--images=1", "--data-dir", "/dev/null/data"}, 2, "/dev/null/data"},
-      {{"dataset", "inspect", "--data-dir", data}, 2, data},
-      {{"dataset", "index", "--data-dir", data}, 2, data},
-      {{"dataset", "index", "stray"}, 2, "stray"},
+  const std::pair<Words, std::string> cases[] = {
+      {{}, "make, inspect, check, convert, index or coverage"},
+      {{"mkae"}, "did you mean 'make'?"},
+      {{"convert"}, "--to is not stated"},
+      {{"convert", "--to", "tar"}, "--out is not stated"},
+      {{"convert", "--to", "webdatset", "--out", data}, "did you mean 'webdataset'?"},
+      {{"convert", "--to", "mds", "--out", data, "--data-dir", "/nowhere"}, "/nowhere"},
+      {{"convert", "--to", "mds", "--out", data, "--shards", "-1"}, "--shards is -1"},
+      {{"check", "--data-dir", data}, data},
+      {{"chekc"}, "did you mean 'check'?"},
+      {{"make", "--imgaes", "5"}, "did you mean --images?"},
+      {{"make", "--images=0", "--data-dir", data}, "--images is 0"},
+      {{"make", "--val-images=-3", "--data-dir", data}, "--val-images is -3"},
+      {{"make", "--classes=99", "--data-dir", data}, "--classes is 99"},
+      {{"make", "--quality=101", "--data-dir", data}, "--quality is 101"},
+      {{"make", "--threads=0", "--data-dir", data}, "--threads is 0"},
+      {{"make", "--images=many", "--data-dir", data}, "--images is 'many'"},
+      {{"make", "stray", "--data-dir", data}, "stray"},
+      {{"make", "--images=1", "--data-dir", "/dev/null/data"}, "/dev/null/data"},
+      {{"inspect", "--data-dir", data}, data},
+      {{"index", "--data-dir", data}, data},
+      {{"index", "stray"}, "stray"},
   };
-  for (const Case& one : cases) {
-    Program program(folder, one.arguments);
-    EXPECT_EQ(program.wait(), one.code) << program.errors;
-    EXPECT_TRUE(says(program.errors, one.says)) << program.errors;
-    EXPECT_EQ(program.output, "");
+  for (const auto& [words, said] : cases) {
+    const ChildExit exit = dataset(words);
+    EXPECT_EQ(exit.code, 2) << exit.last_words;
+    EXPECT_TRUE(says(exit.last_words, said));
+    EXPECT_EQ(exit.output, "");
   }
   EXPECT_FALSE(fs::exists(data));
 }
@@ -167,22 +103,22 @@ TEST(DatasetVerb, WrongInputIsRefusedInOneSentence) {
 TEST(DatasetVerb, ControlCLeavesNothing) {
   const TempFolder folder;
   const std::string data = (folder / "data").string();
-  Program program(folder, {"dataset", "make", "--data-dir", data, "--images=1000000"});
-  program.read_line();  // printed once the work has begun
+  ChildProcess program(
+      {.arguments = {PENSTOCK_PROGRAM, "dataset", "make", "--data-dir", data, "--images=1000000"}});
+  ASSERT_TRUE(await([&] { return fs::exists(data); })) << "the work begins with the folder";
   program.send(SIGINT);
-  EXPECT_EQ(program.wait(), 130) << program.errors;
-  EXPECT_TRUE(says(program.errors, "stopped")) << program.errors;
+  const ChildExit& exit = program.wait();
+  EXPECT_EQ(exit.code, 130) << exit.last_words;
+  EXPECT_TRUE(says(exit.last_words, "stopped"));
   EXPECT_FALSE(fs::exists(data));
 }
 
 TEST(DatasetVerb, PrintsHelp) {
-  const TempFolder folder;
-  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"dataset", "--help"},
-                                                    {"dataset", "make", "--help"},
-                                                    {"dataset", "inspect", "--help"}}) {
-    Program program(folder, arguments);
-    EXPECT_EQ(program.wait(), 0) << program.errors;
-    EXPECT_TRUE(says(program.output, "sage: ")) << program.output;
+  for (const Words& words :
+       {Words{"--help"}, Words{"make", "--help"}, Words{"inspect", "--help"}}) {
+    const ChildExit exit = dataset(words);
+    EXPECT_EQ(exit.code, 0) << exit.last_words;
+    EXPECT_TRUE(says(exit.output, "sage: "));
   }
 }
 

@@ -28,15 +28,9 @@ dataset::MakeDataset order(const fs::path& directory,
   return {.directory = directory.string(), .parameters = parameters, .threads = 2};
 }
 
-/// The message of the ConfigError that `call` throws; empty if it throws none.
-template <typename Call>
-std::string refusal(Call call) {
-  try {
-    call();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return {};
+/// Why the request is refused.
+std::string refusal(const dataset::MakeDataset& request) {
+  return thrown_by<ConfigError>([&] { dataset::make_dataset(request, {}); });
 }
 
 std::size_t count(const fs::path& folder) {
@@ -114,7 +108,7 @@ TEST(MakeDataset, ReplacesOtherImagesOnlyByForce) {
   write_text(folder / "data/val/mine/a.jpg", "mine");
   write_text(folder / "data/notes.txt", "mine");
   dataset::MakeDataset request = order(folder / "data");
-  const std::string text = refusal([&] { dataset::make_dataset(request, {}); });
+  const std::string text = refusal(request);
   EXPECT_TRUE(says(text, "--force"));
   EXPECT_TRUE(says(text, request.directory));
   EXPECT_EQ(files_below(folder / "data").size(), 2U);
@@ -125,14 +119,14 @@ TEST(MakeDataset, ReplacesOtherImagesOnlyByForce) {
   EXPECT_EQ(read_text(folder / "data/notes.txt"), "mine");
   request.force = false;
   request.parameters.quality = 50;
-  EXPECT_NE(refusal([&] { dataset::make_dataset(request, {}); }), "");
+  EXPECT_THROW(dataset::make_dataset(request, {}), ConfigError);
 }
 
 TEST(MakeDataset, ReplacesNoExistingFile) {
   const TempFolder folder;
   for (const char* name : {"train", "dataset.json"}) {
     write_text(folder / name, "{}");
-    EXPECT_NE(refusal([&] { dataset::make_dataset(order(folder.path()), {}); }), "") << name;
+    EXPECT_THROW(dataset::make_dataset(order(folder.path()), {}), ConfigError) << name;
     EXPECT_EQ(files_below(folder.path()), (std::map<std::string, std::string>{{name, "{}"}}));
     fs::remove(folder / name);
   }
@@ -140,18 +134,12 @@ TEST(MakeDataset, ReplacesNoExistingFile) {
 
 TEST(MakeDataset, AddsNoClassesToAFolderThatHasSome) {
   const TempFolder folder;
-  fs::create_directories(folder / "cat");
-  std::ofstream(folder / "cat" / "1.JPEG") << "x";
+  write_text(folder / "cat/1.JPEG", "x");
   fs::create_directories(folder / "notes");  // without images
+  dataset::MakeDataset request = order(folder.path());
   for (const bool force : {false, true}) {
-    dataset::MakeDataset request = order(folder.path());
     request.force = force;
-    try {
-      dataset::make_dataset(request, {});
-      FAIL() << "made";
-    } catch (const ConfigError& error) {
-      EXPECT_TRUE(says(std::string(error.what()), "images in 'cat'")) << error.what();
-    }
+    EXPECT_TRUE(says(refusal(request), "images in 'cat'"));
   }
   EXPECT_FALSE(fs::exists(folder / "train"));
 }
@@ -176,7 +164,7 @@ TEST(MakeDataset, SaysWhichFolderCannotBeWritten) {
   write_text(folder / "file", "");
   for (const char* name : {"file", "file/data"}) {
     const std::string path = (folder / name).string();
-    const std::string text = refusal([&] { dataset::make_dataset(order(path), {}); });
+    const std::string text = refusal(order(path));
     EXPECT_TRUE(says(text, path));
     EXPECT_TRUE(says(text, "--data-dir"));
   }
@@ -191,7 +179,7 @@ TEST(MakeDataset, LeavesNothingWhenTheDiskIsFull) {
   const rlimit tight{10'000, before.rlim_max};
   const auto handler = signal(SIGXFSZ, SIG_IGN);
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &tight), 0);
-  const std::string text = refusal([&] { dataset::make_dataset(order(folder / "data"), {}); });
+  const std::string text = refusal(order(folder / "data"));
   setrlimit(RLIMIT_FSIZE, &before);
   signal(SIGXFSZ, handler);
   EXPECT_TRUE(says(text, "cannot write"));

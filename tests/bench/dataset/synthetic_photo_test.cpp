@@ -8,70 +8,46 @@
 #include <cmath>
 #include <vector>
 
+#include "bench/dataset/jpeg_file.h"
 #include "bench/dataset/make_dataset.h"
-#include "dataflow/random.h"
+#include "tests/dataflow/images/decoded_rows.h"
 
 namespace penstock {
 namespace {
 
-constexpr std::int32_t kGrid = 8;
-/// Mean colours on a grid, and the horizontal and vertical change of brightness at two distances.
+/// Side of the rows that the decoder makes, and of the grid of mean colours.
+constexpr std::int32_t kSide = 64, kGrid = 8;
+/// Mean colours on the grid, and the horizontal and vertical change of brightness at two distances.
 constexpr std::size_t kColours = std::size_t{3} * kGrid * kGrid, kChanges = 4;
 constexpr std::size_t kFeatures = kColours + kChanges;
 using Features = std::array<double, kFeatures>;
 
 double brightness(const std::uint8_t* pixel) { return (pixel[0] + pixel[1] + pixel[2]) / 3.0; }
 
-struct Crop {
-  std::int32_t left, top, width, height;
-  bool flipped;
-};
-
-/// As in augmentation: a third to all of the area, flipped or not.
-Crop random_crop(const dataset::Photo& photo, Random& random) {
-  const double side = std::sqrt(random.uniform(0.35, 1));
-  Crop crop{};
-  crop.width = static_cast<std::int32_t>(side * photo.width);
-  crop.height = static_cast<std::int32_t>(side * photo.height);
-  crop.left = static_cast<std::int32_t>(random.uniform() * (photo.width - crop.width));
-  crop.top = static_cast<std::int32_t>(random.uniform() * (photo.height - crop.height));
-  crop.flipped = random.below(2) == 1;
-  return crop;
-}
-
-Features features_of(const dataset::Photo& photo, const Crop& crop) {
+Features features_of(const std::vector<std::byte>& row) {
   Features features{};
-  std::array<double, std::size_t{kGrid} * kGrid> counts{};
   std::array<double, kChanges> changes{};
-  for (std::int32_t y = 0; y + 8 < crop.height; ++y) {
-    const std::uint8_t* const line = photo.line(crop.top + y);
-    for (std::int32_t x = 0; x + 8 < crop.width; ++x) {
-      const std::uint8_t* const pixel = line + std::ptrdiff_t{3} * (crop.left + x);
-      const std::int32_t column = x * kGrid / crop.width;
-      const std::int32_t row = y * kGrid / crop.height;
-      const std::int32_t number = row * kGrid + (crop.flipped ? kGrid - 1 - column : column);
-      const auto cell = static_cast<std::size_t>(number);
-      for (std::size_t c = 0; c < 3; ++c) features[3 * cell + c] += pixel[c];
-      ++counts[cell];
+  const auto at = [&](std::int32_t x, std::int32_t y) {
+    return reinterpret_cast<const std::uint8_t*>(row.data()) + 3 * (y * kSide + x);
+  };
+  for (std::int32_t y = 0; y < kSide; ++y) {
+    for (std::int32_t x = 0; x < kSide; ++x) {
+      const auto cell = static_cast<std::size_t>(y * kGrid / kSide * kGrid + x * kGrid / kSide);
+      for (std::size_t c = 0; c < 3; ++c) features[3 * cell + c] += at(x, y)[c];
+      if (x + 4 >= kSide || y + 4 >= kSide) continue;
       std::size_t i = 0;
-      for (const std::ptrdiff_t distance : {2, 8}) {
-        const std::uint8_t* const below = pixel + distance * photo.width * 3;
-        changes[i++] += std::abs(brightness(pixel + 3 * distance) - brightness(pixel));
-        changes[i++] += std::abs(brightness(below) - brightness(pixel));
+      for (const std::int32_t distance : {1, 4}) {
+        changes[i++] += std::abs(brightness(at(x + distance, y)) - brightness(at(x, y)));
+        changes[i++] += std::abs(brightness(at(x, y + distance)) - brightness(at(x, y)));
       }
     }
   }
-  double pixels = 0;
-  for (std::size_t cell = 0; cell < counts.size(); ++cell) {
-    pixels += counts[cell];
-    for (std::size_t c = 0; c < 3; ++c) features[3 * cell + c] /= counts[cell];
-  }
-  for (double& change : changes) change = std::log(0.1 + change / pixels);
-  features[kColours] = changes[0] + changes[1];      // how rough at 2 pixels
-  features[kColours + 1] = changes[2] + changes[3];  // and at 8
+  for (double& change : changes) change = std::log(0.1 + change);
+  features[kColours] = changes[0] + changes[1];      // how rough nearby
+  features[kColours + 1] = changes[2] + changes[3];  // and farther
   features[kColours + 2] = features[kColours + 1] - features[kColours];
-  features[kColours + 3] = changes[0] - changes[1] + changes[2] - changes[3];  // the direction of
-                                                                               // the texture
+  // The direction of the texture.
+  features[kColours + 3] = changes[0] - changes[1] + changes[2] - changes[3];
   return features;
 }
 
@@ -84,10 +60,11 @@ double squared_distance(const Features& a, const Features& b, const Features& va
   return colours / kColours + changes / kChanges;
 }
 
+/// As in training: a random crop, flipped or not.
 Features sample(std::int32_t scene, std::uint64_t split, std::uint64_t index) {
   const dataset::Photo photo = dataset::synthetic_photo(scene, 1, split, index);
-  Random random(99, split, index);
-  return features_of(photo, random_crop(photo, random));
+  return features_of(decoded_row(*make_decoder(), dataset::encode_jpeg(photo, 96),
+                                 {kSide, kSide, 3}, 2 * index + split));
 }
 
 /// The simplest classifier: chooses the nearest mean.

@@ -2,8 +2,6 @@
 // Figures are well-formed for any input, show intervals, and show a sentence if there is no data.
 #include <gtest/gtest.h>
 
-#include <array>
-#include <cstdio>
 #include <functional>
 #include <limits>
 #include <map>
@@ -18,6 +16,7 @@
 #include "tests/support/temp_folder.h"
 #include "tests/support/text_files.h"
 #include "tests/support/thrown_by.h"
+#include "tests/support/words.h"
 
 namespace penstock {
 namespace {
@@ -26,6 +25,8 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr const char* kHostile = "</text><script>alert('1')</script>&\"\xff\x01 \xe2\x80\xae";
 const report::FigureSize kWide{.width = 860}, kNarrow{.width = 360};
+const statistics::Estimate kWorst{kNan, -kInfinity, kInfinity, 0},
+    kFar{1e300, -1e300, kInfinity, 1};
 
 using Figures = std::map<std::string, std::function<std::string(const report::FigureSize&)>>;
 
@@ -37,16 +38,9 @@ std::string faults_of(const Figures& figures) {
     write_text(folder / (name + "-narrow.svg"), draw(kNarrow));
     write_text(folder / (name + "-file.svg"), draw({.width = 720, .standalone = true}));
   }
-  const std::string command =
-      std::string(PENSTOCK_PYTHON " " PENSTOCK_SVG_FAULTS " '") + folder.path().native() + "' 2>&1";
-  std::FILE* const pipe = popen(command.c_str(), "r");
-  std::string output;
-  std::array<char, 4096> buffer{};
-  while (std::fgets(buffer.data(), static_cast<int>(buffer.size()), pipe) != nullptr) {
-    output += buffer.data();
-  }
-  EXPECT_EQ(pclose(pipe), 0) << output;
-  return output;
+  const ChildExit exit = exit_of({PENSTOCK_PYTHON, PENSTOCK_SVG_FAULTS, folder.path().native()});
+  EXPECT_EQ(exit.code, 0) << exit.last_words;
+  return exit.output;
 }
 
 report::SupplyDemand make_supply() {
@@ -66,15 +60,12 @@ report::SupplyDemand make_supply() {
 }
 
 report::Waterfall make_waterfall() {
-  report::Waterfall waterfall{"a ladder", {}};
-  waterfall.bars.push_back(
-      {.label = "device", .added_ms = statistics::Estimate{35.8, 35.7, 35.9, 5}, .whole = true});
-  waterfall.bars.push_back(
-      {.label = "decode", .from_ms = 35.8, .added_ms = statistics::Estimate{30.1, 28.7, 31.5, 5}});
-  waterfall.bars.push_back(
-      {.label = "region", .from_ms = 65.9, .added_ms = statistics::Estimate{-8.2, -9.1, -7.3, 5}});
-  waterfall.bars.push_back({.label = "cold files"});
-  return waterfall;
+  using statistics::Estimate;
+  return {"a ladder",
+          {{.label = "device", .added_ms = Estimate{35.8, 35.7, 35.9, 5}, .whole = true},
+           {.label = "decode", .from_ms = 35.8, .added_ms = Estimate{30.1, 28.7, 31.5, 5}},
+           {.label = "region", .from_ms = 65.9, .added_ms = Estimate{-8.2, -9.1, -7.3, 5}},
+           {.label = "cold files"}}};
 }
 
 report::SplitBar make_split() {
@@ -109,24 +100,22 @@ TEST(Figures, AreWellFormedForUsualData) {
 }
 
 TEST(Figures, AreWellFormedForHostileLabelsAndNan) {
-  const statistics::Estimate worst{kNan, -kInfinity, kInfinity, 0},
-      far{1e300, -1e300, kInfinity, 1};
-  report::Waterfall waterfall{kHostile, {}};
-  waterfall.bars.push_back(
-      {.label = kHostile, .added_ms = statistics::Estimate{10, 9, 11, 3}, .whole = true});
-  waterfall.bars.push_back({.label = kHostile, .from_ms = kNan, .added_ms = worst});
-  waterfall.bars.push_back({.label = kHostile, .from_ms = kInfinity, .added_ms = far});
-  waterfall.bars.push_back({.label = std::string(500, 'W'), .from_ms = 10, .over_device = true});
+  const report::Waterfall waterfall{
+      kHostile,
+      {{.label = kHostile, .added_ms = statistics::Estimate{10, 9, 11, 3}, .whole = true},
+       {.label = kHostile, .from_ms = kNan, .added_ms = kWorst},
+       {.label = kHostile, .from_ms = kInfinity, .added_ms = kFar},
+       {.label = std::string(500, 'W'), .from_ms = 10, .over_device = true}}};
   report::SupplyDemand supply = make_supply();
   supply.measured.push_back({kInfinity, {1}});
   supply.measured.push_back({4, {kNan}});
-  supply.law.push_back({6, worst});
+  supply.law.push_back({6, kWorst});
   supply.law.push_back({7, {7000, -kInfinity, kInfinity, 1}});
   supply.needed->threads = {3.8, 0, kInfinity, 1};
   supply.demand_img_per_s = 1e12;
   EXPECT_EQ(
-      faults_of(all_of(waterfall, {{kHostile, worst, far, worst, {0, 0, 0, 0}, kNan}},
-                       {{kHostile, worst, {kNan, 5}}, {"b", far, {kInfinity}}},
+      faults_of(all_of(waterfall, {{kHostile, kWorst, kFar, kWorst, {0, 0, 0, 0}, kNan}},
+                       {{kHostile, kWorst, {kNan, 5}}, {"b", kFar, {kInfinity}}},
                        {{kHostile, 0, kNan, kInfinity, -1, {kNan, -5, 1e9}}}, kNan,
                        {{kNan, -3, 5, kInfinity}, {kNan}, {1e9}, {-1}, {kInfinity}, kNan}, supply)),
       "");
@@ -144,15 +133,13 @@ TEST(Figures, SayInASentenceThatThereIsNothingToShow) {
 }
 
 TEST(Figures, TimeSharesAreWellFormedWhateverTheyHold) {
-  const statistics::Estimate worst{kNan, -kInfinity, kInfinity, 0},
-      far{1e300, -1e300, kInfinity, 1};
   const auto drawn_of = [](std::string name, const std::vector<report::TimeShare>& parts) {
     return std::pair(std::move(name),
                      report::drawn<report::time_shares_figure>(std::string(kHostile), parts));
   };
   const report::TimeShare made{"made (producer)", {90, 88, 92, 3}, "device"};
   EXPECT_EQ(faults_of({drawn_of("usual", {made, {"on its way", {10, 9, 11, 3}, "transfer"}}),
-                       drawn_of("hostile", {{kHostile, worst, "gain"}, {"b", far, "gain"}, made}),
+                       drawn_of("hostile", {{kHostile, kWorst, "gain"}, {"b", kFar, "gain"}, made}),
                        drawn_of("zeros", {{"none", {}, "gain"}, made}), drawn_of("empty", {})}),
             "");
   const std::string figure = report::time_shares_figure(
@@ -253,11 +240,11 @@ TEST(Waterfall, DrawsWhatTakesLessAsAGainAndSaysWhatWasNotMeasured) {
 }
 
 TEST(Waterfall, SaysWhereItsAxisDoesNotBeginAtZero) {
-  report::Waterfall waterfall{"small", {}};
-  waterfall.bars.push_back({.label = "host",
-                            .from_ms = 35.8,
-                            .added_ms = statistics::Estimate{0.2, 0.1, 0.3, 5},
-                            .over_device = true});
+  const report::Waterfall waterfall{"small",
+                                    {{.label = "host",
+                                      .from_ms = 35.8,
+                                      .added_ms = statistics::Estimate{0.2, 0.1, 0.3, 5},
+                                      .over_device = true}}};
   EXPECT_TRUE(says(report::waterfall_figure(waterfall, kWide), "does not begin at 0"));
 }
 

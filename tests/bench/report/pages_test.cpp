@@ -62,7 +62,7 @@ testing::AssertionResult in_order(const std::string& text, const std::vector<std
   return testing::AssertionSuccess();
 }
 
-SweepResult make_sweep() {
+SweepResult make_sweep(std::size_t rounds = 5) {
   SweepResult sweep;
   sweep.environment = make_environment();
   sweep.command = "penstock sweep --data-dir '<script>alert(1)</script>'";
@@ -73,6 +73,7 @@ SweepResult make_sweep() {
   for (const std::size_t row : {2U, 3U}) {
     sweep.rows[row].repetitions[0].result.notes = {"a note about <b>data</b>"};
   }
+  for (Row& row : sweep.rows) row.repetitions.resize(rounds);
   summarise(sweep);
   return sweep;
 }
@@ -95,9 +96,7 @@ TEST(SweepCosts, AreMeansOverRoundsWithIntervalsAndTheWorstFirst) {
 }
 
 TEST(SweepCosts, HaveNoVerdictWithTwoRounds) {
-  SweepResult sweep = make_sweep();
-  for (Row& row : sweep.rows) row.repetitions.resize(2);
-  summarise(sweep);
+  const SweepResult sweep = make_sweep(2);
   const Row& worst = *rows_by_cost(sweep).front();
   EXPECT_EQ(worst.input_cost->verdict, statistics::Verdict::undecided);
   EXPECT_EQ(cost_sentence(sweep, worst),
@@ -168,10 +167,7 @@ TEST(SweepPage, DrawsTheMemoryOfTheRunThatItShows) {
 }
 
 TEST(SweepPage, DoesNotRepeatItsAnswerUnderEachFeederIfNoRowHasAVerdict) {
-  SweepResult sweep = make_sweep();
-  for (Row& row : sweep.rows) row.repetitions.resize(2);
-  summarise(sweep);
-  const std::string page = page_of(sweep);
+  const std::string page = page_of(make_sweep(2));
   EXPECT_EQ(count(page, "queue: 41.9 to 42.7 % lost in 2 rounds"), 1U);
   EXPECT_EQ(count(page, "<h2>Each feeder"), 0U);
 }
@@ -197,26 +193,20 @@ TEST(SweepPage, LetsNoTextBecomeMarkup) {
 
 TEST(SweepPage, DoesWithoutRowsAndWithoutRuns) {
   EXPECT_TRUE(says(page_of(SweepResult{}), "No feeder was measured"));
-  SweepResult sweep = make_sweep();
-  for (Row& row : sweep.rows) row.repetitions.clear();
-  summarise(sweep);
-  const std::string page = page_of(sweep);
+  const std::string page = page_of(make_sweep(0));
   EXPECT_EQ(count(page, "<svg"), 0U);
   EXPECT_TRUE(says(page, "no cost is known, not measured."));
 }
 
 TEST(SweepFigures, AreFilesAndReplaceTheFiguresOfEarlierRuns) {
   const TempFolder folder;
-  SweepResult sweep = make_sweep();
-  report::write_sweep_figures(sweep, folder.path());
+  report::write_sweep_figures(make_sweep(), folder.path());
   for (const char* name : {"pipeline.svg", "supply.svg", "bottleneck.svg", "cost.svg", "split.svg",
                            "steps.svg", "queues.svg"}) {
     EXPECT_TRUE(read_text(folder / name).starts_with("<svg xmlns=")) << name;
   }
   write_text(folder / "mine.svg", "kept");
-  for (Row& row : sweep.rows) row.repetitions.clear();
-  summarise(sweep);
-  report::write_sweep_figures(sweep, folder.path());
+  report::write_sweep_figures(make_sweep(0), folder.path());
   EXPECT_EQ(files_below(folder.path()).size(), 1U);
 }
 

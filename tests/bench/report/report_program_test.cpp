@@ -5,26 +5,23 @@
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <vector>
 
 #include "bench/report/report.h"
 #include "dataflow/entry.h"
 #include "tests/bench/record/sweep_rows.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/text_files.h"
 #include "tests/support/thrown_by.h"
 #include "tests/support/words.h"
 
 namespace penstock {
 namespace {
 
-using namespace std::chrono_literals;
-
 class ReportProgram : public testing::Test {
  protected:
-  ChildExit penstock(std::vector<std::string> words) const {
-    words.insert(words.begin(), PENSTOCK_PROGRAM);
-    return penstock::exit_of(std::move(words));
+  static ChildExit penstock(const Words& words) {
+    return exit_of(joined({PENSTOCK_PROGRAM}, words));
   }
 
   std::string path(const std::string& name) const { return (folder_.path() / name).native(); }
@@ -62,10 +59,7 @@ TEST_F(ReportProgram, ShowsSavedResultsInEveryForm) {
   const ChildExit exit = penstock({"report", file, "--format=json", "--out", path("b.json")});
   EXPECT_EQ(exit.code, 0) << exit.last_words;
   EXPECT_TRUE(exit.output.empty());
-  std::ostringstream before, after;
-  before << std::ifstream(file).rdbuf();
-  after << std::ifstream(path("b.json")).rdbuf();
-  EXPECT_EQ(before.str(), after.str()) << "nothing gets lost";
+  EXPECT_EQ(read_text(file), read_text(path("b.json"))) << "nothing gets lost";
 }
 
 TEST_F(ReportProgram, ComparesWithTheExitCodesOfTheTable) {
@@ -83,7 +77,7 @@ TEST_F(ReportProgram, ComparesWithTheExitCodesOfTheTable) {
 }
 
 TEST_F(ReportProgram, RefusesWhatItCannotReadByName) {
-  std::ofstream(path("bad.json")) << "{\"schema\": 99, \"runs\": []}";
+  write_text(path("bad.json"), R"({"schema": 99, "runs": []})");
   const ChildExit newer = penstock({"report", path("bad.json")});
   EXPECT_EQ(newer.code, 6);
   EXPECT_TRUE(says(newer.last_words, "bad.json"));
@@ -99,10 +93,9 @@ const std::vector<std::string> kShortRun = {"--fake-location=cpu", "--model=null
                                             "--num-batches=2000", "--num-warmup-batches=1"};
 
 TEST_F(ReportProgram, RunsOnLinesAreRepetitions) {
-  Words words = joined({"run", "--json"}, kShortRun);
-  std::ofstream file(path("runs.jsonl"));
-  for (int run = 0; run < 2; ++run) file << penstock(words).output;
-  file.close();
+  std::string lines;
+  for (int run = 0; run < 2; ++run) lines += penstock(joined({"run", "--json"}, kShortRun)).output;
+  write_text(path("runs.jsonl"), lines);
   const ChildExit exit = penstock({"report", "compare", path("runs.jsonl"), path("runs.jsonl")});
   EXPECT_EQ(exit.code, 7) << exit.output << exit.last_words;
   EXPECT_TRUE(says(exit.output, "at least 3 each"));
@@ -124,8 +117,7 @@ TEST_F(ReportProgram, ARunEndsWithPercentilesOfItsSteps) {
   ASSERT_EQ(exit.code, 0) << exit.last_words;
   EXPECT_TRUE(says(exit.last_words, "ms of a step")) << exit.last_words;
   EXPECT_FALSE(says(exit.output, "ms of a step")) << "parsers of the table read this";
-  std::ifstream file(path("run.json"));
-  const auto json = nlohmann::json::parse(file);
+  const auto json = nlohmann::json::parse(read_text(path("run.json")));
   auto steps = json["step_ms"].get<std::vector<double>>();
   std::ranges::sort(steps);
   const auto& step = json["parts"][0];
@@ -138,9 +130,8 @@ TEST_F(ReportProgram, ARunEndsWithPercentilesOfItsSteps) {
 }
 
 TEST_F(ReportProgram, ASweepComparesWithItsBaseline) {
-  std::vector<std::string> words =
-      joined({"sweep", "--repetitions=1", "--out", path("out")}, kShortRun);
-  words.emplace_back("--num-gpus=1");
+  Words words =
+      joined({"sweep", "--repetitions=1", "--num-gpus=1", "--out", path("out")}, kShortRun);
   ASSERT_EQ(penstock(words).code, 0);
   words.insert(words.end(), {"--baseline", path("out")});
   const ChildExit exit = penstock(words);
@@ -152,11 +143,10 @@ TEST_F(ReportProgram, ASweepComparesWithItsBaseline) {
 
 TEST_F(ReportProgram, ARunTellsItsParentHowFarItIs) {
   std::vector<std::string> lines;
-  ChildCommand command{.arguments = {PENSTOCK_PROGRAM, "run", "--json"}, .timeout = 50s};
-  command.arguments.insert(command.arguments.end(), kShortRun.begin(), kShortRun.end());
-  command.pipe_flag = "--progress-fd=";
-  command.on_line = [&](std::string_view line) { lines.emplace_back(line); };
-  ChildProcess child(std::move(command));
+  ChildProcess child({.arguments = joined({PENSTOCK_PROGRAM, "run", "--json"}, kShortRun),
+                      .timeout = std::chrono::seconds(50),
+                      .pipe_flag = "--progress-fd=",
+                      .on_line = [&](std::string_view line) { lines.emplace_back(line); }});
   EXPECT_EQ(child.wait().code, 0) << child.wait().last_words;
   ASSERT_FALSE(lines.empty()) << "one at the end, however short the run";
   EXPECT_EQ(nlohmann::json::parse(lines.back())["steps_done"], 2000);

@@ -4,20 +4,19 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <fstream>
 #include <map>
 #include <set>
-#include <thread>
 
-#include "bench/run/processes/child_process.h"
 #include "bench/serve/serve_processes.h"
 #include "dataflow/error.h"
 #include "feeders/remote/wire/framed_texts.h"
 #include "tests/support/jpeg_writer.h"
 #include "tests/support/message_puller.h"
+#include "tests/support/patience.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/thrown_by.h"
+#include "tests/support/words.h"
 
 namespace penstock {
 namespace {
@@ -36,38 +35,40 @@ class ServeProcesses : public testing::Test {
     }
   }
 
-  ChildCommand serve(std::vector<std::string> more) const {
-    ChildCommand command{.arguments = {PENSTOCK_PROGRAM, "serve", "--encoded", "--model=null",
-                                       "--batch-size=4", "--data-dir=" + folder_.path().native(),
-                                       "--endpoint=" + endpoint_, "--timeout=20s"},
-                         .timeout = 50s};
-    for (std::string& word : more) command.arguments.push_back(std::move(word));
-    return command;
+  ChildCommand serve(const Words& more) const {
+    return {.arguments = joined({PENSTOCK_PROGRAM, "serve", "--encoded", "--model=null",
+                                 "--batch-size=4", "--data-dir=" + folder_.path().native(),
+                                 "--endpoint=" + endpoint_, "--timeout=20s"},
+                                more),
+            .timeout = 50s};
   }
 
-  /// Takes messages until all producers have announced themselves; returns their process ids.
-  std::set<pid_t> await_producers(MessagePuller& puller) const {
-    std::set<pid_t> pids;
-    while (pids.size() < kProcesses && !HasFailure()) {
-      const FrameList frames = puller.next();
-      if (frames.empty()) break;
+  /// Gives `take` messages until it answers false. One that does not come in time fails the test.
+  template <typename Take>
+  void take_messages(Take take) {
+    while (true) {
+      const FrameList frames = puller_.next();
+      if (frames.empty()) return;
       const auto views = views_of(frames);
-      const remote::FramedMessage message = remote::parse_framed(views);
-      if (message.header.kind != remote::FramedKind::hello) continue;
-      pids.insert(static_cast<pid_t>(remote::parse_framed_hello(message).pid));
+      if (!take(remote::parse_framed(views))) return;
     }
+  }
+  /// Takes messages until all producers have announced themselves; returns their process ids.
+  std::set<pid_t> await_producers() {
+    std::set<pid_t> pids;
+    take_messages([&](const remote::FramedMessage& message) {
+      if (message.header.kind == remote::FramedKind::hello) {
+        pids.insert(static_cast<pid_t>(remote::parse_framed_hello(message).pid));
+      }
+      return pids.size() < kProcesses;
+    });
+    EXPECT_EQ(pids.size(), std::size_t{kProcesses});
     return pids;
   }
 
   /// They are not children of this process, so only the kernel knows.
   static void expect_gone(const std::set<pid_t>& pids) {
-    const auto deadline = std::chrono::steady_clock::now() + 20s;
-    for (const pid_t pid : pids) {
-      while (is_alive(pid) && std::chrono::steady_clock::now() < deadline) {
-        std::this_thread::yield();
-      }
-      EXPECT_FALSE(is_alive(pid)) << pid;
-    }
+    for (const pid_t pid : pids) EXPECT_TRUE(await([&] { return !is_alive(pid); })) << pid;
   }
   /// Processes that have ended may wait to be reaped (Z), or be about to go (X).
   static bool is_alive(pid_t pid) {
@@ -81,31 +82,29 @@ class ServeProcesses : public testing::Test {
   const TempFolder folder_;
   const TempFolder socket_folder_;
   const std::string endpoint_ = "ipc://" + (socket_folder_ / "feed").native();
+  MessagePuller puller_{endpoint_};
 };
 
 TEST_F(ServeProcesses, EachImageIsSentOnce) {
-  MessagePuller puller(endpoint_);
   ChildProcess child(serve({"--processes=3", "--epochs=1"}));
   std::map<std::string, int> times;
   std::set<std::uint64_t> producers;
   std::uint64_t said = 0;
-  for (int ends = 0; ends < kProcesses && !HasFailure();) {
-    const FrameList frames = puller.next();
-    if (frames.empty()) break;
-    const auto views = views_of(frames);
-    const remote::FramedMessage message = remote::parse_framed(views);
+  int ends = 0;
+  take_messages([&](const remote::FramedMessage& message) {
     producers.insert(message.header.producer);
     if (message.header.kind == remote::FramedKind::end) {
       ++ends;
       said += message.header.images_before;
+    } else if (message.header.kind == remote::FramedKind::batch) {
+      const remote::FramedImages images(message, kSpec);
+      for (std::size_t i = 0; i < images.size(); ++i) {
+        const auto file = images.file(i);
+        ++times[{reinterpret_cast<const char*>(file.data()), file.size()}];
+      }
     }
-    if (message.header.kind != remote::FramedKind::batch) continue;
-    const remote::FramedImages images(message, kSpec);
-    for (std::size_t i = 0; i < images.size(); ++i) {
-      const auto file = images.file(i);
-      ++times[{reinterpret_cast<const char*>(file.data()), file.size()}];
-    }
-  }
+    return ends < kProcesses;
+  });
   EXPECT_EQ(producers.size(), std::size_t{kProcesses});
   EXPECT_EQ(said, std::uint64_t{kImages});
   EXPECT_EQ(times.size(), std::size_t{kImages});
@@ -117,10 +116,8 @@ TEST_F(ServeProcesses, EachImageIsSentOnce) {
 }
 
 TEST_F(ServeProcesses, AnInterruptEndsAll) {
-  MessagePuller puller(endpoint_);
   ChildProcess child(serve({"--processes=3"}));
-  const std::set<pid_t> pids = await_producers(puller);
-  ASSERT_EQ(pids.size(), std::size_t{kProcesses});
+  const std::set<pid_t> pids = await_producers();
   const ChildExit& exit = child.stop();  // SIGINT to the first process and its group
   EXPECT_EQ(exit.code, 130) << exit.last_words;
   expect_gone(pids);
@@ -128,10 +125,9 @@ TEST_F(ServeProcesses, AnInterruptEndsAll) {
 }
 
 TEST_F(ServeProcesses, ADeathIsReportedAndEndsAll) {
-  MessagePuller puller(endpoint_);
   ChildProcess child(serve({"--processes=3"}));
-  const std::set<pid_t> pids = await_producers(puller);
-  ASSERT_EQ(pids.size(), std::size_t{kProcesses});
+  const std::set<pid_t> pids = await_producers();
+  ASSERT_FALSE(pids.empty());
   kill(*pids.begin(), SIGKILL);
   const ChildExit& exit = child.wait();
   EXPECT_EQ(exit.code, 6) << exit.last_words;
@@ -140,52 +136,41 @@ TEST_F(ServeProcesses, ADeathIsReportedAndEndsAll) {
 }
 
 TEST_F(ServeProcesses, NoChildOutlivesItsParent) {
-  MessagePuller puller(endpoint_);
   ChildProcess child(serve({"--processes=3"}));
-  const std::set<pid_t> pids = await_producers(puller);
-  ASSERT_EQ(pids.size(), std::size_t{kProcesses});
+  const std::set<pid_t> pids = await_producers();
   kill(child.pid(), SIGKILL);
   EXPECT_EQ(child.wait().signal, SIGKILL);
   expect_gone(pids);
 }
 
 TEST_F(ServeProcesses, BatchesAreSharedOut) {
-  MessagePuller puller(endpoint_);
   ChildProcess child(serve({"--processes=3", "--num-batches=4", "--img-per-s=3000"}));
-  int batches = 0;
-  for (int ends = 0; ends < kProcesses && !HasFailure();) {
-    const FrameList frames = puller.next();
-    if (frames.empty()) break;
-    const auto views = views_of(frames);
-    const remote::FramedKind kind = remote::parse_framed(views).header.kind;
-    ends += kind == remote::FramedKind::end ? 1 : 0;
-    batches += kind == remote::FramedKind::batch ? 1 : 0;
-  }
+  int batches = 0, ends = 0;
+  take_messages([&](const remote::FramedMessage& message) {
+    ends += message.header.kind == remote::FramedKind::end ? 1 : 0;
+    batches += message.header.kind == remote::FramedKind::batch ? 1 : 0;
+    return ends < kProcesses;
+  });
   EXPECT_EQ(batches, 4);
   EXPECT_EQ(child.wait().code, 0);
 }
 
 TEST_F(ServeProcesses, InvalidCombinationsAreRefused) {
-  const auto refusal = [&](std::vector<std::string> more) {
-    ChildProcess child(serve(std::move(more)));
-    const ChildExit& exit = child.wait();
+  const auto expect_refusal = [&](const Words& more, std::string_view why) {
+    const ChildExit exit = exit_of(serve(more).arguments);
     EXPECT_EQ(exit.code, 2) << exit.last_words;
-    return exit.last_words;
+    EXPECT_TRUE(says(exit.last_words, why));
   };
-  const auto expect_said = [](const std::string& text, std::string_view part) {
-    EXPECT_TRUE(says(text, part));
-  };
-  expect_said(refusal({"--processes=3", "--bind"}), "let the consumer bind");
-  expect_said(refusal({"--processes=3", "--num-batches=2"}), "fewer --processes");
-  expect_said(refusal({"--processes=0"}), "expected a whole number from 1 to 1024");
-  expect_said(refusal({"--shard=4/4"}), "such as 0/4 to 3/4");
-  expect_said(refusal({"--fake-location=cpu"}), "makes pixels");
-  expect_said(refusal({"--fake-location=queue:crop=center"}),
-              "zmq-consume:encoded=true,crop=center");
-  expect_said(refusal({"--shared-memory"}), "use --encoded --credit");
-  expect_said(refusal({"--format=zmq_op"}), "of the format framed");
-  expect_said(refusal({"--noencoded", "--credit", "--checksum"}), "without checksums");
-  expect_said(refusal({"--noencoded", "--epochs=1"}), "--epochs without --encoded");
+  expect_refusal({"--processes=3", "--bind"}, "let the consumer bind");
+  expect_refusal({"--processes=3", "--num-batches=2"}, "fewer --processes");
+  expect_refusal({"--processes=0"}, "expected a whole number from 1 to 1024");
+  expect_refusal({"--shard=4/4"}, "such as 0/4 to 3/4");
+  expect_refusal({"--fake-location=cpu"}, "makes pixels");
+  expect_refusal({"--fake-location=queue:crop=center"}, "zmq-consume:encoded=true,crop=center");
+  expect_refusal({"--shared-memory"}, "use --encoded --credit");
+  expect_refusal({"--format=zmq_op"}, "of the format framed");
+  expect_refusal({"--noencoded", "--credit", "--checksum"}, "without checksums");
+  expect_refusal({"--noencoded", "--epochs=1"}, "--epochs without --encoded");
 }
 
 TEST(ServeReport, TheSlowerSideIsNamed) {

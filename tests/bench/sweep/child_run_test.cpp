@@ -49,12 +49,18 @@ class ChildRun : public testing::Test {
     return {.program = path("program").native(), .timeout = 20s, .show_stderr = false};
   }
 
+  RunResult run(const ChildRunOptions& options, const FeederEntry& feeder = kPlain) const {
+    return run_in_child(config_, feeder, options, {});
+  }
+  /// Of a program whose verb `run` is these lines.
+  RunResult run(const std::string& lines) { return run(program(lines)); }
+
   RunConfig config_;
   PrivateFolder folder_;
 };
 
 TEST_F(ChildRun, ReadsTheResultBack) {
-  const RunResult result = run_in_child(config_, kPlain, program("cat $dir/result.json"), {});
+  const RunResult result = run("cat $dir/result.json");
   EXPECT_EQ(result.status, Status::ok) << result.reason;
   EXPECT_EQ(result.img_per_s, 123.5);
   EXPECT_EQ(result.step_ms, (std::vector<double>{1, 2}));
@@ -63,7 +69,7 @@ TEST_F(ChildRun, ReadsTheResultBack) {
 TEST_F(ChildRun, HandsOverTheWholeConfiguration) {
   config_.num_gpus = 3;
   config_.seed = 99;
-  run_in_child(config_, kPlain, program("printf '%s\\n' \"$@\" > $dir/arguments"), {});
+  run("printf '%s\\n' \"$@\" > $dir/arguments");
   const std::string arguments = read_text(path("arguments"));
   for (const std::string& flag : to_flags(config_)) {
     EXPECT_TRUE(says(arguments, flag + "\n")) << flag;
@@ -72,8 +78,7 @@ TEST_F(ChildRun, HandsOverTheWholeConfiguration) {
 }
 
 TEST_F(ChildRun, RubbishIsAFailedRun) {
-  const ChildRunOptions options = program("echo 'Segmentation fauld'; echo why >&2");
-  const RunResult result = run_in_child(config_, kPlain, options, {});
+  const RunResult result = run("echo 'Segmentation fauld'; echo why >&2");
   EXPECT_EQ(result.status, Status::failed);
   EXPECT_EQ(result.exit_code, 6);
   EXPECT_TRUE(says(result.reason, "printed no JSON object but 'Segmentation fauld"));
@@ -83,19 +88,17 @@ TEST_F(ChildRun, RubbishIsAFailedRun) {
 
 TEST_F(ChildRun, OtherJsonIsAFailedRun) {
   for (const char* text : {"[]", "{}", "3", "{\\\"config\\\":{\\\"num_gpus\\\":-1}}"}) {
-    const std::string script = std::string("echo \"") + text + "\"";
-    const RunResult result = run_in_child(config_, kPlain, program(script), {});
+    const RunResult result = run(std::string("echo \"") + text + "\"");
     EXPECT_EQ(result.status, Status::failed) << text;
     EXPECT_FALSE(result.reason.empty()) << text;
   }
 }
 
 TEST_F(ChildRun, ACrashIsAFailedRunEvenBehindAResult) {
-  const RunResult silent = run_in_child(config_, kPlain, program("kill -SEGV $$"), {});
+  const RunResult silent = run("kill -SEGV $$");
   EXPECT_EQ(silent.status, Status::failed);
   EXPECT_TRUE(says(silent.reason, "signal 11"));
-  const RunResult late =
-      run_in_child(config_, kPlain, program("cat $dir/result.json; kill -ABRT $$"), {});
+  const RunResult late = run("cat $dir/result.json; kill -ABRT $$");
   EXPECT_EQ(late.status, Status::failed);
   EXPECT_TRUE(says(late.reason, "signal 6"));
 }
@@ -108,25 +111,24 @@ TEST_F(ChildRun, NotesOfARunAreNotTheReasonOfItsEnd) {
       "cat $dir/noted.json; echo 'penstock: --hwm has no effect' >&2; "
       "for note in 'the feeder yields to the trainer' '18 batches may wait in sockets'; do "
       "echo \"penstock: $note\" >&2; done; ";
-  const RunResult killed = run_in_child(config_, kPlain, program(said + "kill -KILL $$"), {});
+  const RunResult killed = run(said + "kill -KILL $$");
   EXPECT_EQ(killed.status, Status::failed);
   EXPECT_EQ(killed.reason, "the run was ended by signal 9 (Killed)");
   EXPECT_EQ(killed.notes, noted.notes);
 
   const std::string error = "echo 'terminate called' >&2; kill -ABRT $$";
-  EXPECT_EQ(run_in_child(config_, kPlain, program(said + error), {}).reason,
+  EXPECT_EQ(run(said + error).reason,
             "the run was ended by signal 6 (Aborted); it said: terminate called");
 
   ChildRunOptions late = program(said + "exec sleep 1000");
   late.timeout = 3s;
-  EXPECT_EQ(run_in_child(config_, kPlain, late, {}).reason,
-            "the run did not end in time; was ended by signal 2 (Interrupt)");
+  EXPECT_EQ(run(late).reason, "the run did not end in time; was ended by signal 2 (Interrupt)");
 }
 
 TEST_F(ChildRun, ATimeoutIsAFailedRun) {
   ChildRunOptions options = program("exec sleep 1000");
   options.timeout = 200ms;
-  const RunResult result = run_in_child(config_, kPlain, options, {});
+  const RunResult result = run(options);
   EXPECT_EQ(result.status, Status::failed);
   EXPECT_EQ(result.exit_code, 5);
   EXPECT_TRUE(says(result.reason, "did not end in time"));
@@ -142,8 +144,7 @@ TEST_F(ChildRun, AStopIsAPartialRun) {
 }
 
 TEST_F(ChildRun, AMissingProgramIsAFailedRun) {
-  const RunResult result =
-      run_in_child(config_, kPlain, {.program = "/no/such/program", .timeout = 1s}, {});
+  const RunResult result = run({.program = "/no/such/program", .timeout = 1s});
   EXPECT_EQ(result.status, Status::failed);
   EXPECT_TRUE(says(result.reason, "/no/such/program"));
 }
@@ -157,7 +158,7 @@ TEST_F(ChildRun, StartsAProducerAndStopsIt) {
       "cat $dir/result.json",
       "printf '%s\\n' \"$@\" > $dir/serve; echo $$ > $dir/fifo; exec sleep 1000");
   ASSERT_EQ(mkfifo(path("fifo").c_str(), 0600), 0);
-  const RunResult result = run_in_child(config_, kReceiver, options, {});
+  const RunResult result = run(options, kReceiver);
   EXPECT_EQ(result.status, Status::ok) << result.reason;
   EXPECT_EQ(result.config.fake_location, "receiver:hwm=3");
   ASSERT_EQ(result.notes.size(), 1U);
@@ -180,7 +181,7 @@ TEST_F(ChildRun, StartsAProducerAndStopsIt) {
 TEST_F(ChildRun, AProducerThatEndsEndsTheRun) {
   config_.fake_location = "receiver";
   const ChildRunOptions options = program("exec sleep 1000", "echo no images >&2; exit 6");
-  const RunResult result = run_in_child(config_, kReceiver, options, {});
+  const RunResult result = run(options, kReceiver);
   EXPECT_EQ(result.status, Status::failed);
   EXPECT_EQ(result.exit_code, 4);
   EXPECT_TRUE(says(result.reason, "exited with code 6; it said: no images"));

@@ -50,13 +50,10 @@ TEST(ResultFolder, TwoWritersOfOneFolderMeet) {
 TEST(ResultFolder, NamesAFolderThatCannotBe) {
   const PrivateFolder scratch;
   std::ofstream(scratch.path() / "file") << "x";
-  try {
-    const ResultFolder folder(scratch.path() / "file" / "out");
-    FAIL() << "made";
-  } catch (const ConfigError& error) {
-    EXPECT_TRUE(says(std::string(error.what()), "file/out")) << error.what();
-    EXPECT_TRUE(says(std::string(error.what()), "--out")) << error.what();
-  }
+  const std::string said =
+      thrown_by<ConfigError>([&] { ResultFolder(scratch.path() / "file" / "out"); });
+  EXPECT_TRUE(says(said, "file/out"));
+  EXPECT_TRUE(says(said, "--out"));
 }
 
 }  // namespace

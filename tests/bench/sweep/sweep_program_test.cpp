@@ -1,28 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs `penstock sweep` as a user does: the built program, real child processes, small
 // configurations.
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
+#include <atomic>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "bench/sweep/child_run.h"
 #include "bench/sweep/private_folder.h"
+#include "tests/support/patience.h"
 #include "tests/support/text_files.h"
 #include "tests/support/thrown_by.h"
 #include "tests/support/words.h"
 
 namespace penstock {
 namespace {
-
-using namespace std::chrono_literals;
 
 /// Is there a process with `text` among its arguments?
 bool is_running_with(const std::string& text) {
@@ -37,28 +33,20 @@ class SweepProgram : public testing::Test {
   std::filesystem::path out() const { return scratch_.path() / "out"; }
 
   /// The command of a sweep with very short runs. `more` comes first and replaces defaults.
-  std::vector<std::string> arguments(const std::vector<std::string>& more) const {
+  Words arguments(const Words& more) const {
     // A busy machine may slow down one round, and a repeated round would change the counts.
-    std::vector<std::string> words =
-        joined({PENSTOCK_PROGRAM, "sweep", "--norepeat-outlier"}, more);
-    const std::string out_flag = "--out=" + out().native();
+    Words words = joined({PENSTOCK_PROGRAM, "sweep", "--norepeat-outlier"}, more);
     for (const std::string& word :
-         {std::string("--device=emulated"), std::string("--model=null"),
-          std::string("--batch-size=2"), std::string("--num-batches=5"),
-          std::string("--num-warmup-batches=1"), std::string("--num-gpus=1"), out_flag}) {
+         Words{"--device=emulated", "--model=null", "--batch-size=2", "--num-batches=5",
+               "--num-warmup-batches=1", "--num-gpus=1", "--out=" + out().native()}) {
       const std::string name = word.substr(0, word.find('=') + 1);
-      const bool repeated = std::any_of(more.begin(), more.end(), [&](const std::string& other) {
-        return other.starts_with(name);
-      });
-      if (!repeated) words.push_back(word);
+      const auto is_named = [&](const std::string& other) { return other.starts_with(name); };
+      if (std::ranges::none_of(more, is_named)) words.push_back(word);
     }
     return words;
   }
 
-  ChildExit sweep(const std::vector<std::string>& more) const {
-    ChildProcess child({.arguments = arguments(more), .timeout = 50s});
-    return child.wait();
-  }
+  ChildExit sweep(const Words& more) const { return exit_of(arguments(more)); }
 
   nlohmann::json results() const {
     return nlohmann::json::parse(read_text(out() / "results.json"));
@@ -75,12 +63,11 @@ class SweepProgram : public testing::Test {
 };
 
 TEST_F(SweepProgram, HasAsManyDevicesAsARunAndAnIsolation) {
-  std::vector<std::string> words = arguments({"--fake-location=gpu", "--repetitions=1"});
+  Words words = arguments({"--fake-location=gpu", "--repetitions=1"});
   std::erase(words, "--num-gpus=1");
-  const ChildExit exit = penstock::exit_of(std::move(words));
+  const ChildExit exit = exit_of(std::move(words));
   ASSERT_EQ(exit.code, 0) << exit.last_words;
-  const nlohmann::json json = nlohmann::json::parse(read_text(out() / "results.json"));
-  EXPECT_EQ(json["runs"][0]["config"]["num_gpus"], RunConfig().num_gpus);
+  EXPECT_EQ(results()["runs"][0]["config"]["num_gpus"], RunConfig().num_gpus);
 }
 
 TEST_F(SweepProgram, MeasuresEveryConfigurationAndWritesEveryReport) {
@@ -113,9 +100,8 @@ TEST_F(SweepProgram, RefusesSlipsBeforeAnythingStarts) {
 }
 
 TEST_F(SweepProgram, ComparesOurDecoderWithTheOneThatOthersHaveUnlessTold) {
-  ChildProcess help({.arguments = {PENSTOCK_PROGRAM, "sweep", "--help"}, .timeout = 20s});
-  const std::string text = help.wait().output;
-  EXPECT_TRUE(says(text, "gpu,host,cpu,queue,queue:engine=libjpeg,zmq-consume"));
+  EXPECT_TRUE(says(exit_of({PENSTOCK_PROGRAM, "sweep", "--help"}).output,
+                   "gpu,host,cpu,queue,queue:engine=libjpeg,zmq-consume"));
 }
 
 TEST_F(SweepProgram, AbsentComponentsAreSkippedRows) {
@@ -144,11 +130,9 @@ TEST_F(SweepProgram, AFolderThatCannotBeWrittenIsReportedFirst) {
 
 TEST_F(SweepProgram, AFullDiskKeepsEarlierResultsAndTheTable) {
   // A file size limit replaces a full disk: each run adds its steps to results.json.
-  std::vector<std::string> words{"/bin/sh", "-c", "trap '' XFSZ; ulimit -f 200; exec \"$@\"", "sh"};
-  const std::vector<std::string> command =
-      arguments({"--fake-location=gpu", "--num-batches=400", "--repetitions=8"});
-  words.insert(words.end(), command.begin(), command.end());
-  const ChildExit exit = penstock::exit_of(words);
+  const ChildExit exit =
+      exit_of(joined({"/bin/sh", "-c", "trap '' XFSZ; ulimit -f 200; exec \"$@\"", "sh"},
+                     arguments({"--fake-location=gpu", "--num-batches=400", "--repetitions=8"})));
   EXPECT_EQ(exit.code, 6) << exit.last_words;
   EXPECT_TRUE(says(exit.last_words, "cannot write"));
   EXPECT_TRUE(says(exit.last_words, "[8/8]")) << "the sweep goes on";
@@ -158,36 +142,18 @@ TEST_F(SweepProgram, AFullDiskKeepsEarlierResultsAndTheTable) {
 }
 
 TEST_F(SweepProgram, AnInterruptKeepsFinishedRunsAndLeavesNothing) {
-  std::array<int, 2> ends{};
-  ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
   // A harmless timeout that no other process uses marks the processes of this test.
   const std::string marker = std::to_string(70000000 + getpid());
-  std::vector<std::string> words = arguments({"--fake-location=gpu,cpu", "--repetitions=10000",
-                                              "--time-budget=1h", "--timeout=" + marker});
-  words.insert(words.begin(), {"env", "TMPDIR=" + scratch_.path().native()});
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-  pid_t pid = 0;
-  ASSERT_EQ(posix_spawnp(&pid, "env", &actions, nullptr, pointers.data(), environ), 0);
-  posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
-  std::FILE* const progress = fdopen(ends[0], "r");
-  std::array<char, 1000> line{};
-  for (int lines = 0; lines < 4; ++lines)
-    ASSERT_NE(fgets(line.data(), line.size(), progress), nullptr);
-  kill(pid, SIGINT);
-  while (fgets(line.data(), line.size(), progress) != nullptr) {
-  }
-  std::fclose(progress);
-  int status = 0;
-  ASSERT_EQ(waitpid(pid, &status, 0), pid);
-  ASSERT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 130);
+  std::atomic<std::ptrdiff_t> lines{0};
+  ChildProcess child(
+      {.arguments = joined({"sh", "-c", "export TMPDIR=\"$0\"; exec \"$@\" 2>&1 >/dev/null",
+                            scratch_.path().native()},
+                           arguments({"--fake-location=gpu,cpu", "--repetitions=10000",
+                                      "--time-budget=1h", "--timeout=" + marker})),
+       .on_output = [&](std::string_view text) { lines += std::ranges::count(text, '\n'); }});
+  ASSERT_TRUE(await([&] { return lines >= 4; }));
+  child.send(SIGINT);
+  EXPECT_EQ(child.wait().code, 130);
   EXPECT_GE(repetitions(), 4U);
   EXPECT_FALSE(is_running_with("--timeout=" + marker));
   std::vector<std::string> left;
