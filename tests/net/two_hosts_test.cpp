@@ -8,14 +8,12 @@
 namespace penstock {
 namespace {
 
-using namespace std::chrono_literals;
 using Json = nlohmann::json;
 
 class TwoHosts : public MpirunFixture {
  protected:
   void SetUp() override {
-    ChildProcess check({.arguments = {PENSTOCK_HOSTS_SCRIPT, "check"}, .timeout = 20s});
-    const ChildExit& exit = check.wait();
+    const ChildExit exit = penstock::exit_of({PENSTOCK_HOSTS_SCRIPT, "check"});
     if (exit.code == 77) GTEST_SKIP() << exit.output;
     ASSERT_EQ(exit.code, 0) << exit.last_words;
     unsetenv("OMPI_MCA_btl");  // by TCP between hosts
@@ -45,18 +43,16 @@ class TwoHosts : public MpirunFixture {
   }
   /// `state`: up or down.
   void set_link(std::size_t host, const std::string& state) const {
-    ChildProcess ip(
-        {.arguments = {"ip", "link", "set", "v" + hosts()[host], state}, .timeout = 10s});
-    ASSERT_EQ(ip.wait().code, 0) << ip.wait().last_words;
+    const ChildExit set = penstock::exit_of({"ip", "link", "set", "v" + hosts()[host], state});
+    ASSERT_EQ(set.code, 0) << set.last_words;
   }
   /// Flags of a training on images that are made for it.
   Words on_jpegs(const std::string& batches = "10") const {
     const std::string data = (folder_ / "data").native();
     if (!std::filesystem::exists(data)) {
-      ChildProcess make({.arguments = {PENSTOCK_PROGRAM, "dataset", "make", "--data-dir", data,
-                                       "--images", "64", "--val-images", "8"},
-                         .timeout = 60s});
-      EXPECT_EQ(make.wait().code, 0) << make.wait().last_words;
+      const ChildExit made = penstock::exit_of({PENSTOCK_PROGRAM, "dataset", "make", "--data-dir",
+                                                data, "--images", "64", "--val-images", "8"});
+      EXPECT_EQ(made.code, 0) << made.last_words;
     }
     return {"--device=cpu",
             "--model=tiny_cnn",
@@ -103,8 +99,9 @@ TEST_P(MpirunTwoHosts, TrainTogetherOnJpegs) {
 TEST_F(TwoHosts, TrainWithServersOnJpegs) {
   const std::string keys = folder_ / "keys";
   for (const char* const name : {"server", "worker"}) {
-    start({PENSTOCK_PROGRAM, "keygen", "--out", keys, "--name", name});
-    ASSERT_EQ(child_->wait().code, 0) << child_->wait().last_words;
+    const ChildExit made =
+        penstock::exit_of({PENSTOCK_PROGRAM, "keygen", "--out", keys, "--name", name});
+    ASSERT_EQ(made.code, 0) << made.last_words;
   }
   const std::string tasks =
       "echo $PENSTOCK_HOST_LINK $PENSTOCK_HOSTS > " + (folder_ / "hosts").native() +
@@ -120,24 +117,18 @@ TEST_F(TwoHosts, TrainWithServersOnJpegs) {
       "$on on $two \"$@\" --job-name worker --task-index 1 $cluster $trains & c=$!; "
       "$on on $one \"$@\" --job-name worker --task-index 0 $cluster $trains; "
       "wait $a; wait $b; wait $c";
-  struct Case {
-    const char* update;
-    bool keys;
-  };
-  for (const Case& test :
-       {Case{"parameter_server:placement=split", false}, Case{"parameter_server:sync=false", true},
-        Case{"distributed_replicated", false}, Case{"byteps", true}}) {
-    SCOPED_TRACE(test.update);
-    const std::string serves =
-        test.keys
-            ? "--curve-secret " + keys + "/server.key_secret --curve-allow " + keys + "/worker.key"
-            : "--insecure";
-    const std::string trains = test.keys ? "--curve-secret " + keys +
-                                               "/worker.key_secret --curve-server-key " + keys +
-                                               "/server.key"
-                                         : "";
-    start(joined({PENSTOCK_HOSTS_SCRIPT, "2", "sh", "-c", tasks, "sh", serves, trains},
-                 training(on_jpegs(), test.update)));
+  const std::string serves_with_keys =
+      "--curve-secret " + keys + "/server.key_secret --curve-allow " + keys + "/worker.key";
+  const std::string trains_with_keys =
+      "--curve-secret " + keys + "/worker.key_secret --curve-server-key " + keys + "/server.key";
+  for (const auto& [update, has_keys] : {std::pair{"parameter_server:placement=split", false},
+                                         {"parameter_server:sync=false", true},
+                                         {"distributed_replicated", false},
+                                         {"byteps", true}}) {
+    SCOPED_TRACE(update);
+    start(joined({PENSTOCK_HOSTS_SCRIPT, "2", "sh", "-c", tasks, "sh",
+                  has_keys ? serves_with_keys : "--insecure", has_keys ? trains_with_keys : ""},
+                 training(on_jpegs(), update)));
     ASSERT_EQ(child_->wait().code, 0) << child_->wait().last_words;
     expect_result_of(2);
   }
@@ -170,9 +161,7 @@ TEST_P(MpirunTwoHosts, ARankThatIsKilledOnTheOtherHostIsNamed) {
     SCOPED_TRACE(update);
     std::filesystem::remove(steps());
     std::filesystem::remove(result());
-    Words flags = on_jpegs("100000");
-    flags.push_back("--timeout=4s");
-    start_on_hosts(training(flags, update), GetParam());
+    start_on_hosts(training(joined(on_jpegs("100000"), {"--timeout=4s"}), update), GetParam());
     ASSERT_TRUE(await_text(steps(), "\"step\":5"));
     const Ranks all = ranks();
     ASSERT_TRUE(all.contains(3));
