@@ -20,7 +20,7 @@ namespace {
 using namespace std::chrono_literals;
 
 /// A batch takes `work` on one thread, and a reader takes `step`.
-class ThreadChoiceTest : public testing::Test {
+class ThreadTunerTest : public testing::Test {
  protected:
   struct Chosen {
     std::int32_t threads = 0;
@@ -63,7 +63,7 @@ class ThreadChoiceTest : public testing::Test {
   }
 };
 
-TEST_F(ThreadChoiceTest, TakesTheFewestThreadsWithWhichReadersDoNotWait) {
+TEST_F(ThreadTunerTest, TakesTheFewestThreadsWithWhichReadersDoNotWait) {
   for (const auto& [work, needed] :
        {std::pair{4ms, 1}, {10ms, 1}, {11ms, 2}, {20ms, 2}, {34ms, 4}, {70ms, 7}, {155ms, 16}}) {
     const Chosen chosen = choose(work, 10ms, 64);
@@ -75,7 +75,7 @@ TEST_F(ThreadChoiceTest, TakesTheFewestThreadsWithWhichReadersDoNotWait) {
   }
 }
 
-TEST_F(ThreadChoiceTest, StopsWhereThereAreNoMoreThreads) {
+TEST_F(ThreadTunerTest, StopsWhereThereAreNoMoreThreads) {
   const Chosen chosen = choose(100ms, 10ms, 5);
   EXPECT_TRUE(chosen.settled);
   EXPECT_EQ(chosen.threads, 5);
@@ -84,17 +84,17 @@ TEST_F(ThreadChoiceTest, StopsWhereThereAreNoMoreThreads) {
             "use; 60.0 % with 4)");
 }
 
-TEST_F(ThreadChoiceTest, CountsWaitsOfAllReaders) {
+TEST_F(ThreadTunerTest, CountsWaitsOfAllReaders) {
   EXPECT_EQ(choose(24ms, 20ms, 64, 2).threads, 3);  // two readers take a batch every 10 ms
   EXPECT_EQ(choose(55ms, 30ms, 64, 3, 8).threads, 6);
 }
 
-TEST_F(ThreadChoiceTest, AReserveHidesNothing) {
+TEST_F(ThreadTunerTest, AReserveHidesNothing) {
   // Slots that are full at the end of the first interval feed the reader for hundreds of batches.
   EXPECT_EQ(choose(11ms, 10ms, 64, 1, 40).threads, 2);
 }
 
-TEST_F(ThreadChoiceTest, WhatIsNotSettledStaysAsItIs) {
+TEST_F(ThreadTunerTest, WhatIsNotSettledStaysAsItIs) {
   const Chosen chosen = choose(70ms, 10ms, 64, 1, 3, 25);
   EXPECT_FALSE(chosen.settled);
   EXPECT_EQ(chosen.note,
