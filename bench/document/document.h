@@ -95,7 +95,7 @@ struct Block;
 /// opens it.
 struct Section {
   std::string heading{};
-  std::vector<Block> blocks{};
+  std::vector<Block> blocks;
   bool collapsed = false;
 };
 

@@ -303,7 +303,8 @@ document::Document document_of(const WatchRecord& record) {
                              record.exit_code
                                  ? fmt::format("the command ended with code {}", *record.exit_code)
                                  : std::string("the command runs"),
-                             record.seconds)};
+                             record.seconds),
+      .blocks = {}};
   document::List left_out{"Left out:", record.left_out};
   if (record.ranks.empty()) {
     section.blocks = {document::Paragraphs{

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <iterator>
 #include <map>
-#include <ranges>
 #include <set>
 
 #include "dataflow/error.h"
@@ -85,10 +84,12 @@ std::vector<Cpu> listed(const std::vector<Cpu>& allowed, const std::string& list
   for (const std::int32_t id : parse_cpu_list(list, "queue: option 'cores'")) {
     const auto found = std::ranges::find(allowed, id, &Cpu::id);
     if (found == allowed.end()) {
+      std::vector<std::int32_t> ids;
+      std::ranges::transform(allowed, std::back_inserter(ids), &Cpu::id);
       throw ConfigError(
           "queue: option 'cores' is '{}', but this process may not run on {}; expected some of {}, "
           "or allow more cores with taskset or the cgroup",
-          list, id, fmt::join(allowed | std::views::transform(&Cpu::id), ", "));
+          list, id, fmt::join(ids, ", "));
     }
     cpus.push_back(*found);
   }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dataflow/net/curve_setup.h"
 
-#include <ranges>
 #include <string_view>
 
 #include "dataflow/error.h"
@@ -19,10 +18,12 @@ Admission read_admission(const std::string& place) {
 
 std::vector<std::string> read_server_keys(std::string_view files) {
   std::vector<std::string> keys;
-  for (const auto file : files | std::views::split(',')) {
-    keys.push_back(read_certificate(std::string_view(file.begin(), file.end())));
+  while (true) {
+    const std::size_t comma = files.find(',');
+    keys.push_back(read_certificate(files.substr(0, comma)));
+    if (comma == std::string_view::npos) return keys;
+    files.remove_prefix(comma + 1);
   }
-  return keys;
 }
 
 }  // namespace

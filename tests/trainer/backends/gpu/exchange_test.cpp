@@ -101,7 +101,7 @@ TEST(Exchange, ASpecThatAsksForNcclIsTheSameAsTheOptionAndRefusesOtherOnes) {
   for (const auto& [option, name] :
        {std::pair{Exchange::copies, "copies"}, {Exchange::host, "host"}}) {
     EXPECT_EQ(
-        thrown_by<ConfigError>([&] { requested_exchange(option, spec); }),
+        thrown_by<ConfigError>([&, option = option] { requested_exchange(option, spec); }),
         "--all-reduce-spec is nccl, and gpu:exchange is " + std::string(name) + "; leave one out");
   }
 }
