@@ -164,8 +164,10 @@ void ImageDecoding::open(const DecodingFeeder& feeder, Source& source, SampleCov
   const Nanoseconds extra = parse_extra(feeder);
   const bool is_extended = extra != Nanoseconds::zero() || coverage != nullptr;
   const auto then = [extra, coverage](const Sample& sample) {
-    const Nanoseconds end = thread_cpu_time() + extra;
-    while (thread_cpu_time() < end) continue;
+    if (extra != Nanoseconds::zero()) {
+      const Nanoseconds end = thread_cpu_time() + extra;
+      while (thread_cpu_time() < end) continue;
+    }
     if (coverage != nullptr) coverage->saw(sample.epoch, sample.index);
   };
   const auto make_decoder = [&]() -> std::unique_ptr<Decoder> {

@@ -26,6 +26,7 @@ constexpr Nanoseconds kTime = std::chrono::milliseconds(100);
 void ThreadTuner::begin(BatchRing& ring) {
   PENSTOCK_ASSERT(most_ > 0 && ring.readers() > 0);
   const std::lock_guard lock(mutex_);
+  PENSTOCK_ASSERT(ring_ == nullptr);
   ring_ = &ring;
   settled_ = false;
   skip_until_ = kSkipped;

@@ -29,7 +29,7 @@ class ThreadTuner {
   /// decode_threads_most.
   ThreadTuner(std::int32_t most, Probe& probe) : most_(most), probe_(probe) {}
 
-  /// `ring` must outlive the use of the tuner.
+  /// `ring` must outlive the use of the tuner. Call it once.
   void begin(BatchRing& ring);
   /// Call it when a batch was published, in the order of time. Returns how many threads may run
   /// now.

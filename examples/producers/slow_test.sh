@@ -14,4 +14,4 @@ producers=$(dirname "$0")
   --timeout 20s > "$folder/result.json"
 wait "$producer"
 producer=
-check_arrived 22
+check_arrived 22 all

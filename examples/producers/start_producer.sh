@@ -20,15 +20,16 @@ done
 "$@" &
 producer=$!
 
-check_arrived() {  # check_arrived IMAGES: that many at least, in a run of 20 steps
-  python3 - "$folder/result.json" "$1" <<'CHECK'
+check_arrived() {  # check_arrived IMAGES [all]: that many at least, or exactly, in a run of 20 steps
+  python3 - "$folder/result.json" "$@" <<'CHECK'
 import json, sys
 
 result = json.load(open(sys.argv[1]))
 counters = result["counters"]
 assert len(result["step_ms"]) == 20, result
-assert counters["images_received"] >= int(sys.argv[2]), counters
+received, sent = counters["images_received"], int(sys.argv[2])
+assert received == sent if "all" in sys.argv else received >= sent, counters
 assert counters["messages_rejected"] == 0, result["notes"]
-print(counters["images_received"], "images arrived")
+print(received, "images arrived")
 CHECK
 }

@@ -166,8 +166,11 @@ void check_size(std::string_view name, Bytes frame, std::optional<std::uint64_t>
 
 /// Empty: they need more than 64 bits.
 std::optional<std::uint64_t> pixel_bytes(const FramedHeader& header) noexcept {
-  std::uint64_t bytes = size_of(dtype_of(header.pixel).value_or(DType::u8));
-  for (const std::uint64_t factor : {header.images, header.height, header.width, header.channels}) {
+  const std::uint64_t element = size_of(dtype_of(header.pixel).value_or(DType::u8));
+  std::uint64_t bytes = 1;
+  for (const std::uint64_t factor :
+       {std::uint64_t{header.images}, std::uint64_t{header.height}, std::uint64_t{header.width},
+        std::uint64_t{header.channels}, element}) {
     if (__builtin_mul_overflow(bytes, factor, &bytes)) return std::nullopt;
   }
   return bytes;

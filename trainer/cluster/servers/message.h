@@ -64,7 +64,10 @@ struct ServerHeader {
   double value = 0;
   std::uint64_t version = 0;
 };
-static_assert(sizeof(ServerHeader) == kHeaderBytes);
+static_assert(sizeof(ServerHeader) == kHeaderBytes && offsetof(ServerHeader, kind) == 6 &&
+              offsetof(ServerHeader, task) == 12 && offsetof(ServerHeader, length) == 24 &&
+              offsetof(ServerHeader, gradient_scale) == 44 && offsetof(ServerHeader, value) == 48 &&
+              offsetof(ServerHeader, version) == 56);
 
 std::array<std::byte, kHeaderBytes> to_bytes(const ServerHeader& header) noexcept;
 

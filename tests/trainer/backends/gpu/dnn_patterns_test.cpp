@@ -151,5 +151,21 @@ TEST(DnnPatterns, VariantsHaveTextsOfTheirOwn) {
   EXPECT_EQ(texts.size(), 12U);
 }
 
+TEST(DnnPatterns, ProductsOfF32AreThoseOfConvolutionsAlone) {
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+    ConvolutionShape shape = kShape;
+    shape.dtype = dtype;
+    for (const DnnPattern& pattern :
+         {conv_forward(shape), conv_backward_data(shape, 0), conv_backward_filter(shape),
+          conv_statistics(shape), normalised_conv_backward_filter(shape)}) {
+      EXPECT_EQ(multiplies_f32(pattern.graph), dtype == DType::f32) << to_text(pattern.graph);
+    }
+  }
+  DnnGraph sum;
+  const DnnTensorId x = sum.add({.shape = {1, 1, 1, 1}, .dtype = DType::f32});
+  sum.operations.push_back(DnnPointwise{PointwiseMode::multiply, x, x, x});
+  EXPECT_FALSE(multiplies_f32(sum)) << "multiplying values is no product of matrices";
+}
+
 }  // namespace
 }  // namespace penstock::gpu

@@ -148,6 +148,7 @@ TEST_F(PlanBookTest, GraphsWithoutAnEngineAreRememberedForTheSameLimitOrALowerOn
     HostDriver without({.has_engine = [](const DnnGraph&) { return false; }});
     PlanBook book(without.facts(), folder_.path());
     EXPECT_FALSE(find_plan(graph_of(8), kFirst, without, book));
+    EXPECT_EQ(book.size(), 0U);
   }
   PlanBook book(driver_.facts(), folder_.path());
   PlanRules roomy = kFirst, cramped = kFirst;
