@@ -92,7 +92,8 @@ void remove_abandoned(const fs::path& folder) {
 }  // namespace
 
 OutputTarget find_output(const fs::path& path) {
-  OutputTarget target = target_of(path, {});
+  const char* const advice = "name a file in a folder that exists and that you may write to";
+  OutputTarget target = target_of(path, advice);
   const fs::path folder = target.path.has_parent_path() ? target.path.parent_path() : ".";
   if (target.is_device || ::access(folder.c_str(), W_OK) == 0) return target;
   const std::string reason = std::strerror(errno);
@@ -100,7 +101,7 @@ OutputTarget find_output(const fs::path& path) {
                 target.path == path
                     ? reason
                     : fmt::format("it leads to '{}': {}", target.path.native(), reason),
-                {});
+                advice);
 }
 
 OutputFile::OutputFile(const fs::path& path, std::string advice)

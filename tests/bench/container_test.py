@@ -127,7 +127,7 @@ class UserWithoutNameAndHome(Container):
     def test_is_told_what_to_do_where_it_may_not_write(self):
         self.folder.chmod(0o755)
         text = self.run_words([PENSTOCK, "run", *EMULATED, "--out", "result.json"], code=2)
-        self.assertIn("cannot write 'result.json': Permission denied", text)
+        self.assertIn("cannot write 'result.json': Permission denied; name a file in a folder", text)
 
 
 class SmallSharedMemory(Container):

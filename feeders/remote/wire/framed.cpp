@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <initializer_list>
 #include <optional>
 #include <utility>
 
@@ -168,9 +169,8 @@ void check_size(std::string_view name, Bytes frame, std::optional<std::uint64_t>
 std::optional<std::uint64_t> pixel_bytes(const FramedHeader& header) noexcept {
   const std::uint64_t element = size_of(dtype_of(header.pixel).value_or(DType::u8));
   std::uint64_t bytes = 1;
-  for (const std::uint64_t factor :
-       {std::uint64_t{header.images}, std::uint64_t{header.height}, std::uint64_t{header.width},
-        std::uint64_t{header.channels}, element}) {
+  for (const std::uint64_t factor : std::initializer_list<std::uint64_t>{
+           header.images, header.height, header.width, header.channels, element}) {
     if (__builtin_mul_overflow(bytes, factor, &bytes)) return std::nullopt;
   }
   return bytes;

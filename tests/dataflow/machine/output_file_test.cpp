@@ -108,7 +108,9 @@ TEST(OutputFile, ALinkIntoAFolderThatIsMissingIsRefusedBeforeAnythingIsWritten) 
   std::filesystem::create_symlink("none/file", folder / "link");
   EXPECT_EQ(thrown_by<DataError>([&] { static_cast<void>(find_output(folder / "link")); }),
             "cannot write '" + (folder / "link").native() + "': it leads to '" +
-                (folder / "none" / "file").native() + "': No such file or directory");
+                (folder / "none" / "file").native() +
+                "': No such file or directory; name a file in a folder that exists and that you "
+                "may write to");
   std::filesystem::create_directory(folder / "none");
   EXPECT_EQ(find_output(folder / "link").path, folder / "none" / "file");
 }
