@@ -98,6 +98,7 @@ constexpr Effect kEffects[] = {
     {"huge_pages", has_host_ring, kNoHostRing},
     {"pinned_memory", has_host_ring, kNoHostRing},
     {"batch_group_size", has_host_ring, kNoHostRing},
+    {"batch_group_size", has_own_depth, kDepthOfLoop},
     {"compute_threads", computes_on_host, "only --device cpu has such threads"},
 };
 

@@ -54,6 +54,8 @@ TEST(UnusedFlags, EachIsNamedOnceAndOnlyWhereNothingDependsOnIt) {
         {{"--loop=sync"}, {"--loop=sync", "--fake-location=python:loader=a.py:f"}},
         {{"--pinned-memory=false"}, {"--pinned-memory=false", "--fake-location=host"}},
         {{"--batch-group-size=2"}, {"--batch-group-size=2", "--fake-location=host"}},
+        {{"--batch-group-size=2", "--fake-location=python:loader=a.py:f"},
+         {"--batch-group-size=2", "--fake-location=host"}},
         {{"--max-ckpts-to-keep=2"}, {"--max-ckpts-to-keep=2", "--train-dir=t"}}}) {
     const std::string flag = kebab(unused.front().substr(2, unused.front().find('=') - 2));
     const std::string text = said(unused);
