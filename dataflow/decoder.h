@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "dataflow/entry.h"
 #include "dataflow/options.h"
@@ -25,6 +26,16 @@ class Decoder {
   virtual void decode(const Sample& sample, const ImageView& row, Random& random) = 0;
   /// How many images since the last call another engine decoded than the one that was asked for.
   virtual std::int64_t take_substituted() noexcept { return 0; }
+};
+
+/// A decoder that changes what another one decodes.
+class DecoderOver : public Decoder {
+ public:
+  explicit DecoderOver(std::unique_ptr<Decoder> decoder) : decoder_(std::move(decoder)) {}
+  std::int64_t take_substituted() noexcept final { return decoder_->take_substituted(); }
+
+ protected:
+  const std::unique_ptr<Decoder> decoder_;
 };
 
 struct DecoderEntry {

@@ -71,19 +71,17 @@ bool chooses_threads(const DecodingFeeder& feeder) {
 }
 
 /// A decoder that calls `then` after each sample.
-class ExtendedDecoder final : public Decoder {
+class ExtendedDecoder final : public DecoderOver {
  public:
   ExtendedDecoder(std::unique_ptr<Decoder> decoder, std::function<void(const Sample&)> then)
-      : decoder_(std::move(decoder)), then_(std::move(then)) {}
+      : DecoderOver(std::move(decoder)), then_(std::move(then)) {}
 
-  std::int64_t take_substituted() noexcept override { return decoder_->take_substituted(); }
   void decode(const Sample& sample, const ImageView& row, Random& random) override {
     decoder_->decode(sample, row, random);
     then_(sample);
   }
 
  private:
-  const std::unique_ptr<Decoder> decoder_;
   const std::function<void(const Sample&)> then_;
 };
 

@@ -21,7 +21,7 @@ ALLOWED = {
 ROOT_FILES = {"dataflow": 40, "feeders": 16, "trainer": 40, "bench": 8}
 # Lines of C++ outside and inside tests. What comes in pays with what goes out; lines are not won by packing. A commit that raises
 # a number gives the reason.
-MOST_LINES = {"the program": 115_661, "tests": 72_944}
+MOST_LINES = {"the program": 115_666, "tests": 72_974}
 # The installed library of producers is built without the rest of Penstock.
 PRODUCER = "feeders/remote/producer"
 PRODUCER_INCLUDES = (f"{PRODUCER}/", "feeders/remote/wire/", "dataflow/net/", "dataflow/values/")

@@ -40,11 +40,10 @@ struct Kernel {
 using Run = void (*)(const std::uint8_t*, const Pattern*, float*, std::size_t);
 constexpr Run kRuns[] = {portable<Kernel>, avx2<Kernel>, avx512<Kernel>};
 
-class NormalisingDecoder final : public Decoder {
+class NormalisingDecoder final : public DecoderOver {
  public:
-  explicit NormalisingDecoder(std::unique_ptr<Decoder> decoder) : decoder_(std::move(decoder)) {}
+  using DecoderOver::DecoderOver;
 
-  std::int64_t take_substituted() noexcept override { return decoder_->take_substituted(); }
   void decode(const Sample& sample, const ImageView& row, Random& random) override {
     const std::ptrdiff_t line = std::ptrdiff_t{row.shape.width} * row.shape.channels;
     PENSTOCK_ASSERT(row.row_bytes == line * static_cast<std::ptrdiff_t>(size_of(row.dtype)));
@@ -55,7 +54,6 @@ class NormalisingDecoder final : public Decoder {
   }
 
  private:
-  const std::unique_ptr<Decoder> decoder_;
   std::vector<std::uint8_t> bytes_;
 };
 

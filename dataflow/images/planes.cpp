@@ -2,7 +2,6 @@
 #include "dataflow/images/planes.h"
 
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "dataflow/error.h"
@@ -23,9 +22,9 @@ void split(std::span<const std::byte> images, const ImageShape& shape, std::byte
   }
 }
 
-class PlanarDecoder final : public Decoder {
+class PlanarDecoder final : public DecoderOver {
  public:
-  explicit PlanarDecoder(std::unique_ptr<Decoder> decoder) : decoder_(std::move(decoder)) {}
+  using DecoderOver::DecoderOver;
 
   void decode(const Sample& sample, const ImageView& row, Random& random) override {
     pixels_.resize(row.shape.elements() * size_of(row.dtype));
@@ -36,7 +35,6 @@ class PlanarDecoder final : public Decoder {
   }
 
  private:
-  const std::unique_ptr<Decoder> decoder_;
   std::vector<std::byte> pixels_;
 };
 

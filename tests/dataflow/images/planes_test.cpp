@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <memory>
+#include <utility>
 #include <vector>
+
+#include "dataflow/images/normalisation.h"
 
 namespace penstock {
 namespace {
@@ -25,6 +29,32 @@ TEST(Planes, HoldTheChannelsOfEachImageInTurn) {
             << element << " bytes, element " << i;
       }
     }
+  }
+}
+
+/// Black images, each by another engine than the one that was asked for.
+class Substitute final : public Decoder {
+ public:
+  void decode(const Sample&, const ImageView& row, Random&) override {
+    std::memset(row.data, 0, row.shape.elements());
+    ++images_;
+  }
+  std::int64_t take_substituted() noexcept override { return std::exchange(images_, 0); }
+
+ private:
+  std::int64_t images_ = 0;
+};
+
+TEST(Planes, ImagesOfAnotherEngineAreCountedBehindEachWrapping) {
+  std::vector<std::byte> row(4 * 4 * 3 * sizeof(float));
+  for (const auto& [wrap, type] : {std::pair{&make_planar_decoder, DType::u8},
+                                   std::pair{&make_normalising_decoder, DType::f32}}) {
+    const std::unique_ptr<Decoder> decoder = wrap(std::make_unique<Substitute>());
+    Random random(1);
+    const auto line = static_cast<std::ptrdiff_t>(12 * size_of(type));
+    decoder->decode({}, {row.data(), {4, 4, 3}, type, line}, random);
+    EXPECT_EQ(decoder->take_substituted(), 1);
+    EXPECT_EQ(decoder->take_substituted(), 0);
   }
 }
 
