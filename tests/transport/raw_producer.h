@@ -61,7 +61,7 @@ class RawProducer {
   zmq::socket_t socket_{context_, ZMQ_PUSH};
 };
 
-/// Producer 0, on a thread of its own, which sends `batches` batches.
+/// Producer 0, which sends `batches` batches from its own thread.
 class GoodStream {
  public:
   GoodStream(const std::string& to, std::int32_t batches, Format format = Format::pickle,

@@ -53,7 +53,7 @@ enum class MessageKind : std::uint16_t {
 };
 inline constexpr MessageKind kLastKind = MessageKind::no_model;
 
-/// As it is on the wire.
+/// The layout on the wire: the members in this order, without gaps.
 struct ServerHeader {
   std::uint32_t magic = kServerMagic;
   std::uint16_t protocol = kServerVersion;
